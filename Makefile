@@ -1,0 +1,58 @@
+# Front door. The real build is CMakeLists.txt; everything made here lies under build/ and dist/.
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+DEMO_BUILD ?= build/demo
+STEPS ?= 5000
+
+.PHONY: help demo test test-core bench lint format one-file curves docs clean
+
+help:
+	@echo 'make demo       build, train a small network on sin x, draw what it learned (a C compiler and CMake suffice)'
+	@echo 'make test       install what the tests need, build with gcc and clang, with and without sanitizers, run everything'
+	@echo 'make test-core  one gcc build, all suites'
+	@echo 'make bench      the examples and the matrix product, as JSON lines'
+	@echo 'make lint       formatting, static analysis, include direction, forbidden calls'
+	@echo 'make format     format the C files in place'
+	@echo 'make one-file   dist/tensorgrad.c and dist/tensorgrad.h, for vendoring'
+	@echo 'make curves     train the stored PyTorch curves of tests/curves again (needs python3-torch)'
+	@echo 'make docs       write docs/ops.md again from src/ir/ops.def'
+	@echo 'make clean      remove build/ and dist/'
+
+demo:
+	@mkdir -p $(DEMO_BUILD)
+	@echo 'building (log: $(DEMO_BUILD)/build.log) ...'
+	@( cmake -S . -B $(DEMO_BUILD) -DTENSORGRAD_BUILD_EXAMPLES=OFF && cmake --build $(DEMO_BUILD) -j $(JOBS) ) \
+	  > $(DEMO_BUILD)/build.log 2>&1 || { tail -n 40 $(DEMO_BUILD)/build.log; exit 1; }
+	@$(DEMO_BUILD)/tensorgrad train mlp-sin --device cpu --steps $(STEPS) --picture --target-loss 1e-3
+
+test:
+	@bash scripts/setup.sh
+	@python3 scripts/test.py --jobs $(JOBS)
+
+test-core:
+	@bash scripts/setup.sh core
+	@python3 scripts/test.py --jobs $(JOBS) source gcc cli
+
+bench:
+	@cmake -S . -B build/bench -DTENSORGRAD_BUILD_BENCH=ON > /dev/null
+	@cmake --build build/bench -j $(JOBS) > build/bench/build.log 2>&1 || { tail -n 40 build/bench/build.log; exit 1; }
+	@for program in build/bench/bench/*; do echo "# $$program"; $$program || exit 1; done
+	@build/bench/tensorgrad bench matmul:512 matmul:1024 mlp-sin transformer-add --threads 1 --json
+
+lint:
+	@bash scripts/setup.sh lint
+	@bash scripts/lint.sh
+
+format:
+	@clang-format -i $$(python3 scripts/check_source.py --list-c)
+
+one-file:
+	@python3 scripts/amalgamate.py dist
+
+curves:
+	@bash scripts/make_curves.sh
+
+docs:
+	@python3 scripts/make_ops_page.py docs/ops.md
+
+clean:
+	rm -rf build dist

@@ -1,0 +1,26 @@
+# install: library, header, licence, CMake package, pkg-config file, command line tool.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+install(TARGETS tensorgrad EXPORT tensorgradTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY include/tensorgrad DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+if(TARGET tensorgrad_cli)
+  install(TARGETS tensorgrad_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/tensorgrad)
+configure_package_config_file(cmake/tensorgradConfig.cmake.in tensorgradConfig.cmake INSTALL_DESTINATION ${package_folder})
+write_basic_package_version_file(tensorgradConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/tensorgradConfig.cmake ${PROJECT_BINARY_DIR}/tensorgradConfigVersion.cmake
+        DESTINATION ${package_folder})
+install(EXPORT tensorgradTargets NAMESPACE tensorgrad:: DESTINATION ${package_folder})
+
+# A prefix relative to the file itself, so that an installed tree may be moved.
+file(RELATIVE_PATH pc_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
+configure_file(cmake/tensorgrad.pc.in tensorgrad.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/tensorgrad.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

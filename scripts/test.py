@@ -1,0 +1,389 @@
+#!/usr/bin/env python3
+"""Runs every check of the project and ends with one line: N passed, N failed.
+
+usage: scripts/test.py [--jobs N] [STAGE...]        stages: see STAGES below; none means all.
+Counts test cases: cmocka's own numbers for the suites, one for each check of the scripts. Everything is built under
+build/test; the noise goes to build/test/logs. A check that cannot run says why and counts as failed, except those
+marked optional, which print "skipped: reason".
+"""
+import argparse
+import collections
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build/test"
+LOGS = BUILD / "logs"
+CLANG = shutil.which("clang-19") or shutil.which("clang")
+CLANGXX = shutil.which("clang++-19") or shutil.which("clang++")
+
+SANITIZER_ENVIRONMENT = {
+    "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=1:strict_string_checks=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    "TSAN_OPTIONS": "halt_on_error=1",
+}
+
+
+class Tally:
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+        self.failures = []
+
+    def ok(self, count=1):
+        self.passed += count
+
+    def bad(self, what, count=1):
+        self.failed += count
+        self.failures.append(what)
+        print(f"    FAILED {what}", flush=True)
+
+    def skip(self, what):
+        self.skipped += 1
+        print(f"    skipped: {what}", flush=True)
+
+
+tally = Tally()
+jobs = 2
+built = {}
+
+
+def run(command, log, timeout=1800, env=None, cwd=ROOT, stdin=subprocess.DEVNULL):
+    """Appends the command and its output to the log; returns (exit status, output)."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    command = [str(part) for part in command]
+    environment = {**os.environ, **SANITIZER_ENVIRONMENT, **(env or {})}
+    for name in ("TENSORGRAD_THREADS", "TENSORGRAD_ISA"):
+        if not env or name not in env:
+            environment.pop(name, None)
+    try:
+        done = subprocess.run(command, cwd=cwd, env=environment, stdin=stdin, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=timeout, check=False)
+        status, output = done.returncode, done.stdout.decode("utf-8", "replace")
+    except subprocess.TimeoutExpired as expired:
+        status, output = 124, (expired.stdout or b"").decode("utf-8", "replace") + f"\ntimed out after {timeout} s\n"
+    except OSError as error:
+        status, output = 127, f"{error}\n"
+    with open(LOGS / f"{log}.log", "a", encoding="utf-8") as file:
+        file.write(f"$ {' '.join(command)}\n{output}\n[exit {status}]\n\n")
+    return status, output
+
+
+def check(name, command, log, **options):
+    """One test case: the command exits 0."""
+    status, output = run(command, log, **options)
+    if status == 0:
+        tally.ok()
+        return True
+    tail = "\n".join("      " + line for line in output.rstrip().split("\n")[-15:])
+    tally.bad(f"{name} (exit {status}; log: build/test/logs/{log}.log)")
+    print(tail, flush=True)
+    return False
+
+
+def missing(*tools):
+    return [tool for tool in tools if not tool or not shutil.which(tool)]
+
+
+def build(name, cc, *options, targets=()):
+    """Configures and builds build/test/NAME once; None when that failed (counted)."""
+    if name in built:
+        return built[name]
+    folder = BUILD / name
+    configure = ["cmake", "-S", ROOT, "-B", folder, f"-DCMAKE_C_COMPILER={cc}", "-DTENSORGRAD_WERROR=ON", *options]
+    good = check(f"configure {name}", configure, name)
+    compile_command = ["cmake", "--build", folder, "-j", str(jobs)]
+    if targets:
+        compile_command += ["--target", *targets]
+    good = good and check(f"build {name}", compile_command, name)
+    built[name] = folder if good else None
+    return built[name]
+
+
+def ctest(folder, log, select=None, parallel=None, env=None):
+    """Runs the suites of a build and adds up what cmocka says."""
+    command = ["ctest", "--test-dir", folder, "--verbose", "-j", str(parallel or jobs)]
+    if select:
+        command += ["-R", select]
+    _, output = run(command, log, timeout=3600, env=env)
+    names, counts, verdict = {}, collections.defaultdict(lambda: [0, 0, 0]), {}
+    for line in output.split("\n"):
+        match = re.match(r"\s*\d+/\d+ Test\s+#(\d+): (\S+) \.*\s*(\**\s*\S.*?)\s+[\d.]+ sec", line)
+        if match:
+            names[match.group(1)] = match.group(2)
+            verdict[match.group(1)] = match.group(3).strip("* ")
+        match = re.match(r"(\d+): \[  (PASSED|FAILED|SKIPPED)\s+\] (\d+) test\(s\)", line)
+        if match:
+            counts[match.group(1)][("PASSED", "FAILED", "SKIPPED").index(match.group(2))] += int(match.group(3))
+    if not verdict:
+        tally.bad(f"{log}: ctest ran no suite (log: build/test/logs/{log}.log)")
+    for number, name in sorted(names.items(), key=lambda item: int(item[0])):
+        passed, failed, skipped = counts[number]
+        tally.ok(passed)
+        for _ in range(skipped):
+            tally.skip(f"a case of {name} (log: build/test/logs/{log}.log)")
+        if failed:
+            tally.bad(f"{name} ({log}: {failed} cases; log: build/test/logs/{log}.log)", failed)
+        elif verdict[number] != "Passed":
+            tally.bad(f"{name} ({log}: {verdict[number]}; log: build/test/logs/{log}.log)")
+        elif passed == 0:
+            tally.bad(f"{name} ({log}: ran no case)")
+
+
+# ---------------------------------------------------------------- stages
+
+def stage_source():
+    """Include direction, forbidden calls, opening comments; the shell scripts parse."""
+    for rule in ("includes", "calls", "opening"):
+        check(f"source rule: {rule}", [sys.executable, "scripts/check_source.py", rule], "source")
+    for script in sorted(ROOT.glob("scripts/*.sh")) + [ROOT / ".ci/run"]:
+        check(f"bash -n {script.name}", ["bash", "-n", script], "source")
+    check("docs/ops.md is what ops.def gives", [sys.executable, "scripts/make_ops_page.py", "--check", "docs/ops.md"],
+          "source")
+
+
+def stage_gcc():
+    """gcc, release: every suite."""
+    folder = build("gcc", "gcc", "-DTENSORGRAD_BUILD_TESTS=ON", "-DTENSORGRAD_BUILD_BENCH=ON")
+    if folder:
+        ctest(folder, "gcc")
+
+
+def stage_clang():
+    """clang, release: every suite."""
+    if missing(CLANG):
+        return tally.bad("clang is not installed")
+    folder = build("clang", CLANG, "-DTENSORGRAD_BUILD_TESTS=ON")
+    if folder:
+        ctest(folder, "clang")
+
+
+def stage_gcc_sanitize():
+    """gcc with ASan and UBSan: every suite."""
+    folder = build("gcc-sanitize", "gcc", "-DTENSORGRAD_BUILD_TESTS=ON", "-DTENSORGRAD_SANITIZE=address,undefined")
+    if folder:
+        ctest(folder, "gcc-sanitize")
+
+
+def stage_clang_sanitize():
+    """clang with ASan and UBSan: every suite."""
+    if missing(CLANG):
+        return tally.bad("clang is not installed")
+    folder = build("clang-sanitize", CLANG, "-DTENSORGRAD_BUILD_TESTS=ON", "-DTENSORGRAD_SANITIZE=address,undefined")
+    if folder:
+        ctest(folder, "clang-sanitize")
+
+
+def stage_threads():
+    """TSan on the suites that use the pool, and on the two examples with more threads than cores."""
+    folder = build("tsan", "gcc", "-DTENSORGRAD_BUILD_TESTS=ON", "-DTENSORGRAD_SANITIZE=thread")
+    if not folder:
+        return
+    ctest(folder, "tsan", select="thread|pool|determin|base", parallel=1)
+    for example, steps in (("mlp-sin", 30), ("transformer-add", 3)):
+        check(f"TSan: train {example} on 4 threads",
+              [folder / "tensorgrad", "train", example, "--steps", steps, "--threads", 4, "--json"], "tsan")
+
+
+def stage_cli():
+    """The command line tool as a user meets it."""
+    for name in ("gcc", "gcc-sanitize"):
+        folder = built.get(name)
+        if folder is None and name == "gcc":
+            folder = build("gcc", "gcc", "-DTENSORGRAD_BUILD_TESTS=ON", "-DTENSORGRAD_BUILD_BENCH=ON")
+        if folder is None:
+            continue
+        status, output = run([sys.executable, "tests/test_cli.py", folder / "tensorgrad"], f"cli-{name}")
+        match = re.search(r"^(\d+) passed, (\d+) failed$", output, re.M)
+        if not match:
+            tally.bad(f"cli ({name}): no result (exit {status}; log: build/test/logs/cli-{name}.log)")
+            continue
+        tally.ok(int(match.group(1)))
+        if int(match.group(2)) or status != 0:
+            for line in re.findall(r"^FAILED .*$", output, re.M):
+                print("     ", line)
+            tally.bad(f"cli ({name}; log: build/test/logs/cli-{name}.log)", max(1, int(match.group(2))))
+
+
+def stage_header():
+    """The public header from C++ and from strict C, by both compilers."""
+    # options are designated initialisers that leave fields out on purpose; C++ compilers warn of that under -Wextra
+    flags = ["-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror", "-Iinclude", "-fsyntax-only"]
+    for compiler in ("g++", CLANGXX):
+        if missing(compiler):
+            tally.bad(f"C++ header: {compiler} is not installed")
+            continue
+        check(f"header from C++20 ({os.path.basename(compiler)})",
+              [compiler, "-std=c++20", *flags, "tests/consumer/header.cpp"], "header")
+    for compiler in ("gcc", CLANG):
+        if not missing(compiler):
+            check(f"header from C11 ({os.path.basename(compiler)})",
+                  [compiler, "-std=c11", *flags, "tests/consumer/main.c"], "header")
+    gcc = built.get("gcc")
+    if gcc and not missing("g++"):
+        program = BUILD / "header-cpp"
+        if check("C++ program links", ["g++", "-std=c++20", "-Iinclude", "tests/consumer/header.cpp",
+                                       gcc / "libtensorgrad.a", "-lm", "-pthread", "-o", program], "header"):
+            check("C++ program trains", [program], "header")
+
+
+def stage_install():
+    """Install, static and shared, then use it through CMake and through pkg-config."""
+    if missing("pkg-config"):
+        tally.bad("pkg-config is not installed")
+    for kind, shared in (("static", "OFF"), ("shared", "ON")):
+        folder = build(f"install-{kind}", "gcc", f"-DBUILD_SHARED_LIBS={shared}", "-DCMAKE_INSTALL_PREFIX=/usr",
+                       "-DTENSORGRAD_BUILD_EXAMPLES=OFF")
+        if not folder:
+            continue
+        prefix = BUILD / f"prefix-{kind}"
+        shutil.rmtree(prefix, ignore_errors=True)
+        if not check(f"install ({kind})", ["cmake", "--install", folder, "--prefix", prefix], "install"):
+            continue
+        consumer = BUILD / f"consumer-{kind}"
+        shutil.rmtree(consumer, ignore_errors=True)
+        good = check(f"find_package ({kind})", ["cmake", "-S", ROOT / "tests/consumer", "-B", consumer,
+                                                f"-DCMAKE_PREFIX_PATH={prefix}"], "install")
+        good = good and check(f"find_package builds ({kind})", ["cmake", "--build", consumer], "install")
+        if good:
+            check(f"find_package program runs ({kind})", [consumer / "consumer"], "install")
+        if not missing("pkg-config"):
+            paths = ":".join(str(path.parent) for path in prefix.rglob("tensorgrad.pc"))
+            libraries = ":".join({str(path.parent) for path in prefix.rglob("libtensorgrad.*")})
+            program = BUILD / f"consumer-pc-{kind}"
+            static = "--static " if kind == "static" else ""
+            line = f"gcc -std=c11 tests/consumer/main.c $(pkg-config {static}--cflags --libs tensorgrad) -lm -o {program}"
+            if check(f"pkg-config ({kind})", ["sh", "-c", line], "install", env={"PKG_CONFIG_PATH": paths}):
+                check(f"pkg-config program runs ({kind})", [program], "install", env={"LD_LIBRARY_PATH": libraries})
+        if kind == "shared":
+            library = next(prefix.rglob("libtensorgrad.so"))
+            line = f"nm -D --defined-only {library} | awk '$3 !~ /^tg_/ {{ print; bad = 1 }} END {{ exit bad }}'"
+            check("the shared library exports tg_ names only", ["sh", "-c", line], "install")
+            line = f"readelf -d {library} | grep NEEDED | grep -vE 'lib(c|m|pthread)\\.so|ld-linux' && exit 1 || exit 0"
+            check("the shared library needs libc, libm, libpthread only", ["sh", "-c", line], "install")
+
+
+def stage_one_file():
+    """The one-file library compiles without a warning and trains."""
+    folder = BUILD / "one-file"
+    if not check("amalgamate", [sys.executable, "scripts/amalgamate.py", folder], "one-file"):
+        return
+    for compiler in ("gcc", CLANG):
+        if missing(compiler):
+            tally.bad(f"one-file: {compiler} is not installed")
+            continue
+        program = folder / f"train-{os.path.basename(compiler)}"
+        strict = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror"]
+        if check(f"one-file compiles ({os.path.basename(compiler)})",
+                 [compiler, *strict, "-c", folder / "tensorgrad.c", "-o", f"{program}.o"], "one-file") and \
+           check(f"one-file links ({os.path.basename(compiler)})",
+                 [compiler, "-std=c11", "-DTG_CONSUMER_ONE_FILE", f"-I{folder}", "tests/consumer/main.c", f"{program}.o",
+                  "-lm", "-pthread", "-o", program], "one-file"):
+            check(f"one-file trains ({os.path.basename(compiler)})", [program], "one-file")
+
+
+def stage_readme():
+    """The C program of README.md, as it stands there."""
+    gcc = built.get("gcc") or build("gcc", "gcc", "-DTENSORGRAD_BUILD_TESTS=ON", "-DTENSORGRAD_BUILD_BENCH=ON")
+    blocks = re.findall(r"^```c\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
+    programs = [block for block in blocks if "int main(" in block]
+    if not programs or not gcc:
+        return tally.bad("README.md holds no C program, or there is no library to link it with")
+    for i, text in enumerate(programs):
+        source = BUILD / f"readme-{i}.c"
+        source.write_text(text)
+        program = BUILD / f"readme-{i}"
+        if check("README program compiles", ["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-Iinclude", source,
+                                             gcc / "libtensorgrad.a", "-lm", "-pthread", "-o", program], "readme"):
+            check("README program runs", [program], "readme")
+
+
+def stage_aarch64():
+    """Cross build with NEON; the op table and the numeric kernels run under qemu."""
+    lacking = missing("aarch64-linux-gnu-gcc", "qemu-aarch64")
+    if lacking:
+        return tally.bad(f"aarch64: not installed: {', '.join(lacking)}")
+    folder = build("aarch64", "aarch64-linux-gnu-gcc",
+                   f"-DCMAKE_TOOLCHAIN_FILE={ROOT}/cmake/aarch64-linux-gnu.cmake", "-DTENSORGRAD_BUILD_TESTS=ON",
+                   f"-DTENSORGRAD_CMOCKA_SHIM={ROOT}/tests/cmocka_shim")
+    if folder:
+        ctest(folder, "aarch64", select="op_table|ops|gemm|contract|isa|curves|cpu")
+        check("aarch64: train mlp-sin", ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", folder / "tensorgrad", "train",
+                                         "mlp-sin", "--steps", 20, "--json"], "aarch64")
+
+
+def stage_fuzz():
+    """Each fuzzer for a few seconds."""
+    if missing(CLANG):
+        return tally.bad("fuzz: clang is not installed")
+    folder = build("fuzz", CLANG, "-DTENSORGRAD_BUILD_FUZZERS=ON", "-DTENSORGRAD_SANITIZE=address,undefined",
+                   "-DTENSORGRAD_BUILD_CLI=OFF", "-DTENSORGRAD_BUILD_EXAMPLES=OFF")
+    if not folder:
+        return
+    programs = sorted(path for path in (folder / "fuzz").glob("fuzz_*") if os.access(path, os.X_OK))
+    if not programs:
+        return tally.bad("fuzz: there is no fuzzer")
+    for program in programs:
+        corpus = BUILD / "corpus" / program.name
+        corpus.mkdir(parents=True, exist_ok=True)
+        seeds = [seed for seed in (ROOT / "fuzz/seeds" / program.name.removeprefix("fuzz_"),) if seed.is_dir()]
+        check(f"{program.name} for 6 s", [program, "-max_total_time=6", "-rss_limit_mb=3000", "-timeout=20", "-print_final_stats=1",
+                                          f"-artifact_prefix={corpus}/", corpus, *seeds], "fuzz", timeout=120)
+
+
+def stage_demo():
+    """make demo from nothing: under a minute, the loss under 1e-3."""
+    folder = BUILD / "demo"
+    shutil.rmtree(folder, ignore_errors=True)
+    start = time.monotonic()
+    good = check("make demo", ["make", "--no-print-directory", "demo", f"DEMO_BUILD={folder}"], "demo", timeout=600)
+    seconds = time.monotonic() - start
+    if good and seconds < 60:
+        tally.ok()
+    else:
+        tally.bad(f"make demo within a minute: it took {seconds:.0f} s")
+
+
+STAGES = [
+    ("source", stage_source), ("demo", stage_demo), ("gcc", stage_gcc), ("header", stage_header), ("readme", stage_readme),
+    ("one-file", stage_one_file), ("install", stage_install), ("clang", stage_clang),
+    ("gcc-sanitize", stage_gcc_sanitize), ("cli", stage_cli), ("clang-sanitize", stage_clang_sanitize),
+    ("threads", stage_threads), ("aarch64", stage_aarch64), ("fuzz", stage_fuzz),
+]
+
+
+def main():
+    global jobs
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
+    parser.add_argument("stages", nargs="*")
+    arguments = parser.parse_args()
+    jobs = arguments.jobs
+    known = dict(STAGES)
+    for stage in arguments.stages:
+        if stage not in known:
+            parser.error(f"unknown stage {stage}; there are {', '.join(known)}")
+    shutil.rmtree(LOGS, ignore_errors=True)
+    begin = time.monotonic()
+    for name, function in STAGES:
+        if arguments.stages and name not in arguments.stages:
+            continue
+        print(f"== {name}: {function.__doc__}", flush=True)
+        start, before = time.monotonic(), tally.passed
+        function()
+        print(f"   {tally.passed - before} checks passed in {time.monotonic() - start:.0f} s", flush=True)
+    print(f"total time {time.monotonic() - begin:.0f} s, {tally.skipped} skipped")
+    if tally.failures:
+        print("failed:")
+        for failure in tally.failures:
+            print(f"  {failure}")
+    print(f"{tally.passed} passed, {tally.failed} failed")
+    return 1 if tally.failed or not tally.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

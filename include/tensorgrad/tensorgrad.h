@@ -1,0 +1,625 @@
+/* tensorgrad: trace a small network once, differentiate it, fuse the training step, run it anywhere.
+ *
+ * The whole public C API. Rules that hold for every function:
+ *  - Nothing aborts, exits or prints. A mistake is recorded on the context (status, message, the caller's
+ *    file and line) and the first mistake since the context was last cleared wins.
+ *  - Tensor operations take and return tg_tensor by value. An operation that fails returns the poison tensor
+ *    (id 0); an operation on poison returns poison and records nothing. Check once, after tg_compile.
+ *  - Shapes are row-major, axes may be negative (-1 is the last). Broadcasting is NumPy's.
+ *  - Pointers named `out` are written only on success. "Returned" objects belong to the caller until the
+ *    destroy function named beside them; arguments are borrowed for the call unless the text says otherwise.
+ *  - A context and everything made from it belong to one thread at a time.
+ */
+#ifndef TENSORGRAD_H
+#define TENSORGRAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TG_VERSION_MAJOR 0
+#define TG_VERSION_MINOR 1
+#define TG_VERSION_PATCH 0
+#define TG_VERSION "0.1.0"
+
+#if defined(TG_SHARED) && defined(_WIN32)
+#  ifdef TG_BUILD
+#    define TG_API __declspec(dllexport)
+#  else
+#    define TG_API __declspec(dllimport)
+#  endif
+#elif defined(__GNUC__)
+#  define TG_API __attribute__((visibility("default")))
+#else
+#  define TG_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---------------------------------------------------------------- status, context */
+
+/* Numbers are frozen: bindings and logs rely on them. */
+typedef enum tg_status {
+    TG_OK = 0,
+    TG_ERROR_ARGUMENT = 1,    /* a value outside what the call accepts */
+    TG_ERROR_SHAPE = 2,       /* shapes that do not fit the operation */
+    TG_ERROR_DTYPE = 3,       /* an element type the operation does not take */
+    TG_ERROR_MEMORY = 4,      /* an allocation failed */
+    TG_ERROR_NOT_FOUND = 5,   /* no parameter, input, capture or state of that name */
+    TG_ERROR_DUPLICATE = 6,   /* a name used twice */
+    TG_ERROR_INDEX = 7,       /* an index value outside its table */
+    TG_ERROR_TRACE = 8,       /* tensor of another trace, nested trace, operation outside a trace */
+    TG_ERROR_GRADIENT = 9,    /* a gradient of something that has none, a loss that is not rank 0 */
+    TG_ERROR_IO = 10,         /* the file system said no */
+    TG_ERROR_FORMAT = 11,     /* a file or byte string that is not what it claims to be */
+    TG_ERROR_DEVICE = 12,     /* the device or its library refused */
+    TG_ERROR_DEVICE_LOST = 13,
+    TG_ERROR_LIMIT = 14,      /* a size beyond what this library or the device can hold */
+    TG_ERROR_NOT_FINITE = 15, /* the loss is NaN or infinite */
+    TG_ERROR_STATE = 16,      /* the object is destroyed or in the wrong state for the call */
+    TG_ERROR_UNSUPPORTED = 17,
+    TG_ERROR_INTERNAL = 18    /* a fault of this library: please report it */
+} tg_status;
+
+typedef enum tg_dtype { TG_F32 = 0, TG_I32 = 1, TG_BOOL = 2 } tg_dtype;
+
+/* Where in the user's program a call stands. `file` is copied when it must outlive the call. */
+typedef struct tg_site { const char *file; int line; } tg_site;
+
+typedef struct tg_context tg_context;
+typedef struct tg_graph tg_graph;
+typedef struct tg_model tg_model;
+typedef struct tg_captures tg_captures;
+
+/* A value in a trace. id 0 is poison. */
+typedef struct tg_tensor { tg_graph *graph; int32_t id; } tg_tensor;
+
+/* `alloc` returns size bytes aligned to 64, or NULL; `release` gets the same size back. */
+typedef struct tg_allocator {
+    void *(*alloc)(void *user, size_t size);
+    void (*release)(void *user, void *block, size_t size);
+    void *user;
+} tg_allocator;
+
+typedef enum tg_log_level { TG_LOG_INFO = 0, TG_LOG_WARNING = 1 } tg_log_level;
+typedef void (*tg_log_fn)(void *user, tg_log_level level, const char *message);
+
+typedef struct tg_context_options {
+    const tg_allocator *allocator; /* copied; NULL: malloc */
+    tg_log_fn log;                 /* NULL: silence */
+    void *log_user;
+} tg_context_options;
+
+/* Returned: destroy with tg_context_destroy, after every model made from it. options may be NULL.
+ * NULL only when memory runs out. */
+TG_API tg_context *tg_context_create(const tg_context_options *options);
+TG_API void tg_context_destroy(tg_context *ctx); /* NULL is fine */
+
+/* The first error since tg_clear_error or the start of the last public call that reports a status. */
+TG_API tg_status tg_error(const tg_context *ctx);
+TG_API const char *tg_error_message(const tg_context *ctx); /* "" when there is none; owned by ctx */
+TG_API tg_site tg_error_site(const tg_context *ctx);
+TG_API void tg_clear_error(tg_context *ctx);
+TG_API const char *tg_status_name(tg_status status); /* "shape error", static text */
+TG_API const char *tg_version(void);
+
+/* ---------------------------------------------------------------- shapes, axes, operands */
+
+#define TG_MAX_RANK 8
+
+typedef struct tg_shape { int32_t rank; int64_t dim[TG_MAX_RANK]; } tg_shape;
+/* count < 0 means every axis. */
+typedef struct tg_axes { int32_t count; int32_t axis[TG_MAX_RANK]; } tg_axes;
+
+static inline tg_site tg_site_make(const char *file, int line) {
+    tg_site s;
+    s.file = file;
+    s.line = line;
+    return s;
+}
+#define TG_SITE tg_site_make(__FILE__, __LINE__)
+
+TG_API tg_shape tg_shape_make(int32_t rank, const int64_t *dims); /* rank over TG_MAX_RANK is kept and refused by the op */
+TG_API tg_axes tg_axes_make(int32_t count, const int32_t *axes);
+TG_API int64_t tg_shape_count(tg_shape shape); /* number of elements; -1 when over 2^31 - 1 or a dim < 1 */
+TG_API bool tg_shape_equal(tg_shape a, tg_shape b);
+
+#ifdef __cplusplus
+} /* extern "C" */
+template <class... D> static inline tg_shape tg_shape_list_(D... d) {
+    const int64_t dims[] = {static_cast<int64_t>(d)...};
+    return tg_shape_make(static_cast<int32_t>(sizeof...(d)), dims);
+}
+template <class... D> static inline tg_axes tg_axes_list_(D... d) {
+    const int32_t axes[] = {static_cast<int32_t>(d)...};
+    return tg_axes_make(static_cast<int32_t>(sizeof...(d)), axes);
+}
+#  define TG_SHAPE(...) tg_shape_list_(__VA_ARGS__)
+#  define TG_AXES(...) tg_axes_list_(__VA_ARGS__)
+#  define TG_OPTIONS_(T, ...) T{.reserved_ = 0, __VA_ARGS__}
+extern "C" {
+#else
+#  define TG_SHAPE(...) \
+      tg_shape_make((int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__})
+#  define TG_AXES(...) \
+      tg_axes_make((int32_t)(sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t)), (const int32_t[]){__VA_ARGS__})
+#  define TG_OPTIONS_(T, ...) (T){.reserved_ = 0, __VA_ARGS__}
+#endif
+#define TG_SCALAR tg_shape_make(0, NULL)
+#define TG_ALL tg_axes_make(-1, NULL)
+
+/* A tensor or a number, on either side of a binary operation. A number takes the other side's dtype; a number
+ * that the dtype cannot hold exactly (0.5 against i32) is TG_ERROR_DTYPE. */
+typedef struct tg_operand { tg_tensor tensor; double number; bool is_number; } tg_operand;
+static inline tg_operand tg_operand_tensor_(tg_tensor t) {
+    tg_operand o;
+    o.tensor = t;
+    o.number = 0;
+    o.is_number = false;
+    return o;
+}
+static inline tg_operand tg_operand_number_(double v) {
+    tg_operand o;
+    o.tensor.graph = NULL;
+    o.tensor.id = 0;
+    o.number = v;
+    o.is_number = true;
+    return o;
+}
+#ifdef __cplusplus
+}
+static inline tg_operand tg_operand_(tg_tensor t) { return tg_operand_tensor_(t); }
+static inline tg_operand tg_operand_(double v) { return tg_operand_number_(v); }
+#  define TG_OPERAND(x) tg_operand_(x)
+extern "C" {
+#else
+#  define TG_OPERAND(x) _Generic((x), tg_tensor: tg_operand_tensor_, default: tg_operand_number_)(x)
+#endif
+
+/* ---------------------------------------------------------------- initial values, leaves */
+
+typedef enum tg_init_kind {
+    TG_INIT_RANDN = 0, /* normal, mean 0, std `scale` (0 means .02) */
+    TG_INIT_ZEROS,
+    TG_INIT_ONES,
+    TG_INIT_KAIMING, /* normal, std = scale / sqrt(shape[0]); scale 0 means sqrt 2 */
+    TG_INIT_UNIFORM, /* uniform in [-scale, scale) */
+    TG_INIT_LITERAL  /* `data`, `count` floats, copied when the parameter is made */
+} tg_init_kind;
+
+typedef struct tg_init { tg_init_kind kind; double scale; const float *data; int64_t count; } tg_init;
+TG_API tg_init tg_init_randn(double scale);
+TG_API tg_init tg_init_zeros(void);
+TG_API tg_init tg_init_ones(void);
+TG_API tg_init tg_init_kaiming(double gain);
+TG_API tg_init tg_init_uniform(double bound);
+TG_API tg_init tg_init_literal(const float *data, int64_t count);
+
+typedef enum tg_choice { TG_DEFAULT = 0, TG_YES = 1, TG_NO = 2 } tg_choice;
+
+typedef struct tg_param_options {
+    int reserved_;
+    tg_init init;
+    tg_choice decay;  /* default: yes for randn, kaiming, uniform and literal; no for zeros and ones */
+    tg_choice frozen; /* yes: no gradient, never updated by an optimiser */
+} tg_param_options;
+
+/* A trained f32 parameter, named by the open scopes and `name` ("layers.0.W"). The same name twice in one trace
+ * is TG_ERROR_DUPLICATE. In a sibling forward graph the same name is the same parameter (its shape must agree). */
+TG_API tg_tensor tg_param_at(tg_site site, tg_graph *g, const char *name, tg_shape shape, tg_param_options options);
+#define tg_param(g, name, shape, ...) tg_param_at(TG_SITE, (g), (name), (shape), TG_OPTIONS_(tg_param_options, __VA_ARGS__))
+
+/* Names of parameters made between push and pop are prefixed "name.". Any depth. */
+TG_API void tg_scope_push(tg_graph *g, const char *name);
+TG_API void tg_scope_pushf(tg_graph *g, const char *format, ...);
+TG_API void tg_scope_pop(tg_graph *g);
+
+/* A value fed on every step. */
+TG_API tg_tensor tg_input_at(tg_site site, tg_graph *g, const char *name, tg_shape shape, tg_dtype dtype);
+#define tg_input(g, name, shape, dtype) tg_input_at(TG_SITE, (g), (name), (shape), (dtype))
+
+/* A value kept between steps beside the parameters (an optimiser's moments, a counter), first filled with `value`. */
+TG_API tg_tensor tg_state_at(tg_site site, tg_graph *g, const char *name, tg_shape shape, tg_dtype dtype, double value);
+#define tg_state(g, name, shape, dtype, value) tg_state_at(TG_SITE, (g), (name), (shape), (dtype), (value))
+
+/* After the step, `destination` (a parameter or state of this trace) holds `source` (same shape and dtype). All
+ * writebacks read the values from before the step. A second writeback to one destination is TG_ERROR_DUPLICATE. */
+TG_API void tg_writeback_at(tg_site site, tg_tensor destination, tg_tensor source);
+#define tg_writeback(destination, source) tg_writeback_at(TG_SITE, (destination), (source))
+
+TG_API tg_tensor tg_full_at(tg_site site, tg_graph *g, tg_shape shape, double value, tg_dtype dtype);
+TG_API tg_tensor tg_arange_at(tg_site site, tg_graph *g, int64_t n, tg_dtype dtype); /* [0, 1, .. n-1]; i32 or f32 */
+/* Data is copied. count must equal the shape's element count. */
+TG_API tg_tensor tg_constant_at(tg_site site, tg_graph *g, tg_shape shape, tg_dtype dtype, const void *data, int64_t count);
+#define tg_full(g, shape, value, dtype) tg_full_at(TG_SITE, (g), (shape), (value), (dtype))
+#define tg_zeros(g, shape) tg_full_at(TG_SITE, (g), (shape), 0.0, TG_F32)
+#define tg_ones(g, shape) tg_full_at(TG_SITE, (g), (shape), 1.0, TG_F32)
+#define tg_arange(g, n, dtype) tg_arange_at(TG_SITE, (g), (n), (dtype))
+#define tg_constant(g, shape, dtype, data, count) tg_constant_at(TG_SITE, (g), (shape), (dtype), (data), (count))
+
+/* ---------------------------------------------------------------- elementwise */
+
+/* y = f(x), same shape. f32 unless said. Gradients in brackets. */
+#define TG_UNARY_(name) TG_API tg_tensor tg_##name##_at(tg_site site, tg_tensor x)
+TG_UNARY_(neg);         /* -x; f32, i32 */
+TG_UNARY_(abs);         /* |x|; f32, i32   [sign(x), 0 at 0] */
+TG_UNARY_(sign);        /* -1, 0, 1; f32, i32   [0] */
+TG_UNARY_(square);      /* x x; f32, i32 */
+TG_UNARY_(sqrt);
+TG_UNARY_(rsqrt);       /* 1 / sqrt x */
+TG_UNARY_(reciprocal);  /* 1 / x */
+TG_UNARY_(exp);
+TG_UNARY_(log);
+TG_UNARY_(sin);         /* absolute error < 1e-6 for |x| <= 1e5 */
+TG_UNARY_(cos);
+TG_UNARY_(tanh);
+TG_UNARY_(erf);
+TG_UNARY_(sigmoid);     /* 1 / (1 + e^-x), no overflow */
+TG_UNARY_(softplus);    /* log(1 + e^x)   [sigmoid(x), everywhere] */
+TG_UNARY_(silu);        /* x sigmoid(x) */
+TG_UNARY_(gelu);        /* x (1 + erf(x / sqrt 2)) / 2, exact form */
+TG_UNARY_(gelu_tanh);   /* the tanh approximation of gelu */
+TG_UNARY_(relu);        /* max(x, 0), NaN stays NaN   [1 for x > 0, else 0] */
+TG_UNARY_(logical_not); /* bool */
+TG_UNARY_(stop_gradient);
+#define tg_neg(x) tg_neg_at(TG_SITE, (x))
+#define tg_abs(x) tg_abs_at(TG_SITE, (x))
+#define tg_sign(x) tg_sign_at(TG_SITE, (x))
+#define tg_square(x) tg_square_at(TG_SITE, (x))
+#define tg_sqrt(x) tg_sqrt_at(TG_SITE, (x))
+#define tg_rsqrt(x) tg_rsqrt_at(TG_SITE, (x))
+#define tg_reciprocal(x) tg_reciprocal_at(TG_SITE, (x))
+#define tg_exp(x) tg_exp_at(TG_SITE, (x))
+#define tg_log(x) tg_log_at(TG_SITE, (x))
+#define tg_sin(x) tg_sin_at(TG_SITE, (x))
+#define tg_cos(x) tg_cos_at(TG_SITE, (x))
+#define tg_tanh(x) tg_tanh_at(TG_SITE, (x))
+#define tg_erf(x) tg_erf_at(TG_SITE, (x))
+#define tg_sigmoid(x) tg_sigmoid_at(TG_SITE, (x))
+#define tg_softplus(x) tg_softplus_at(TG_SITE, (x))
+#define tg_silu(x) tg_silu_at(TG_SITE, (x))
+#define tg_gelu(x) tg_gelu_at(TG_SITE, (x))
+#define tg_gelu_tanh(x) tg_gelu_tanh_at(TG_SITE, (x))
+#define tg_relu(x) tg_relu_at(TG_SITE, (x))
+#define tg_logical_not(x) tg_logical_not_at(TG_SITE, (x))
+#define tg_stop_gradient(x) tg_stop_gradient_at(TG_SITE, (x))
+
+/* y = f(a, b), broadcast; each side a tensor or a number; both sides of one dtype. Gradients are summed back to each
+ * operand's shape. */
+#define TG_BINARY_(name) TG_API tg_tensor tg_##name##_at(tg_site site, tg_operand a, tg_operand b)
+TG_BINARY_(add);
+TG_BINARY_(sub);
+TG_BINARY_(mul);
+TG_BINARY_(div);     /* i32: truncates towards 0; by 0 gives 0 */
+TG_BINARY_(pow);     /* f32; 0^0 = 1; negative base with a whole exponent is exact in sign; else NaN */
+TG_BINARY_(minimum); /* NaN wins; a tie shares its cotangent half and half */
+TG_BINARY_(maximum);
+TG_BINARY_(less);    /* -> bool, no gradient; so are the next five */
+TG_BINARY_(less_equal);
+TG_BINARY_(greater);
+TG_BINARY_(greater_equal);
+TG_BINARY_(equal);
+TG_BINARY_(not_equal);
+TG_BINARY_(logical_and); /* bool x bool -> bool */
+TG_BINARY_(logical_or);
+#define tg_add(a, b) tg_add_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
+#define tg_sub(a, b) tg_sub_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
+#define tg_mul(a, b) tg_mul_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
+#define tg_div(a, b) tg_div_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
+#define tg_pow(a, b) tg_pow_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
+#define tg_minimum(a, b) tg_minimum_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
+#define tg_maximum(a, b) tg_maximum_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
+#define tg_less(a, b) tg_less_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
+#define tg_less_equal(a, b) tg_less_equal_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
+#define tg_greater(a, b) tg_greater_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
+#define tg_greater_equal(a, b) tg_greater_equal_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
+#define tg_equal(a, b) tg_equal_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
+#define tg_not_equal(a, b) tg_not_equal_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
+#define tg_logical_and(a, b) tg_logical_and_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
+#define tg_logical_or(a, b) tg_logical_or_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
+
+/* min(max(x, lo), hi); NaN stays NaN; lo > hi is an error. Gradient as maximum and minimum. */
+TG_API tg_tensor tg_clamp_at(tg_site site, tg_tensor x, double lo, double hi);
+#define tg_clamp(x, lo, hi) tg_clamp_at(TG_SITE, (x), (lo), (hi))
+
+/* condition ? a : b, three-way broadcast. The branch not taken gets gradient 0. */
+TG_API tg_tensor tg_where_at(tg_site site, tg_tensor condition, tg_operand a, tg_operand b);
+#define tg_where(condition, a, b) tg_where_at(TG_SITE, (condition), TG_OPERAND(a), TG_OPERAND(b))
+
+/* float -> int truncates and saturates, NaN gives 0; anything non-zero is true. Gradient only between f32 and f32. */
+TG_API tg_tensor tg_cast_at(tg_site site, tg_tensor x, tg_dtype dtype);
+#define tg_cast(x, dtype) tg_cast_at(TG_SITE, (x), (dtype))
+
+/* ---------------------------------------------------------------- reductions */
+
+typedef struct tg_reduce_options { int reserved_; bool keepdims; } tg_reduce_options;
+#define TG_REDUCE_(name) TG_API tg_tensor tg_##name##_at(tg_site site, tg_tensor x, tg_axes axes, tg_reduce_options options)
+TG_REDUCE_(sum);    /* f32, i32 */
+TG_REDUCE_(mean);   /* f32 */
+TG_REDUCE_(max);    /* f32, i32; NaN wins; tied elements share the cotangent equally */
+TG_REDUCE_(min);
+#define tg_sum(x, axes, ...) tg_sum_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
+#define tg_mean(x, axes, ...) tg_mean_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
+#define tg_max(x, axes, ...) tg_max_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
+#define tg_min(x, axes, ...) tg_min_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
+/* Index (i32) of the first largest / smallest element along one axis; the axis is dropped unless keepdims. No gradient. */
+TG_API tg_tensor tg_argmax_at(tg_site site, tg_tensor x, int axis, tg_reduce_options options);
+TG_API tg_tensor tg_argmin_at(tg_site site, tg_tensor x, int axis, tg_reduce_options options);
+#define tg_argmax(x, axis, ...) tg_argmax_at(TG_SITE, (x), (axis), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
+#define tg_argmin(x, axis, ...) tg_argmin_at(TG_SITE, (x), (axis), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
+/* The three of the original: mean over the last axis kept as 1, sum over the last axis dropped, sum of everything (rank 0). */
+#define tg_mean_last(x) tg_mean_at(TG_SITE, (x), TG_AXES(-1), TG_OPTIONS_(tg_reduce_options, .keepdims = true))
+#define tg_sum_last(x) tg_sum_at(TG_SITE, (x), TG_AXES(-1), TG_OPTIONS_(tg_reduce_options, .keepdims = false))
+#define tg_sum_all(x) tg_sum_at(TG_SITE, (x), TG_ALL, TG_OPTIONS_(tg_reduce_options, .keepdims = false))
+
+/* ---------------------------------------------------------------- views and joins */
+
+TG_API tg_tensor tg_reshape_at(tg_site site, tg_tensor x, tg_shape shape); /* one dim may be -1 */
+TG_API tg_tensor tg_transpose_at(tg_site site, tg_tensor x, tg_axes perm); /* y.dim[i] = x.dim[perm[i]] */
+TG_API tg_tensor tg_swap_axes_at(tg_site site, tg_tensor x, int a, int b);
+TG_API tg_tensor tg_broadcast_to_at(tg_site site, tg_tensor x, tg_shape shape);
+TG_API tg_tensor tg_slice_last_range_at(tg_site site, tg_tensor x, int64_t start, int64_t end);
+TG_API tg_tensor tg_narrow_at(tg_site site, tg_tensor x, int axis, int64_t start, int64_t length);
+TG_API tg_tensor tg_concat_at(tg_site site, const tg_tensor *parts, int count, int axis);
+TG_API tg_tensor tg_stack_at(tg_site site, const tg_tensor *parts, int count, int axis); /* new axis */
+#define tg_reshape(x, shape) tg_reshape_at(TG_SITE, (x), (shape))
+#define tg_transpose(x, perm) tg_transpose_at(TG_SITE, (x), (perm))
+#define tg_swap_axes(x, a, b) tg_swap_axes_at(TG_SITE, (x), (a), (b))
+#define tg_broadcast_to(x, shape) tg_broadcast_to_at(TG_SITE, (x), (shape))
+#define tg_slice_last_range(x, start, end) tg_slice_last_range_at(TG_SITE, (x), (start), (end))
+#define tg_narrow(x, axis, start, length) tg_narrow_at(TG_SITE, (x), (axis), (start), (length))
+#define tg_concat(parts, count, axis) tg_concat_at(TG_SITE, (parts), (count), (axis))
+#define tg_stack(parts, count, axis) tg_stack_at(TG_SITE, (parts), (count), (axis))
+
+/* ---------------------------------------------------------------- contractions, indexing */
+
+/* [..., M, K] x [K, N] -> [..., M, N]. 2 M K N flop per leading index. f32. */
+TG_API tg_tensor tg_matmul_at(tg_site site, tg_tensor x, tg_tensor w);
+/* [batch..., M, K] x [batch..., K, N] -> [batch..., M, N]; batch dims broadcast. */
+TG_API tg_tensor tg_matmul_batched_at(tg_site site, tg_tensor a, tg_tensor b);
+/* table [V, D], indices i32 [...] -> [..., D]. An index outside [0, V) is TG_ERROR_INDEX when the step runs. */
+TG_API tg_tensor tg_embedding_at(tg_site site, tg_tensor table, tg_tensor indices);
+/* i32 [...] -> [..., depth] of `dtype`. */
+TG_API tg_tensor tg_one_hot_at(tg_site site, tg_tensor indices, int64_t depth, tg_dtype dtype);
+#define tg_matmul(x, w) tg_matmul_at(TG_SITE, (x), (w))
+#define tg_matmul_batched(a, b) tg_matmul_batched_at(TG_SITE, (a), (b))
+#define tg_embedding(table, indices) tg_embedding_at(TG_SITE, (table), (indices))
+#define tg_one_hot(indices, depth, dtype) tg_one_hot_at(TG_SITE, (indices), (depth), (dtype))
+
+/* ---------------------------------------------------------------- softmax family */
+
+TG_API tg_tensor tg_softmax_at(tg_site site, tg_tensor x, int axis);
+TG_API tg_tensor tg_log_softmax_at(tg_site site, tg_tensor x, int axis);
+TG_API tg_tensor tg_logsumexp_at(tg_site site, tg_tensor x, int axis); /* the axis is dropped */
+TG_API tg_tensor tg_softmax_causal_last_at(tg_site site, tg_tensor x); /* [..., T, T]: row i sees columns 0..i */
+TG_API tg_tensor tg_where_causal_at(tg_site site, tg_tensor x, double fill); /* [..., T, T]: columns > row become fill */
+#define tg_softmax(x, axis) tg_softmax_at(TG_SITE, (x), (axis))
+#define tg_log_softmax(x, axis) tg_log_softmax_at(TG_SITE, (x), (axis))
+#define tg_log_softmax_last(x) tg_log_softmax_at(TG_SITE, (x), -1)
+#define tg_logsumexp(x, axis) tg_logsumexp_at(TG_SITE, (x), (axis))
+#define tg_softmax_causal_last(x) tg_softmax_causal_last_at(TG_SITE, (x))
+#define tg_where_causal(x, fill) tg_where_causal_at(TG_SITE, (x), (fill))
+
+/* Names t so that a step can return its value. Returns t. Costs nothing unless captures are asked for. */
+TG_API tg_tensor tg_capture_at(tg_site site, const char *name, tg_tensor t);
+#define tg_capture(name, t) tg_capture_at(TG_SITE, (name), (t))
+
+/* ---------------------------------------------------------------- layers and losses */
+
+typedef struct tg_linear { tg_tensor W, b; bool has_bias; } tg_linear;
+typedef struct tg_linear_options { int reserved_; bool no_bias; tg_init init; } tg_linear_options;
+/* Parameters `name.W` [in, out] and `name.b` [out] (zeros). Default init: kaiming. */
+TG_API tg_linear tg_nn_linear_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t out, tg_linear_options options);
+TG_API tg_tensor tg_nn_linear_fwd_at(tg_site site, tg_linear layer, tg_tensor x); /* x W + b */
+#define tg_nn_linear(g, name, in, out, ...) tg_nn_linear_at(TG_SITE, (g), (name), (in), (out), TG_OPTIONS_(tg_linear_options, __VA_ARGS__))
+#define tg_nn_linear_fwd(layer, x) tg_nn_linear_fwd_at(TG_SITE, (layer), (x))
+
+typedef struct tg_layer_norm { tg_tensor g, b; double eps; } tg_layer_norm;
+typedef struct tg_layer_norm_options { int reserved_; double eps; /* 0 means 1e-5 */ } tg_layer_norm_options;
+/* Parameters `name.g` (ones) and `name.b` (zeros), [dim]. y = (x - mean) / sqrt(var + eps) g + b, biased variance. */
+TG_API tg_layer_norm tg_nn_layer_norm_at(tg_site site, tg_graph *g, const char *name, int64_t dim, tg_layer_norm_options options);
+TG_API tg_tensor tg_nn_layer_norm_fwd_at(tg_site site, tg_layer_norm layer, tg_tensor x);
+#define tg_nn_layer_norm(g, name, dim, ...) tg_nn_layer_norm_at(TG_SITE, (g), (name), (dim), TG_OPTIONS_(tg_layer_norm_options, __VA_ARGS__))
+#define tg_nn_layer_norm_fwd(layer, x) tg_nn_layer_norm_fwd_at(TG_SITE, (layer), (x))
+
+TG_API tg_tensor tg_nn_split_heads_at(tg_site site, tg_tensor x, int64_t heads); /* [B, T, H d] -> [B, H, T, d] */
+TG_API tg_tensor tg_nn_merge_heads_at(tg_site site, tg_tensor x);                /* [B, H, T, d] -> [B, T, H d] */
+#define tg_nn_split_heads(x, heads) tg_nn_split_heads_at(TG_SITE, (x), (heads))
+#define tg_nn_merge_heads(x) tg_nn_merge_heads_at(TG_SITE, (x))
+
+/* logits [..., V], targets i32 [...] -> per-position -log softmax(logits)[target], [...]. */
+TG_API tg_tensor tg_nn_cross_entropy_last_at(tg_site site, tg_tensor logits, tg_tensor targets);
+/* As above, averaged over positions whose target is not `ignore` -> rank 0; every target ignored: 0, gradient 0. */
+TG_API tg_tensor tg_nn_cross_entropy_at(tg_site site, tg_tensor logits, tg_tensor targets, int32_t ignore);
+/* Shapes must be equal: a loss never broadcasts. Mean over all elements -> rank 0. */
+TG_API tg_tensor tg_nn_mse_at(tg_site site, tg_tensor prediction, tg_tensor target);
+TG_API tg_tensor tg_nn_bce_with_logits_at(tg_site site, tg_tensor logits, tg_tensor target);
+#define tg_nn_cross_entropy_last(logits, targets) tg_nn_cross_entropy_last_at(TG_SITE, (logits), (targets))
+#define tg_nn_cross_entropy(logits, targets, ignore) tg_nn_cross_entropy_at(TG_SITE, (logits), (targets), (ignore))
+#define tg_nn_mse(prediction, target) tg_nn_mse_at(TG_SITE, (prediction), (target))
+#define tg_nn_bce_with_logits(logits, target) tg_nn_bce_with_logits_at(TG_SITE, (logits), (target))
+
+/* ---------------------------------------------------------------- gradients */
+
+/* out[i] = d loss / d wrt[i], same shape as wrt[i]; zeros where the loss does not depend on it. loss must be rank 0
+ * f32, each wrt f32. The gradients are ordinary tensors of the trace: differentiate them again at will. */
+TG_API tg_status tg_grad_at(tg_site site, tg_tensor loss, const tg_tensor *wrt, int n, tg_tensor *out);
+/* out[i] = sum_j cotangent_j d y_j / d wrt[i]; cotangent has y's shape. */
+TG_API tg_status tg_vjp_at(tg_site site, tg_tensor y, tg_tensor cotangent, const tg_tensor *wrt, int n, tg_tensor *out);
+#define tg_grad(loss, wrt, n, out) tg_grad_at(TG_SITE, (loss), (wrt), (n), (out))
+#define tg_vjp(y, cotangent, wrt, n, out) tg_vjp_at(TG_SITE, (y), (cotangent), (wrt), (n), (out))
+
+/* ---------------------------------------------------------------- learning rates, optimisers */
+
+typedef enum tg_lr_kind { TG_LR_CONSTANT = 0, TG_LR_LINEAR, TG_LR_COSINE, TG_LR_WARMUP } tg_lr_kind;
+/* A plain value; evaluated in the step at t = 1, 2, ... (t counts steps, the first step has t = 1).
+ *  constant: peak.   linear: peak + (final - peak) min(t / steps, 1).
+ *  cosine: final + (peak - final) (1 + cos(pi min(t / steps, 1))) / 2.
+ *  warm-up: peak t / warmup_steps for t <= warmup_steps, then `after` at t - warmup_steps. */
+typedef struct tg_lr {
+    tg_lr_kind kind;
+    double peak, final;
+    int64_t steps;
+    /* warm-up only: the schedule that follows (never itself a warm-up) */
+    tg_lr_kind after_kind;
+    double after_peak, after_final;
+    int64_t after_steps;
+} tg_lr;
+TG_API tg_lr tg_lr_constant(double rate);
+TG_API tg_lr tg_lr_linear_decay(double peak, double final, int64_t steps);
+TG_API tg_lr tg_lr_cosine_decay(double peak, double final, int64_t steps);
+TG_API tg_lr tg_lr_warmup(double peak, int64_t warmup_steps, tg_lr after);
+TG_API double tg_lr_value(tg_lr schedule, int64_t t); /* on the host, same formula */
+/* The rate as a rank-0 f32 tensor; t is an i32 rank-0 tensor. */
+TG_API tg_tensor tg_resolve_lr_at(tg_site site, tg_lr schedule, tg_tensor t);
+#define tg_resolve_lr(schedule, t) tg_resolve_lr_at(TG_SITE, (schedule), (t))
+
+typedef enum tg_optimizer_kind { TG_OPTIMIZER_NONE = 0, TG_OPTIMIZER_SGD, TG_OPTIMIZER_ADAM } tg_optimizer_kind;
+typedef enum tg_eps_mode {
+    TG_EPS_UNCORRECTED = 0, /* lr sqrt(1-b2^t)/(1-b1^t) m / (sqrt v + eps): Kingma & Ba's closing remark, TensorFlow */
+    TG_EPS_CORRECTED = 1    /* lr m^ / (sqrt v^ + eps): PyTorch */
+} tg_eps_mode;
+/* Zero fields mean the default in brackets. Decay is decoupled and acts on parameters whose decay flag is set:
+ * p <- (1 - lr wd) p - update.
+ * SGD: d = g; buf = momentum buf + d; update = lr (nesterov ? d + momentum buf : buf).   Adam: SPEC formula, eps_mode. */
+typedef struct tg_optimizer {
+    int reserved_;
+    tg_optimizer_kind kind;
+    tg_lr lr;
+    double beta1, beta2, eps;  /* [.9, .999, 1e-8] */
+    tg_eps_mode eps_mode;
+    double weight_decay;       /* [0] */
+    double momentum;           /* [0] */
+    bool nesterov;
+    double clip_norm;          /* [0: off] scale all gradients by min(1, clip_norm / ||g||) */
+    bool (*decay_filter)(void *user, const char *name); /* overrides the decay flags when set; called while compiling */
+    void *decay_user;
+} tg_optimizer;
+#define tg_adam(...) TG_OPTIONS_(tg_optimizer, .kind = TG_OPTIMIZER_ADAM, __VA_ARGS__)
+#define tg_sgd(...) TG_OPTIONS_(tg_optimizer, .kind = TG_OPTIMIZER_SGD, __VA_ARGS__)
+
+/* ---------------------------------------------------------------- models */
+
+typedef enum tg_device_kind { TG_DEVICE_AUTO = 0, TG_DEVICE_CPU = 1, TG_DEVICE_WEBGPU = 2 } tg_device_kind;
+
+/* Traces the model: makes parameters and inputs on g and returns the loss (rank 0, for training) or the output. */
+typedef tg_tensor (*tg_build_fn)(tg_graph *g, void *user);
+
+typedef struct tg_compile_options {
+    tg_optimizer optimizer; /* none: a step computes loss and gradients and changes nothing but writebacks */
+    uint64_t seed;          /* of the initial values */
+    tg_device_kind device;
+    int threads;            /* CPU; 0: TENSORGRAD_THREADS, else the number of cores. Results do not depend on it. */
+    bool no_fusion;         /* one kernel per operation: slow, for comparison */
+} tg_compile_options;
+
+/* Traces, differentiates with respect to every unfrozen parameter, fuses, plans, initialises. options may be NULL.
+ * Returned: destroy with tg_model_destroy. NULL on error, see tg_error(ctx). */
+TG_API tg_model *tg_compile(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options);
+/* Forward only: the built tensor is the output, any shape and dtype. */
+TG_API tg_model *tg_compile_forward(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options);
+/* A forward graph that shares `parent`'s parameters (all its parameters must exist there). Destroyed with its parent at
+ * the latest; destroying it earlier is fine. */
+TG_API tg_model *tg_compile_sibling(tg_model *parent, tg_build_fn build, void *user);
+/* Cascades to siblings. NULL is fine. */
+TG_API void tg_model_destroy(tg_model *model);
+TG_API tg_context *tg_model_context(const tg_model *model);
+
+/* One named input of a call. `count` elements of `dtype` (bool: one byte each, 0 or 1). */
+typedef struct tg_feed { const char *name; tg_dtype dtype; const void *data; int64_t count; } tg_feed;
+static inline tg_feed tg_feed_make_(const char *name, tg_dtype dtype, const void *data, int64_t count) {
+    tg_feed f;
+    f.name = name;
+    f.dtype = dtype;
+    f.data = data;
+    f.count = count;
+    return f;
+}
+static inline tg_feed tg_feed_f32(const char *name, const float *data, int64_t count) { return tg_feed_make_(name, TG_F32, data, count); }
+static inline tg_feed tg_feed_i32(const char *name, const int32_t *data, int64_t count) { return tg_feed_make_(name, TG_I32, data, count); }
+static inline tg_feed tg_feed_bool(const char *name, const uint8_t *data, int64_t count) { return tg_feed_make_(name, TG_BOOL, data, count); }
+
+/* One training step. *loss gets the loss (loss may be NULL). A missing, unknown, doubled or wrongly sized or typed feed,
+ * or an index outside its table, is an error and changes nothing. A loss that is NaN or infinite gives
+ * TG_ERROR_NOT_FINITE after the step: *loss is written and the update has been made. Allocates nothing. */
+TG_API tg_status tg_step(tg_model *model, const tg_feed *feeds, int n, float *loss);
+/* As tg_step; *captures gets every captured tensor. Returned: destroy with tg_captures_destroy. */
+TG_API tg_status tg_step_captures(tg_model *model, const tg_feed *feeds, int n, float *loss, tg_captures **captures);
+/* The built tensor (the loss of a training model), no update. `capacity` is in elements and must be at least the
+ * output's count; elements are of the output's dtype. */
+TG_API tg_status tg_run(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity);
+TG_API tg_status tg_run_captures(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity, tg_captures **captures);
+
+TG_API int tg_captures_count(const tg_captures *captures);
+TG_API const char *tg_captures_name(const tg_captures *captures, int i);
+TG_API bool tg_captures_has(const tg_captures *captures, const char *name);
+/* Owned by captures. NULL and TG_ERROR_NOT_FOUND (known names listed) when there is none; shape, dtype may be NULL. */
+TG_API const void *tg_captures_get(const tg_captures *captures, const char *name, tg_shape *shape, tg_dtype *dtype);
+TG_API void tg_captures_destroy(tg_captures *captures);
+
+TG_API int tg_model_param_count(const tg_model *model);
+TG_API const char *tg_model_param_name(const tg_model *model, int i);
+TG_API tg_status tg_model_param_shape(const tg_model *model, const char *name, tg_shape *shape);
+/* One parameter by name; count must equal its element count. */
+TG_API tg_status tg_param_upload(tg_model *model, const char *name, const float *data, int64_t count);
+TG_API tg_status tg_param_download(tg_model *model, const char *name, float *data, int64_t count);
+/* Gradient of the last step; TG_ERROR_STATE before the first, and for forward models. */
+TG_API tg_status tg_param_grad_download(tg_model *model, const char *name, float *data, int64_t count);
+/* Many at once: every name and length is checked before anything is written. partial: names may be missing. */
+TG_API tg_status tg_params_upload(tg_model *model, const tg_feed *params, int n, bool partial);
+
+/* Initial values again (same seed, same values); optimiser state, user states and step counter back to the start. */
+TG_API tg_status tg_model_reset(tg_model *model);
+TG_API tg_status tg_model_reset_optimizer(tg_model *model);
+/* Replaces the schedule; a decaying schedule begins at its start now. Governs decoupled decay too. */
+TG_API tg_status tg_model_set_lr(tg_model *model, tg_lr schedule);
+TG_API int64_t tg_model_step_count(const tg_model *model);
+
+/* Parameters (and, for training models, optimiser state, step counter, seed) in safetensors format, written to a
+ * temporary file that then replaces `path`: a failed save leaves the old file. Load checks everything before it
+ * writes anything. */
+TG_API tg_status tg_model_save(tg_model *model, const char *path);
+TG_API tg_status tg_model_load(tg_model *model, const char *path);
+
+/* ---------------------------------------------------------------- inspection */
+
+typedef struct tg_model_info {
+    int64_t parameters;    /* trained numbers */
+    int nodes;             /* graph nodes after the passes */
+    int kernels;
+    int dispatches;
+    int64_t program_bytes; /* the program's own size */
+    int64_t peak_bytes;    /* parameters, gradients, optimiser state, inputs, constants, workspace */
+    int64_t workspace_bytes;
+    double contraction_flops; /* of one step: 2 M K N each */
+    const char *device;    /* "cpu (avx512, 2 threads)"; owned by the model */
+} tg_model_info;
+TG_API tg_status tg_model_get_info(tg_model *model, tg_model_info *info);
+TG_API tg_shape tg_model_output_shape(const tg_model *model);
+TG_API tg_dtype tg_model_output_dtype(const tg_model *model);
+typedef enum tg_text { TG_TEXT_IR = 0, TG_TEXT_KERNELS, TG_TEXT_PLAN, TG_TEXT_DOT, TG_TEXT_C } tg_text;
+/* Owned by the model, valid until the next tg_model_text or its destruction. NULL on error. */
+TG_API const char *tg_model_text(tg_model *model, tg_text what);
+
+/* CPU features of this machine as text: "avx512", "avx2", "neon", "scalar". */
+TG_API const char *tg_cpu_name(void);
+/* c[m, n] = a[m, k] b[k, n], row-major, on the calling thread: what the benchmark of matmul:N measures. */
+TG_API tg_status tg_gemm(tg_context *ctx, int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c);
+
+/* ---------------------------------------------------------------- the open IR */
+
+/* Runs build in a fresh trace and returns the graph (destroy with tg_graph_destroy), the built tensor in *result. */
+TG_API tg_graph *tg_trace(tg_context *ctx, tg_build_fn build, void *user, tg_tensor *result);
+TG_API void tg_graph_destroy(tg_graph *graph);
+TG_API tg_shape tg_tensor_shape(tg_tensor t);
+TG_API tg_dtype tg_tensor_dtype(tg_tensor t);
+/* Appends the optimiser over every unfrozen parameter: gradients, update, writebacks, step counter. */
+TG_API tg_status tg_append_optimizer_at(tg_site site, tg_tensor loss, const tg_optimizer *optimizer);
+#define tg_append_optimizer(loss, optimizer) tg_append_optimizer_at(TG_SITE, (loss), (optimizer))
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif /* TENSORGRAD_H */

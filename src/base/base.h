@@ -1,0 +1,105 @@
+/* base: what everything else stands on. Error record, allocation, arenas, text, hashing, random bits.
+ * Knows nothing of tensors or graphs. Depends on the public header only. */
+#ifndef TG_BASE_H
+#define TG_BASE_H
+
+#include "tensorgrad/tensorgrad.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#  define TG_PRINTF(format_index, first) __attribute__((format(printf, format_index, first)))
+#else
+#  define TG_PRINTF(format_index, first)
+#endif
+
+#define TG_MESSAGE_MAX 2048
+
+struct tg_context {
+    tg_allocator allocator;
+    tg_log_fn log;
+    void *log_user;
+    tg_status status; /* first error since the last clear */
+    tg_site site;     /* its file is copied into site_file */
+    char site_file[512];
+    char message[TG_MESSAGE_MAX];
+    tg_graph *trace;      /* the trace in progress, or NULL */
+    int64_t live_bytes;   /* allocated through this context and not released (tests pin it) */
+    int64_t live_blocks;
+    int64_t alloc_calls;
+};
+
+/* Records an error unless one is already recorded; returns code always. Never allocates. A too long message is cut. */
+tg_status tg_fail(tg_context *ctx, tg_status code, tg_site site, const char *format, ...) TG_PRINTF(4, 5);
+tg_status tg_fail_memory(tg_context *ctx, size_t bytes);
+tg_status tg_fail_internal(tg_context *ctx, const char *file, int line, const char *what);
+#define TG_SITE_NONE tg_site_make("", 0)
+/* if (!(invariant)) return TG_INTERNAL(ctx, "..."); — instead of assert */
+#define TG_INTERNAL(ctx, what) tg_fail_internal((ctx), __FILE__, __LINE__, (what))
+
+/* 64-byte aligned, zeroed. NULL + TG_ERROR_MEMORY on failure (also when bytes is absurd). Release needs the same size. */
+void *tg_alloc(tg_context *ctx, size_t bytes);
+void tg_release(tg_context *ctx, void *block, size_t bytes);
+char *tg_alloc_text(tg_context *ctx, const char *text); /* release with strlen + 1 */
+
+/* Grows *items (of `item` bytes each) so that `need` fit; doubles. Returns false on failure (recorded), old array kept. */
+bool tg_grow(tg_context *ctx, void **items, int64_t *capacity, int64_t need, size_t item);
+
+/* ---- arena: many small blocks with one lifetime */
+typedef struct tg_arena_block tg_arena_block;
+typedef struct tg_arena {
+    tg_context *ctx;
+    tg_arena_block *blocks;
+    int64_t bytes; /* held */
+} tg_arena;
+void tg_arena_init(tg_arena *arena, tg_context *ctx);
+void tg_arena_free(tg_arena *arena);                  /* everything; the arena may be used again */
+void *tg_arena_alloc(tg_arena *arena, size_t bytes);  /* zeroed, 16-byte aligned (64 from 256 bytes on); NULL recorded */
+char *tg_arena_text(tg_arena *arena, const char *text);
+char *tg_arena_format(tg_arena *arena, const char *format, ...) TG_PRINTF(2, 3);
+void *tg_arena_copy(tg_arena *arena, const void *data, size_t bytes);
+#define TG_NEW(arena, type, count) ((type *)tg_arena_alloc((arena), sizeof(type) * (size_t)(count)))
+
+/* ---- text: a growing string. After a failed allocation `failed` is set, appends do nothing, text is "" or what was there. */
+typedef struct tg_text_buffer {
+    tg_context *ctx;
+    char *data; /* NUL-terminated once anything was appended */
+    size_t length, capacity;
+    bool failed;
+} tg_text_buffer;
+void tg_text_init(tg_text_buffer *text, tg_context *ctx);
+void tg_text_free(tg_text_buffer *text);
+void tg_text_clear(tg_text_buffer *text);
+void tg_text_add(tg_text_buffer *text, const char *format, ...) TG_PRINTF(2, 3);
+void tg_text_bytes(tg_text_buffer *text, const void *data, size_t bytes);
+/* A float literal that reads back exactly: shortest of %.9g; inf, -inf, nan spelt so. */
+void tg_text_number(tg_text_buffer *text, double value);
+/* "[256, 64]", "[]" into buffer (any size; cut); returns buffer. */
+const char *tg_shape_text(tg_shape shape, char *buffer, size_t size);
+#define TG_SHAPE_TEXT 128
+
+/* ---- hash */
+uint64_t tg_hash(uint64_t seed, const void *data, size_t bytes);
+uint64_t tg_hash_text(uint64_t seed, const char *text);
+
+/* ---- Philox 4x32-10 (Salmon et al. 2011): four 32-bit words from a 128-bit counter and a 64-bit key. */
+void tg_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+/* Element i of stream `stream` under `seed`: uniform in (0, 1), and standard normal by Box-Muller in f64. Pure functions:
+ * same arguments, same value on every home. */
+double tg_random_uniform(uint64_t seed, uint64_t stream, uint64_t i);
+double tg_random_normal(uint64_t seed, uint64_t stream, uint64_t i);
+
+/* ---- threads: a fixed pool. Work is split into `parts` by the caller; which thread runs a part never changes a result. */
+typedef struct tg_pool tg_pool;
+typedef void (*tg_part_fn)(void *user, int part, int worker); /* worker in [0, threads) */
+int tg_cpu_count(void);
+tg_pool *tg_pool_create(tg_context *ctx, int threads); /* NULL recorded. threads < 1 is 1. If a thread cannot be started: fewer. */
+void tg_pool_destroy(tg_pool *pool, tg_context *ctx);
+int tg_pool_threads(const tg_pool *pool);
+/* Runs parts 0 .. parts-1 and returns when all are done; workers spin briefly, then sleep. No allocation. pool may be NULL. */
+void tg_pool_run(tg_pool *pool, tg_part_fn fn, void *user, int parts);
+
+#endif

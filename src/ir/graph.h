@@ -1,0 +1,141 @@
+/* graph: a trace as data. Nodes in the order they were made (inputs before users), the tables of parameters, inputs,
+ * states, captures and writebacks. Owns shape rules, verification, printing, serialisation and the f64 reference
+ * interpreter. Must not know gradients, kernels or devices. */
+#ifndef TG_GRAPH_H
+#define TG_GRAPH_H
+
+#include "base/base.h"
+
+typedef enum tg_op {
+    TG_OP_POISON = 0,
+#define TG_OP(NAME, text, arity, class_, description) TG_OP_##NAME,
+#include "ir/ops.def"
+#undef TG_OP
+    TG_OP_COUNT
+} tg_op;
+
+typedef enum tg_op_class {
+    TG_CLASS_LEAF, TG_CLASS_UNARY, TG_CLASS_BINARY, TG_CLASS_COMPARE, TG_CLASS_LOGICAL, TG_CLASS_SELECT, TG_CLASS_CAST,
+    TG_CLASS_REDUCE, TG_CLASS_VIEW, TG_CLASS_JOIN, TG_CLASS_CONTRACT, TG_CLASS_INDEX
+} tg_op_class;
+
+typedef struct tg_op_info { const char *name; int arity; tg_op_class class_; const char *description; } tg_op_info;
+extern const tg_op_info tg_op_table[TG_OP_COUNT];
+
+/* true for UNARY BINARY COMPARE LOGICAL SELECT CAST */
+bool tg_op_is_elementwise(tg_op op);
+
+typedef struct tg_attributes {
+    uint32_t axes;                /* REDUCE, FLIP: bit i = axis i.  IOTA, CONCAT: the axis itself */
+    int32_t perm[TG_MAX_RANK];    /* PERMUTE */
+    int64_t start[TG_MAX_RANK];   /* SLICE, PAD */
+    double value;                 /* CONST without data: the number (i32 and bool too) */
+    const void *data;             /* CONST with data: shape's count elements (bool: bytes), in the graph's arena */
+    int32_t index;                /* INPUT, PARAM, STATE: position in its table */
+    const int64_t *offsets;       /* PACK: one per input */
+} tg_attributes;
+
+typedef struct tg_node {
+    tg_op op;
+    tg_dtype dtype;
+    tg_shape shape;
+    int32_t input_count;
+    const int32_t *inputs; /* node ids, in the graph's arena */
+    tg_attributes attr;
+    const char *name; /* for messages: parameter, input, capture or scope name; may be NULL */
+    tg_site site;     /* file lives in the graph's arena */
+} tg_node;
+
+typedef struct tg_input_info { const char *name; tg_shape shape; tg_dtype dtype; int32_t node; } tg_input_info;
+typedef struct tg_param_info {
+    const char *name;
+    tg_shape shape;
+    tg_init init; /* literal data lives in the arena */
+    bool decay, frozen;
+    int32_t node;
+} tg_param_info;
+typedef struct tg_state_info { const char *name; tg_shape shape; tg_dtype dtype; double value; int32_t node; } tg_state_info;
+typedef struct tg_capture_info { const char *name; int32_t node; } tg_capture_info;
+typedef struct tg_writeback_info { int32_t destination, source; tg_site site; } tg_writeback_info; /* destination: PARAM or STATE node */
+/* lo <= every element of `node` (i32) < hi, or == ignore when has_ignore: else TG_ERROR_INDEX naming `op`. */
+typedef struct tg_index_check {
+    int32_t node;
+    int64_t lo, hi;
+    bool has_ignore;
+    int32_t ignore;
+    const char *op;
+    tg_site site;
+} tg_index_check;
+
+#define TG_LIST(type) struct { type *items; int64_t count, capacity; }
+
+struct tg_graph {
+    tg_context *ctx;
+    tg_arena arena;
+    tg_site current_site;        /* given to nodes made by passes and gradients */
+    const char *current_op;      /* named by messages instead of the primitive ("greater"); NULL: the primitive */
+    TG_LIST(tg_node) nodes;      /* node 0 is poison */
+    TG_LIST(tg_input_info) inputs;
+    TG_LIST(tg_param_info) params;
+    TG_LIST(tg_state_info) states;
+    TG_LIST(tg_capture_info) captures;
+    TG_LIST(tg_writeback_info) writebacks;
+    TG_LIST(tg_index_check) checks;
+    TG_LIST(const char *) scopes;
+    int32_t result; /* the built tensor; 0 before */
+    bool is_sibling_of_training; /* free for the session */
+};
+
+tg_graph *tg_graph_create(tg_context *ctx);  /* destroy: tg_graph_destroy */
+const tg_node *tg_graph_node(const tg_graph *g, int32_t id); /* valid until the next node is made */
+
+/* ---- making nodes. Each checks its inputs with the op's shape rule, records errors with `g->current_site`, and returns
+ * the id, or 0 (also when an input is 0). The builders fold nothing and reuse nothing: that is for passes, with these
+ * exceptions, which keep traces readable: identity reshape, permute, broadcast, slice, pad, cast return their input. */
+int32_t tg_node_make(tg_graph *g, tg_op op, tg_dtype dtype, tg_shape shape, const int32_t *inputs, int count, const tg_attributes *attr);
+int32_t tg_ir_const(tg_graph *g, tg_shape shape, tg_dtype dtype, double value);
+int32_t tg_ir_data(tg_graph *g, tg_shape shape, tg_dtype dtype, const void *data); /* copied */
+int32_t tg_ir_iota(tg_graph *g, tg_shape shape, tg_dtype dtype, int axis);
+int32_t tg_ir_unary(tg_graph *g, tg_op op, int32_t x);
+int32_t tg_ir_binary(tg_graph *g, tg_op op, int32_t a, int32_t b); /* BINARY, COMPARE, LOGICAL; broadcasts by inserting views */
+int32_t tg_ir_select(tg_graph *g, int32_t c, int32_t a, int32_t b); /* broadcasts */
+int32_t tg_ir_cast(tg_graph *g, int32_t x, tg_dtype dtype);
+int32_t tg_ir_reduce(tg_graph *g, tg_op op, int32_t x, uint32_t axes); /* keeps dims as 1; axes 0 returns x (ARG*: zeros) */
+int32_t tg_ir_reshape(tg_graph *g, int32_t x, tg_shape shape);         /* no -1 here */
+int32_t tg_ir_permute(tg_graph *g, int32_t x, const int32_t *perm);
+int32_t tg_ir_broadcast(tg_graph *g, int32_t x, tg_shape shape);       /* rank may grow: reshape inserted */
+int32_t tg_ir_slice(tg_graph *g, int32_t x, const int64_t *start, tg_shape shape);
+int32_t tg_ir_pad(tg_graph *g, int32_t x, const int64_t *before, tg_shape shape);
+int32_t tg_ir_flip(tg_graph *g, int32_t x, uint32_t axes);
+int32_t tg_ir_concat(tg_graph *g, const int32_t *parts, int count, int axis);
+int32_t tg_ir_pack(tg_graph *g, const int32_t *parts, const int64_t *offsets, int count, int64_t total);
+int32_t tg_ir_contract(tg_graph *g, int32_t a, int32_t b); /* rank 3 both, equal batch (no broadcasting) */
+int32_t tg_ir_gather(tg_graph *g, int32_t table, int32_t indices);
+int32_t tg_ir_scatter_add(tg_graph *g, int32_t indices, int32_t updates, int64_t rows);
+int32_t tg_ir_input(tg_graph *g, const char *name, tg_shape shape, tg_dtype dtype);
+int32_t tg_ir_param(tg_graph *g, const char *full_name, tg_shape shape, tg_init init, bool decay, bool frozen);
+int32_t tg_ir_state(tg_graph *g, const char *name, tg_shape shape, tg_dtype dtype, double value);
+bool tg_ir_writeback(tg_graph *g, int32_t destination, int32_t source);
+bool tg_ir_check_index(tg_graph *g, int32_t node, int64_t lo, int64_t hi, bool has_ignore, int32_t ignore, const char *op);
+
+/* Broadcast of two shapes by NumPy's rule. false when they do not fit. */
+bool tg_shape_broadcast(tg_shape a, tg_shape b, tg_shape *out);
+/* `x[256, 64]` or `l1.W[64, 10]` or `relu[256, 64]` into buffer; dtype appended when not f32. For messages. */
+const char *tg_node_text(const tg_graph *g, int32_t id, char *buffer, size_t size);
+
+/* ---- whole graphs */
+tg_status tg_graph_verify(const tg_graph *g); /* TG_ERROR_INTERNAL with the node when any rule is broken */
+void tg_graph_print(const tg_graph *g, tg_text_buffer *text);
+void tg_graph_print_dot(const tg_graph *g, tg_text_buffer *text);
+/* Portable little-endian bytes; reading checks everything (fuzzed). */
+tg_status tg_graph_write(const tg_graph *g, tg_text_buffer *bytes);
+tg_graph *tg_graph_read(tg_context *ctx, const void *bytes, size_t size);
+
+/* ---- the reference: every node in f64 (i32 and bool exact), one element at a time. The oracle of all executors. */
+typedef struct tg_reference tg_reference;
+/* values: leaf_data[id] for INPUT, PARAM and STATE nodes: count doubles. Returned: destroy with tg_reference_destroy. */
+tg_reference *tg_reference_run(const tg_graph *g, const double *const *leaf_data);
+const double *tg_reference_value(const tg_reference *r, int32_t id);
+void tg_reference_destroy(tg_reference *r);
+
+#endif

@@ -1,0 +1,476 @@
+/* rules: one shape rule for each primitive: which inputs, element types and attributes it takes and what it gives.
+ * Must not know how nodes are stored, and changes nothing. Cost: O(inputs) each. */
+#include "ir/rules.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static tg_status rule_refuse(tg_rule *rule, tg_status code, const char *format, ...) TG_PRINTF(3, 4);
+static tg_status rule_refuse(tg_rule *rule, tg_status code, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    if (vsnprintf(rule->message, sizeof rule->message, format, arguments) < 0) rule->message[0] = '\0';
+    va_end(arguments);
+    return code;
+}
+
+static const tg_node *rule_input(const tg_rule *rule, int i) { return tg_graph_node(rule->g, rule->node->inputs[i]); }
+
+/* The i-th operand for a message: "x[256, 64]". */
+static const char *rule_operand(const tg_rule *rule, int i, char buffer[TG_NODE_TEXT]) {
+    return tg_node_text(rule->g, rule->node->inputs[i], buffer, TG_NODE_TEXT);
+}
+
+static tg_status rule_check_shape(tg_rule *rule) { return tg_shape_check(rule->shape, rule->message, sizeof rule->message); }
+
+static tg_status rule_check_operands(tg_rule *rule) {
+    return tg_operands_check(rule->g, rule->node->op, rule->node->inputs, rule->node->input_count, rule->message,
+                             sizeof rule->message);
+}
+
+/* ---------------------------------------------------------------- operands, before any broadcasting */
+
+static const char *rule_dtype_list(unsigned mask) {
+    static const char *const names[8] = {"nothing", "f32",          "i32",          "f32 and i32",
+                                         "bool",    "f32 and bool", "i32 and bool", "f32, i32 and bool"};
+    return names[mask & 7u];
+}
+
+tg_status tg_operands_check(const tg_graph *g, tg_op op, const int32_t *inputs, int count, char *message, size_t size) {
+    char first[TG_NODE_TEXT], other[TG_NODE_TEXT];
+    const int branch = op == TG_OP_SELECT ? 1 : 0; /* the first operand whose type counts */
+    if (op == TG_OP_SELECT && tg_graph_node(g, inputs[0])->dtype != TG_BOOL) {
+        (void)snprintf(message, size, "the condition must be bool: %s (%s)", tg_node_text(g, inputs[0], first, sizeof first),
+                       tg_dtype_name(tg_graph_node(g, inputs[0])->dtype));
+        return TG_ERROR_DTYPE;
+    }
+    for (int i = branch; i < count; i++) {
+        const tg_dtype dtype = tg_graph_node(g, inputs[i])->dtype;
+        if (dtype == tg_graph_node(g, inputs[branch])->dtype) continue;
+        (void)snprintf(message, size, "element types differ: %s and %s (%s, %s)",
+                       tg_node_text(g, inputs[branch], first, sizeof first), tg_node_text(g, inputs[i], other, sizeof other),
+                       tg_dtype_name(tg_graph_node(g, inputs[branch])->dtype), tg_dtype_name(dtype));
+        return TG_ERROR_DTYPE;
+    }
+    if (count > branch && !(tg_op_dtypes(op) & 1u << tg_graph_node(g, inputs[branch])->dtype)) {
+        (void)snprintf(message, size, "%s has element type %s, but only %s will do",
+                       tg_node_text(g, inputs[branch], first, sizeof first),
+                       tg_dtype_name(tg_graph_node(g, inputs[branch])->dtype), rule_dtype_list(tg_op_dtypes(op)));
+        return TG_ERROR_DTYPE;
+    }
+    return TG_OK;
+}
+
+/* The last axis, counted from the end, on which two shapes do not broadcast, as its two dims. */
+static void rule_find_clash(tg_shape a, tg_shape b, int64_t clash[2]) {
+    for (int32_t i = 1; i <= a.rank && i <= b.rank; i++) {
+        clash[0] = a.dim[a.rank - i];
+        clash[1] = b.dim[b.rank - i];
+        if (clash[0] != clash[1] && clash[0] != 1 && clash[1] != 1) return;
+    }
+}
+
+tg_status tg_broadcast_check(const tg_graph *g, int32_t a, int32_t b, tg_shape *out, char *message, size_t size) {
+    const tg_shape left = tg_graph_node(g, a)->shape, right = tg_graph_node(g, b)->shape;
+    if (tg_shape_broadcast(left, right, out)) {
+        char why[TG_RULE_MESSAGE / 2], first[TG_NODE_TEXT / 2], other[TG_NODE_TEXT / 2];
+        const tg_status status = tg_shape_check(*out, why, sizeof why);
+        if (status != TG_OK)
+            (void)snprintf(message, size, "the broadcast of %s and %s: %s", tg_node_text(g, a, first, sizeof first),
+                           tg_node_text(g, b, other, sizeof other), why);
+        return status;
+    }
+    char first[TG_NODE_TEXT], other[TG_NODE_TEXT];
+    int64_t clash[2] = {0, 0};
+    rule_find_clash(left, right, clash);
+    (void)snprintf(message, size, "shapes do not broadcast: %s and %s (%lld != %lld)", tg_node_text(g, a, first, sizeof first),
+                   tg_node_text(g, b, other, sizeof other), (long long)clash[0], (long long)clash[1]);
+    return TG_ERROR_SHAPE;
+}
+
+/* ---------------------------------------------------------------- leaves */
+
+static tg_status rule_leaf(tg_rule *rule) {
+    rule->shape = rule->node->shape;
+    rule->dtype = rule->node->dtype;
+    if (!tg_dtype_valid(rule->dtype)) return rule_refuse(rule, TG_ERROR_DTYPE, "%d is no element type", (int)rule->dtype);
+    if (!(tg_op_dtypes(rule->node->op) & 1u << rule->dtype))
+        return rule_refuse(rule, TG_ERROR_DTYPE, "element type %s, but only %s will do", tg_dtype_name(rule->dtype),
+                           rule_dtype_list(tg_op_dtypes(rule->node->op)));
+    return rule_check_shape(rule);
+}
+
+static tg_status rule_table_leaf(tg_rule *rule) {
+    if (rule->node->attr.index < 0) return rule_refuse(rule, TG_ERROR_INTERNAL, "table position %d", (int)rule->node->attr.index);
+    return rule_leaf(rule);
+}
+
+tg_status tg_shape_rule_INPUT(tg_rule *rule) { return rule_table_leaf(rule); }
+tg_status tg_shape_rule_PARAM(tg_rule *rule) { return rule_table_leaf(rule); }
+tg_status tg_shape_rule_STATE(tg_rule *rule) { return rule_table_leaf(rule); }
+
+tg_status tg_shape_rule_CONST(tg_rule *rule) {
+    const tg_status status = rule_leaf(rule);
+    const tg_node *node = rule->node;
+    if (status != TG_OK || node->attr.data || tg_dtype_holds(node->dtype, node->attr.value)) return status;
+    return rule_refuse(rule, TG_ERROR_DTYPE, "%.17g is not exact in %s", node->attr.value, tg_dtype_name(node->dtype));
+}
+
+tg_status tg_shape_rule_IOTA(tg_rule *rule) {
+    const tg_status status = rule_leaf(rule);
+    char shape[TG_SHAPE_TEXT];
+    if (status != TG_OK || rule->node->attr.axes < (uint32_t)rule->shape.rank) return status;
+    return rule_refuse(rule, TG_ERROR_SHAPE, "axis %d is outside %s", (int)rule->node->attr.axes,
+                       tg_shape_text(rule->shape, shape, sizeof shape));
+}
+
+/* ---------------------------------------------------------------- elementwise: every operand of one shape */
+
+static tg_status rule_elementwise(tg_rule *rule, tg_dtype dtype) {
+    const tg_status status = rule_check_operands(rule);
+    if (status != TG_OK) return status;
+    rule->shape = rule_input(rule, 0)->shape;
+    rule->dtype = dtype;
+    for (int i = 1; i < rule->node->input_count; i++) {
+        char first[TG_NODE_TEXT], other[TG_NODE_TEXT];
+        if (!tg_shape_equal(rule_input(rule, i)->shape, rule->shape))
+            return rule_refuse(rule, TG_ERROR_SHAPE, "shapes differ: %s and %s", rule_operand(rule, 0, first),
+                               rule_operand(rule, i, other));
+    }
+    return TG_OK;
+}
+
+static tg_status rule_same_type(tg_rule *rule) { return rule_elementwise(rule, rule_input(rule, 0)->dtype); }
+static tg_status rule_to_bool(tg_rule *rule) { return rule_elementwise(rule, TG_BOOL); }
+
+tg_status tg_shape_rule_NEG(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_ABS(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_SIGN(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_SQRT(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_RSQRT(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_RECIPROCAL(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_EXP(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_LOG(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_SIN(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_COS(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_TANH(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_ERF(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_SIGMOID(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_SOFTPLUS(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_RELU(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_NOT(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_STOP_GRADIENT(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_ADD(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_SUB(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_MUL(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_DIV(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_POW(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_MIN(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_MAX(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_LESS(tg_rule *rule) { return rule_to_bool(rule); }
+tg_status tg_shape_rule_LESS_EQUAL(tg_rule *rule) { return rule_to_bool(rule); }
+tg_status tg_shape_rule_EQUAL(tg_rule *rule) { return rule_to_bool(rule); }
+tg_status tg_shape_rule_NOT_EQUAL(tg_rule *rule) { return rule_to_bool(rule); }
+tg_status tg_shape_rule_AND(tg_rule *rule) { return rule_to_bool(rule); }
+tg_status tg_shape_rule_OR(tg_rule *rule) { return rule_to_bool(rule); }
+tg_status tg_shape_rule_SELECT(tg_rule *rule) { return rule_elementwise(rule, rule_input(rule, 1)->dtype); }
+
+tg_status tg_shape_rule_CAST(tg_rule *rule) {
+    if (!tg_dtype_valid(rule->node->dtype))
+        return rule_refuse(rule, TG_ERROR_DTYPE, "%d is no element type", (int)rule->node->dtype);
+    return rule_elementwise(rule, rule->node->dtype);
+}
+
+/* ---------------------------------------------------------------- reductions */
+
+/* Refuses a mask with an axis the operand does not have. */
+static tg_status rule_check_axes(tg_rule *rule) {
+    char text[TG_NODE_TEXT];
+    const uint32_t axes = rule->node->attr.axes;
+    for (int32_t axis = 0; axis < 32; axis++)
+        if (axes >> axis & 1u && axis >= rule_input(rule, 0)->shape.rank)
+            return rule_refuse(rule, TG_ERROR_SHAPE, "axis %d is outside %s", (int)axis, rule_operand(rule, 0, text));
+    if (axes == 0) return rule_refuse(rule, TG_ERROR_SHAPE, "no axis is named for %s", rule_operand(rule, 0, text));
+    return TG_OK;
+}
+
+static tg_status rule_reduce(tg_rule *rule, tg_dtype dtype) {
+    tg_status status = rule_check_operands(rule);
+    if (status == TG_OK) status = rule_check_axes(rule);
+    if (status != TG_OK) return status;
+    rule->dtype = dtype;
+    rule->shape = rule_input(rule, 0)->shape;
+    for (int32_t axis = 0; axis < rule->shape.rank; axis++)
+        if (rule->node->attr.axes >> axis & 1u) rule->shape.dim[axis] = 1;
+    return TG_OK;
+}
+
+tg_status tg_shape_rule_SUM(tg_rule *rule) { return rule_reduce(rule, rule_input(rule, 0)->dtype); }
+tg_status tg_shape_rule_REDUCE_MAX(tg_rule *rule) { return rule_reduce(rule, rule_input(rule, 0)->dtype); }
+tg_status tg_shape_rule_REDUCE_MIN(tg_rule *rule) { return rule_reduce(rule, rule_input(rule, 0)->dtype); }
+tg_status tg_shape_rule_ARGMAX(tg_rule *rule) { return rule_reduce(rule, TG_I32); }
+tg_status tg_shape_rule_ARGMIN(tg_rule *rule) { return rule_reduce(rule, TG_I32); }
+
+/* ---------------------------------------------------------------- views */
+
+/* Takes the wanted shape from the node; refuses one that cannot be, or (same_rank) one of another rank than the operand's. */
+static tg_status rule_view(tg_rule *rule, bool same_rank) {
+    char text[TG_NODE_TEXT], wanted[TG_SHAPE_TEXT];
+    rule->dtype = rule_input(rule, 0)->dtype;
+    rule->shape = rule->node->shape;
+    const tg_status status = rule_check_shape(rule);
+    if (status != TG_OK || !same_rank || rule->shape.rank == rule_input(rule, 0)->shape.rank) return status;
+    return rule_refuse(rule, TG_ERROR_SHAPE, "ranks differ: %s to %s", rule_operand(rule, 0, text),
+                       tg_shape_text(rule->shape, wanted, sizeof wanted));
+}
+
+tg_status tg_shape_rule_RESHAPE(tg_rule *rule) {
+    char text[TG_NODE_TEXT], wanted[TG_SHAPE_TEXT];
+    const tg_status status = rule_view(rule, false);
+    const int64_t have = tg_shape_count(rule_input(rule, 0)->shape), want = tg_shape_count(rule->shape);
+    if (status != TG_OK || have == want) return status;
+    return rule_refuse(rule, TG_ERROR_SHAPE, "element counts differ: %s to %s (%lld != %lld)", rule_operand(rule, 0, text),
+                       tg_shape_text(rule->shape, wanted, sizeof wanted), (long long)have, (long long)want);
+}
+
+tg_status tg_shape_rule_PERMUTE(tg_rule *rule) {
+    const tg_shape from = rule_input(rule, 0)->shape;
+    const int32_t *perm = rule->node->attr.perm;
+    uint32_t seen = 0;
+    rule->dtype = rule_input(rule, 0)->dtype;
+    rule->shape = from;
+    for (int32_t i = 0; i < from.rank; i++) {
+        char text[TG_NODE_TEXT];
+        if (perm[i] < 0 || perm[i] >= from.rank)
+            return rule_refuse(rule, TG_ERROR_SHAPE, "axis %d is outside %s", (int)perm[i], rule_operand(rule, 0, text));
+        if (seen >> perm[i] & 1u)
+            return rule_refuse(rule, TG_ERROR_SHAPE, "axis %d is named twice for %s", (int)perm[i], rule_operand(rule, 0, text));
+        seen |= 1u << perm[i];
+        rule->shape.dim[i] = from.dim[perm[i]];
+    }
+    return TG_OK;
+}
+
+tg_status tg_shape_rule_BROADCAST(tg_rule *rule) {
+    const tg_status status = rule_view(rule, true);
+    if (status != TG_OK) return status;
+    const tg_shape from = rule_input(rule, 0)->shape;
+    for (int32_t i = 0; i < from.rank; i++) {
+        char text[TG_NODE_TEXT], wanted[TG_SHAPE_TEXT];
+        if (from.dim[i] != 1 && from.dim[i] != rule->shape.dim[i])
+            return rule_refuse(rule, TG_ERROR_SHAPE, "%s does not broadcast to %s (%lld != %lld)", rule_operand(rule, 0, text),
+                               tg_shape_text(rule->shape, wanted, sizeof wanted), (long long)from.dim[i],
+                               (long long)rule->shape.dim[i]);
+    }
+    return TG_OK;
+}
+
+tg_status tg_shape_rule_SLICE(tg_rule *rule) {
+    const tg_status status = rule_view(rule, true);
+    if (status != TG_OK) return status;
+    const tg_shape from = rule_input(rule, 0)->shape;
+    for (int32_t i = 0; i < from.rank; i++) {
+        char text[TG_NODE_TEXT];
+        const int64_t start = rule->node->attr.start[i], length = rule->shape.dim[i];
+        if (start < 0 || length > from.dim[i] || start > from.dim[i] - length)
+            return rule_refuse(rule, TG_ERROR_SHAPE, "%lld elements from %lld on do not lie in axis %d of %s", (long long)length,
+                               (long long)start, (int)i, rule_operand(rule, 0, text));
+    }
+    return TG_OK;
+}
+
+tg_status tg_shape_rule_PAD(tg_rule *rule) {
+    const tg_status status = rule_view(rule, true);
+    if (status != TG_OK) return status;
+    const tg_shape from = rule_input(rule, 0)->shape;
+    for (int32_t i = 0; i < from.rank; i++) {
+        char text[TG_NODE_TEXT];
+        const int64_t before = rule->node->attr.start[i], whole = rule->shape.dim[i];
+        if (before < 0 || from.dim[i] > whole || before > whole - from.dim[i])
+            return rule_refuse(rule, TG_ERROR_SHAPE, "%s after %lld elements does not lie in %lld (axis %d)",
+                               rule_operand(rule, 0, text), (long long)before, (long long)whole, (int)i);
+    }
+    return TG_OK;
+}
+
+tg_status tg_shape_rule_FLIP(tg_rule *rule) {
+    rule->dtype = rule_input(rule, 0)->dtype;
+    rule->shape = rule_input(rule, 0)->shape;
+    return rule_check_axes(rule);
+}
+
+/* ---------------------------------------------------------------- joins */
+
+static tg_status rule_check_part(tg_rule *rule, int i) {
+    const tg_shape first = rule_input(rule, 0)->shape, part = rule_input(rule, i)->shape;
+    char text[TG_NODE_TEXT], other[TG_NODE_TEXT];
+    if (part.rank != first.rank)
+        return rule_refuse(rule, TG_ERROR_SHAPE, "ranks differ: %s and %s", rule_operand(rule, 0, text),
+                           rule_operand(rule, i, other));
+    for (int32_t axis = 0; axis < first.rank; axis++)
+        if ((uint32_t)axis != rule->node->attr.axes && part.dim[axis] != first.dim[axis])
+            return rule_refuse(rule, TG_ERROR_SHAPE, "parts differ outside axis %u: %s and %s (%lld != %lld)",
+                               (unsigned)rule->node->attr.axes, rule_operand(rule, 0, text), rule_operand(rule, i, other),
+                               (long long)first.dim[axis], (long long)part.dim[axis]);
+    return TG_OK;
+}
+
+tg_status tg_shape_rule_CONCAT(tg_rule *rule) {
+    const uint32_t axis = rule->node->attr.axes;
+    char text[TG_NODE_TEXT];
+    if (rule->node->input_count < 1) return rule_refuse(rule, TG_ERROR_ARGUMENT, "no parts");
+    tg_status status = rule_check_operands(rule);
+    if (status != TG_OK) return status;
+    rule->dtype = rule_input(rule, 0)->dtype;
+    rule->shape = rule_input(rule, 0)->shape;
+    if (axis >= (uint32_t)rule->shape.rank)
+        return rule_refuse(rule, TG_ERROR_SHAPE, "axis %d is outside %s", (int)axis, rule_operand(rule, 0, text));
+    for (int i = 1; i < rule->node->input_count; i++) {
+        status = rule_check_part(rule, i);
+        if (status != TG_OK) return status;
+        rule->shape.dim[axis] += rule_input(rule, i)->shape.dim[axis];
+    }
+    return rule_check_shape(rule);
+}
+
+typedef struct rule_range {
+    int64_t start, end;
+} rule_range;
+
+/* Sorts by start. Shell's method with Knuth's gaps: no allocation, no recursion, at worst O(n^1.5). */
+static void rule_sort_ranges(rule_range *ranges, int64_t count) {
+    int64_t gap = 1;
+    while (gap < count / 3) gap = 3 * gap + 1;
+    for (; gap > 0; gap /= 3)
+        for (int64_t i = gap; i < count; i++) {
+            const rule_range moved = ranges[i];
+            int64_t at = i;
+            for (; at >= gap && ranges[at - gap].start > moved.start; at -= gap) ranges[at] = ranges[at - gap];
+            ranges[at] = moved;
+        }
+}
+
+static tg_status rule_check_disjoint(tg_rule *rule) {
+    const int64_t count = rule->node->input_count;
+    const size_t bytes = (size_t)count * sizeof(rule_range);
+    rule_range *ranges = tg_alloc(rule->g->ctx, bytes);
+    if (!ranges) return rule_refuse(rule, TG_ERROR_MEMORY, "out of memory");
+    for (int64_t i = 0; i < count; i++) {
+        ranges[i].start = rule->node->attr.offsets[i];
+        ranges[i].end = ranges[i].start + tg_shape_count(rule_input(rule, (int)i)->shape);
+    }
+    rule_sort_ranges(ranges, count);
+    tg_status status = TG_OK;
+    for (int64_t i = 1; i < count && status == TG_OK; i++)
+        if (ranges[i].start < ranges[i - 1].end)
+            status = rule_refuse(rule, TG_ERROR_ARGUMENT, "the part at %lld overlaps the one at %lld", (long long)ranges[i].start,
+                                 (long long)ranges[i - 1].start);
+    tg_release(rule->g->ctx, ranges, bytes);
+    return status;
+}
+
+tg_status tg_shape_rule_PACK(tg_rule *rule) {
+    rule->dtype = TG_F32;
+    rule->shape = rule->node->shape;
+    tg_status status = rule_check_shape(rule);
+    if (status == TG_OK) status = rule_check_operands(rule);
+    if (status != TG_OK) return status;
+    const tg_node *node = rule->node;
+    if (rule->shape.rank != 1 || (node->input_count && !node->attr.offsets))
+        return rule_refuse(rule, TG_ERROR_INTERNAL, "a result of rank 1 and one offset for each part are needed");
+    for (int i = 0; i < node->input_count; i++) {
+        char text[TG_NODE_TEXT];
+        const int64_t count = tg_shape_count(rule_input(rule, i)->shape), start = node->attr.offsets[i];
+        if (start < 0 || count > rule->shape.dim[0] || start > rule->shape.dim[0] - count)
+            return rule_refuse(rule, TG_ERROR_ARGUMENT, "%s at %lld does not lie in %lld elements", rule_operand(rule, i, text),
+                               (long long)start, (long long)rule->shape.dim[0]);
+    }
+    return node->input_count > 1 ? rule_check_disjoint(rule) : TG_OK;
+}
+
+/* ---------------------------------------------------------------- contraction, indexing */
+
+tg_status tg_shape_rule_CONTRACT(tg_rule *rule) {
+    const tg_status status = rule_check_operands(rule);
+    if (status != TG_OK) return status;
+    const tg_shape a = rule_input(rule, 0)->shape, b = rule_input(rule, 1)->shape;
+    char left[TG_NODE_TEXT], right[TG_NODE_TEXT];
+    (void)rule_operand(rule, 0, left);
+    (void)rule_operand(rule, 1, right);
+    if (a.rank != 3 || b.rank != 3) return rule_refuse(rule, TG_ERROR_SHAPE, "both sides need rank 3: %s x %s", left, right);
+    if (a.dim[0] != b.dim[0])
+        return rule_refuse(rule, TG_ERROR_SHAPE, "batch dimensions differ: %s x %s (%lld != %lld)", left, right,
+                           (long long)a.dim[0], (long long)b.dim[0]);
+    if (a.dim[2] != b.dim[1])
+        return rule_refuse(rule, TG_ERROR_SHAPE, "inner dimensions differ: %s x %s (%lld != %lld)", left, right,
+                           (long long)a.dim[2], (long long)b.dim[1]);
+    rule->dtype = TG_F32;
+    rule->shape = a;
+    rule->shape.dim[2] = b.dim[2];
+    return rule_check_shape(rule);
+}
+
+/* One f32 operand of rank 2 with rows, one i32 operand of rank 1 with indices, in the given positions. */
+static tg_status rule_check_indexing(tg_rule *rule, int rows, int indices) {
+    char text[TG_NODE_TEXT], other[TG_NODE_TEXT];
+    (void)rule_operand(rule, rows, text);
+    (void)rule_operand(rule, indices, other);
+    if (rule_input(rule, rows)->dtype != TG_F32 || rule_input(rule, indices)->dtype != TG_I32)
+        return rule_refuse(rule, TG_ERROR_DTYPE, "f32 rows and i32 indices are needed: %s (%s), %s (%s)", text,
+                           tg_dtype_name(rule_input(rule, rows)->dtype), other, tg_dtype_name(rule_input(rule, indices)->dtype));
+    if (rule_input(rule, rows)->shape.rank != 2 || rule_input(rule, indices)->shape.rank != 1)
+        return rule_refuse(rule, TG_ERROR_SHAPE, "rows of rank 2 and indices of rank 1 are needed: %s, %s", text, other);
+    return TG_OK;
+}
+
+tg_status tg_shape_rule_GATHER(tg_rule *rule) {
+    const tg_status status = rule_check_indexing(rule, 0, 1);
+    if (status != TG_OK) return status;
+    rule->dtype = TG_F32;
+    rule->shape = rule_input(rule, 0)->shape;
+    rule->shape.dim[0] = rule_input(rule, 1)->shape.dim[0];
+    return rule_check_shape(rule);
+}
+
+tg_status tg_shape_rule_SCATTER_ADD(tg_rule *rule) {
+    const tg_status status = rule_check_indexing(rule, 1, 0);
+    if (status != TG_OK) return status;
+    const tg_shape indices = rule_input(rule, 0)->shape, updates = rule_input(rule, 1)->shape;
+    char text[TG_NODE_TEXT], other[TG_NODE_TEXT];
+    if (indices.dim[0] != updates.dim[0])
+        return rule_refuse(rule, TG_ERROR_SHAPE, "one row for each index is needed: %s, %s (%lld != %lld)",
+                           rule_operand(rule, 0, text), rule_operand(rule, 1, other), (long long)indices.dim[0],
+                           (long long)updates.dim[0]);
+    rule->dtype = TG_F32;
+    rule->shape = updates;
+    rule->shape.dim[0] = rule->node->shape.dim[0];
+    return rule_check_shape(rule);
+}
+
+/* ---------------------------------------------------------------- all of them */
+
+typedef tg_status (*rule_function)(tg_rule *rule);
+
+static const rule_function rule_table[TG_OP_COUNT] = {
+    NULL,
+#define TG_OP(NAME, text, arity, class_, description) tg_shape_rule_##NAME,
+#include "ir/ops.def"
+#undef TG_OP
+};
+
+tg_status tg_rule_apply(tg_rule *rule, const tg_graph *g, const tg_node *node, int32_t before) {
+    rule->g = g;
+    rule->node = node;
+    rule->shape = node->shape;
+    rule->dtype = node->dtype;
+    rule->message[0] = '\0';
+    if (node->op <= TG_OP_POISON || node->op >= TG_OP_COUNT)
+        return rule_refuse(rule, TG_ERROR_INTERNAL, "%d is no operation", (int)node->op);
+    const int arity = tg_op_table[node->op].arity;
+    if (node->input_count < 0 || (arity >= 0 && node->input_count != arity) || (node->input_count > 0 && !node->inputs))
+        return rule_refuse(rule, TG_ERROR_INTERNAL, "takes %d inputs, not %d", arity, (int)node->input_count);
+    for (int i = 0; i < node->input_count; i++)
+        if (node->inputs[i] < 1 || node->inputs[i] >= before)
+            return rule_refuse(rule, TG_ERROR_INTERNAL, "input %d is node %d, which is not before it", i, (int)node->inputs[i]);
+    return rule_table[node->op](rule);
+}

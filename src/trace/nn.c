@@ -1,0 +1,244 @@
+/* Layers and losses, composed of primitives: their gradients come with them and fusion makes them fast.
+ * Must not know kernels. Losses never broadcast: [N] against [N, 1] is an error. */
+#include "trace/trace.h"
+
+#include <math.h>
+
+/* ---------------------------------------------------------------- linear */
+
+tg_linear tg_nn_linear_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t out, tg_linear_options options) {
+    tg_call call;
+    tg_linear layer = {{g, 0}, {g, 0}, !options.no_bias};
+    if (!tg_call_enter_graph(&call, site, "linear", g) || !tg_call_name_ok(&call, name)) return layer;
+    call.subject = name;
+    if (in < 1 || out < 1) {
+        tg_call_fail(&call, TG_ERROR_SHAPE, NULL, 0, "both sizes need to be at least 1: %lld -> %lld", (long long)in, (long long)out);
+        return layer;
+    }
+    bool init_given = options.init.kind != TG_INIT_RANDN || options.init.scale != 0.0;
+    tg_param_options weight = {.init = init_given ? options.init : tg_init_kaiming(0.0)};
+    tg_param_options bias = {.init = tg_init_zeros()};
+    if (!tg_call_push_scope(&call, name)) return layer;
+    layer.W = tg_param_at(site, g, "W", tg_shape_make(2, (const int64_t[]){in, out}), weight);
+    if (layer.has_bias) layer.b = tg_param_at(site, g, "b", tg_shape_make(1, &out), bias);
+    tg_call_pop_scope(&call);
+    return layer;
+}
+
+static bool check_linear(const tg_call *call, const tg_linear *layer, int32_t x) {
+    int32_t ids[2] = {x, layer->W.id};
+    if (!tg_call_takes(call, x, TG_TAKES_F32) || !tg_call_takes(call, layer->W.id, TG_TAKES_F32)) return false;
+    tg_shape in = tg_node_shape(call, x), weight = tg_node_shape(call, layer->W.id);
+    if (in.rank < 1 || weight.rank != 2) {
+        tg_call_fail(call, TG_ERROR_SHAPE, ids, 2, "the input needs at least 1 axis and W needs 2: %s x %s", TG_LABEL(call, x),
+                     TG_LABEL(call, ids[1]));
+        return false;
+    }
+    int64_t inner = in.dim[in.rank - 1];
+    if (inner != weight.dim[0]) {
+        tg_call_fail(call, TG_ERROR_SHAPE, ids, 2, "inner dimensions differ: %s x %s (%lld != %lld)", TG_LABEL(call, x),
+                     TG_LABEL(call, ids[1]), (long long)inner, (long long)weight.dim[0]);
+        return false;
+    }
+    in.dim[in.rank - 1] = weight.dim[1];
+    return tg_call_shape_ok(call, in);
+}
+
+static bool check_bias(const tg_call *call, const tg_linear *layer) {
+    if (!layer->has_bias) return true;
+    tg_shape weight = tg_node_shape(call, layer->W.id);
+    int32_t pair[2] = {layer->W.id, layer->b.id};
+    tg_shape bias = tg_node_shape(call, pair[1]);
+    if (!tg_call_takes(call, pair[1], TG_TAKES_F32)) return false;
+    if (bias.rank == 1 && bias.dim[0] == weight.dim[1]) return true;
+    tg_call_fail(call, TG_ERROR_SHAPE, pair, 2, "the bias %s does not fit %s", TG_LABEL(call, pair[1]), TG_LABEL(call, pair[0]));
+    return false;
+}
+
+/* y[..., out] = x[..., in] W[in, out] + b[out]. 2 M in out flop. */
+tg_tensor tg_nn_linear_fwd_at(tg_site site, tg_linear layer, tg_tensor x) {
+    tg_call call;
+    tg_tensor operands[3] = {x, layer.W, layer.b};
+    if (!tg_call_enter(&call, site, "linear", operands, layer.has_bias ? 3 : 2) || !check_linear(&call, &layer, x.id) ||
+        !check_bias(&call, &layer))
+        return tg_call_poison(&call);
+    int32_t y = tg_compose_matmul(&call, x.id, layer.W.id);
+    if (layer.has_bias) y = tg_ir_binary(call.graph, TG_OP_ADD, y, layer.b.id);
+    return tg_call_result(&call, y);
+}
+
+/* ---------------------------------------------------------------- layer norm */
+
+tg_layer_norm tg_nn_layer_norm_at(tg_site site, tg_graph *g, const char *name, int64_t dim, tg_layer_norm_options options) {
+    tg_call call;
+    tg_layer_norm layer = {{g, 0}, {g, 0}, options.eps == 0.0 ? 1e-5 : options.eps};
+    if (!tg_call_enter_graph(&call, site, "layer_norm", g) || !tg_call_name_ok(&call, name)) return layer;
+    call.subject = name;
+    if (dim < 1) {
+        tg_call_fail(&call, TG_ERROR_SHAPE, NULL, 0, "the size needs to be at least 1, not %lld", (long long)dim);
+        return layer;
+    }
+    if (!isfinite(layer.eps) || layer.eps < 0) {
+        tg_call_fail(&call, TG_ERROR_ARGUMENT, NULL, 0, "eps is %.9g", layer.eps);
+        return layer;
+    }
+    tg_param_options gain = {.init = tg_init_ones()}, bias = {.init = tg_init_zeros()};
+    if (!tg_call_push_scope(&call, name)) return layer;
+    layer.g = tg_param_at(site, g, "g", tg_shape_make(1, &dim), gain);
+    layer.b = tg_param_at(site, g, "b", tg_shape_make(1, &dim), bias);
+    tg_call_pop_scope(&call);
+    return layer;
+}
+
+static bool check_norm(const tg_call *call, int32_t x, int32_t gain, int32_t bias) {
+    int32_t ids[3] = {x, gain, bias};
+    for (int i = 0; i < 3; i++)
+        if (!tg_call_takes(call, ids[i], TG_TAKES_F32)) return false;
+    tg_shape in = tg_node_shape(call, x), scale = tg_node_shape(call, gain);
+    bool fits = in.rank >= 1 && scale.rank == 1 && tg_shape_equal(scale, tg_node_shape(call, bias)) && in.dim[in.rank - 1] == scale.dim[0];
+    if (!fits)
+        tg_call_fail(call, TG_ERROR_SHAPE, ids, 3, "the last axis does not fit: %s with %s and %s", TG_LABEL(call, x), TG_LABEL(call, gain),
+                     TG_LABEL(call, bias));
+    return fits;
+}
+
+/* Over the last axis: (x - mean) / sqrt(var + eps) g + b, var = mean((x - mean)^2) (Ba, Kiros & Hinton 2016). */
+tg_tensor tg_nn_layer_norm_fwd_at(tg_site site, tg_layer_norm layer, tg_tensor x) {
+    tg_call call;
+    tg_tensor operands[3] = {x, layer.g, layer.b};
+    if (!tg_call_enter(&call, site, "layer_norm", operands, 3) || !check_norm(&call, x.id, layer.g.id, layer.b.id))
+        return tg_call_poison(&call);
+    tg_graph *g = call.graph;
+    uint32_t last = 1u << (unsigned)(tg_node_shape(&call, x.id).rank - 1);
+    int32_t centred = tg_ir_binary(g, TG_OP_SUB, x.id, tg_compose_mean(&call, x.id, last));
+    int32_t variance = tg_compose_mean(&call, tg_ir_binary(g, TG_OP_MUL, centred, centred), last);
+    int32_t scale = tg_ir_unary(g, TG_OP_RSQRT, tg_ir_binary(g, TG_OP_ADD, variance, tg_compose_number(&call, layer.eps)));
+    int32_t gained = tg_ir_binary(g, TG_OP_MUL, tg_ir_binary(g, TG_OP_MUL, centred, scale), layer.g.id);
+    return tg_call_result(&call, tg_ir_binary(g, TG_OP_ADD, gained, layer.b.id));
+}
+
+/* ---------------------------------------------------------------- heads */
+
+static const int32_t swap_middle_axes[TG_MAX_RANK] = {0, 2, 1, 3};
+
+tg_tensor tg_nn_split_heads_at(tg_site site, tg_tensor x, int64_t heads) {
+    tg_call call;
+    if (!tg_call_enter(&call, site, "split_heads", &x, 1)) return tg_call_poison(&call);
+    tg_shape in = tg_node_shape(&call, x.id);
+    if (in.rank != 3) return tg_call_fail(&call, TG_ERROR_SHAPE, &x.id, 1, "needs 3 axes, [B, T, H d]: %s", TG_LABEL(&call, x.id));
+    if (heads < 1 || in.dim[2] % heads != 0)
+        return tg_call_fail(&call, TG_ERROR_SHAPE, &x.id, 1, "the last axis does not divide into %lld heads: %s", (long long)heads,
+                            TG_LABEL(&call, x.id));
+    tg_shape split = tg_shape_make(4, (const int64_t[]){in.dim[0], in.dim[1], heads, in.dim[2] / heads});
+    return tg_call_result(&call, tg_ir_permute(call.graph, tg_ir_reshape(call.graph, x.id, split), swap_middle_axes));
+}
+
+tg_tensor tg_nn_merge_heads_at(tg_site site, tg_tensor x) {
+    tg_call call;
+    if (!tg_call_enter(&call, site, "merge_heads", &x, 1)) return tg_call_poison(&call);
+    tg_shape in = tg_node_shape(&call, x.id);
+    if (in.rank != 4) return tg_call_fail(&call, TG_ERROR_SHAPE, &x.id, 1, "needs 4 axes, [B, H, T, d]: %s", TG_LABEL(&call, x.id));
+    tg_shape merged = tg_shape_make(3, (const int64_t[]){in.dim[0], in.dim[2], in.dim[1] * in.dim[3]});
+    return tg_call_result(&call, tg_ir_reshape(call.graph, tg_ir_permute(call.graph, x.id, swap_middle_axes), merged));
+}
+
+/* ---------------------------------------------------------------- cross entropy */
+
+/* targets i32 with the shape of logits but for the classes. */
+static bool check_targets(const tg_call *call, int32_t logits, int32_t targets) {
+    int32_t ids[2] = {logits, targets};
+    if (!tg_call_takes(call, logits, TG_TAKES_F32) || !tg_call_takes(call, targets, TG_TAKES_I32)) return false;
+    tg_shape rows = tg_node_shape(call, logits);
+    rows.rank--;
+    if (rows.rank >= 0 && tg_shape_equal(rows, tg_node_shape(call, targets))) return true;
+    tg_call_fail(call, TG_ERROR_SHAPE, ids, 2, "the targets need the logits' shape without its last axis: %s and %s",
+                 TG_LABEL(call, logits), TG_LABEL(call, targets));
+    return false;
+}
+
+/* -log softmax(logits)[target] per row = log sum e^s - s[target], s = logits - max. The target is picked by comparing positions,
+ * not by a gather, so that a row stays one kernel with its gradient. */
+static int32_t negative_log_likelihood(const tg_call *call, int32_t logits, int32_t targets) {
+    tg_graph *g = call->graph;
+    tg_shape shape = tg_node_shape(call, logits);
+    int axis = shape.rank - 1;
+    uint32_t axes = 1u << (unsigned)axis;
+    int32_t shifted = 0, log_sum = 0;
+    tg_compose_shifted(call, logits, axis, &shifted, &log_sum);
+    int32_t is_target = tg_compose_one_hot(call, targets, shape.dim[axis]);
+    int32_t picked = tg_ir_reduce(g, TG_OP_SUM, tg_ir_select(g, is_target, shifted, tg_compose_number(call, 0.0)), axes);
+    return tg_compose_drop_axes(call, tg_ir_binary(g, TG_OP_SUB, log_sum, picked), axes);
+}
+
+static int64_t class_count(const tg_call *call, int32_t logits) {
+    tg_shape shape = tg_node_shape(call, logits);
+    return shape.dim[shape.rank - 1];
+}
+
+tg_tensor tg_nn_cross_entropy_last_at(tg_site site, tg_tensor logits, tg_tensor targets) {
+    tg_call call;
+    tg_tensor operands[2] = {logits, targets};
+    if (!tg_call_enter(&call, site, "cross_entropy_last", operands, 2) || !check_targets(&call, logits.id, targets.id))
+        return tg_call_poison(&call);
+    if (!tg_ir_check_index(call.graph, targets.id, 0, class_count(&call, logits.id), false, 0, "cross_entropy_last"))
+        return tg_call_poison(&call);
+    return tg_call_result(&call, negative_log_likelihood(&call, logits.id, targets.id));
+}
+
+static uint32_t all_axes(const tg_call *call, int32_t x) { return (1u << (unsigned)tg_node_shape(call, x).rank) - 1u; }
+
+static int32_t sum_of_all(const tg_call *call, int32_t x) {
+    uint32_t axes = all_axes(call, x);
+    return tg_compose_drop_axes(call, tg_ir_reduce(call->graph, TG_OP_SUM, x, axes), axes);
+}
+
+/* sum over counted positions / max(number of counted positions, 1). */
+tg_tensor tg_nn_cross_entropy_at(tg_site site, tg_tensor logits, tg_tensor targets, int32_t ignore) {
+    tg_call call;
+    tg_tensor operands[2] = {logits, targets};
+    if (!tg_call_enter(&call, site, "cross_entropy", operands, 2) || !check_targets(&call, logits.id, targets.id))
+        return tg_call_poison(&call);
+    tg_graph *g = call.graph;
+    if (!tg_ir_check_index(g, targets.id, 0, class_count(&call, logits.id), true, ignore, "cross_entropy")) return tg_call_poison(&call);
+    int32_t ignored = tg_ir_const(g, tg_shape_make(0, NULL), TG_I32, (double)ignore);
+    int32_t counted = tg_ir_binary(g, TG_OP_NOT_EQUAL, targets.id, ignored);
+    int32_t losses = negative_log_likelihood(&call, logits.id, targets.id);
+    int32_t kept = tg_ir_select(g, counted, losses, tg_compose_number(&call, 0.0));
+    int32_t count = sum_of_all(&call, tg_ir_cast(g, counted, TG_F32));
+    int32_t divisor = tg_ir_binary(g, TG_OP_MAX, count, tg_compose_number(&call, 1.0));
+    return tg_call_result(&call, tg_ir_binary(g, TG_OP_DIV, sum_of_all(&call, kept), divisor));
+}
+
+/* ---------------------------------------------------------------- losses of equal shapes */
+
+static bool enter_loss(tg_call *call, tg_site site, const char *name, tg_tensor prediction, tg_tensor target) {
+    tg_tensor operands[2] = {prediction, target};
+    int32_t ids[2] = {prediction.id, target.id};
+    if (!tg_call_enter(call, site, name, operands, 2)) return false;
+    if (!tg_call_takes(call, ids[0], TG_TAKES_F32) || !tg_call_takes(call, ids[1], TG_TAKES_F32)) return false;
+    if (tg_shape_equal(tg_node_shape(call, ids[0]), tg_node_shape(call, ids[1]))) return true;
+    tg_call_fail(call, TG_ERROR_SHAPE, ids, 2, "shapes differ (a loss does not broadcast): %s and %s", TG_LABEL(call, ids[0]),
+                 TG_LABEL(call, ids[1]));
+    return false;
+}
+
+static tg_tensor mean_of_all(const tg_call *call, int32_t x) {
+    uint32_t axes = all_axes(call, x);
+    return tg_call_result(call, tg_compose_drop_axes(call, tg_compose_mean(call, x, axes), axes));
+}
+
+tg_tensor tg_nn_mse_at(tg_site site, tg_tensor prediction, tg_tensor target) {
+    tg_call call;
+    if (!enter_loss(&call, site, "mse", prediction, target)) return tg_call_poison(&call);
+    int32_t error = tg_ir_binary(call.graph, TG_OP_SUB, prediction.id, target.id);
+    return mean_of_all(&call, tg_ir_binary(call.graph, TG_OP_MUL, error, error));
+}
+
+/* -t log sigmoid(x) - (1 - t) log sigmoid(-x) = log(1 + e^x) - x t: no overflow, gradient sigmoid(x) - t everywhere. */
+tg_tensor tg_nn_bce_with_logits_at(tg_site site, tg_tensor logits, tg_tensor target) {
+    tg_call call;
+    if (!enter_loss(&call, site, "bce_with_logits", logits, target)) return tg_call_poison(&call);
+    int32_t normalizer = tg_ir_unary(call.graph, TG_OP_SOFTPLUS, logits.id);
+    int32_t product = tg_ir_binary(call.graph, TG_OP_MUL, logits.id, target.id);
+    return mean_of_all(&call, tg_ir_binary(call.graph, TG_OP_SUB, normalizer, product));
+}

@@ -1,0 +1,104 @@
+/* The softmax family. Each subtracts the row's maximum first; the maximum carries no gradient, which leaves the true one.
+ * Must not know that a row becomes one kernel. */
+#include "trace/trace.h"
+
+#include <float.h>
+
+static bool enter_softmax(tg_call *call, tg_site site, const char *name, tg_tensor x, int axis, int *along) {
+    return tg_call_enter(call, site, name, &x, 1) && tg_call_takes(call, x.id, TG_TAKES_F32) &&
+           tg_call_axis(call, x.id, tg_node_shape(call, x.id).rank, axis, along);
+}
+
+/* max(x) over the axis, kept as 1, without gradient. */
+static int32_t row_maximum(tg_graph *g, int32_t x, uint32_t axes) {
+    return tg_ir_unary(g, TG_OP_STOP_GRADIENT, tg_ir_reduce(g, TG_OP_REDUCE_MAX, x, axes));
+}
+
+static int32_t normalized(tg_graph *g, int32_t weights, uint32_t axes) {
+    return tg_ir_binary(g, TG_OP_DIV, weights, tg_ir_reduce(g, TG_OP_SUM, weights, axes));
+}
+
+void tg_compose_shifted(const tg_call *call, int32_t x, int axis, int32_t *shifted, int32_t *log_sum) {
+    tg_graph *g = call->graph;
+    uint32_t axes = 1u << (unsigned)axis;
+    *shifted = tg_ir_binary(g, TG_OP_SUB, x, row_maximum(g, x, axes));
+    int32_t sum = tg_ir_reduce(g, TG_OP_SUM, tg_ir_unary(g, TG_OP_EXP, *shifted), axes);
+    *log_sum = tg_ir_unary(g, TG_OP_LOG, sum);
+}
+
+tg_tensor tg_softmax_at(tg_site site, tg_tensor x, int axis) {
+    tg_call call;
+    int along = 0;
+    if (!enter_softmax(&call, site, "softmax", x, axis, &along)) return tg_call_poison(&call);
+    tg_graph *g = call.graph;
+    uint32_t axes = 1u << (unsigned)along;
+    int32_t shifted = tg_ir_binary(g, TG_OP_SUB, x.id, row_maximum(g, x.id, axes));
+    return tg_call_result(&call, normalized(g, tg_ir_unary(g, TG_OP_EXP, shifted), axes));
+}
+
+tg_tensor tg_log_softmax_at(tg_site site, tg_tensor x, int axis) {
+    tg_call call;
+    int along = 0;
+    int32_t shifted = 0, log_sum = 0;
+    if (!enter_softmax(&call, site, "log_softmax", x, axis, &along)) return tg_call_poison(&call);
+    tg_compose_shifted(&call, x.id, along, &shifted, &log_sum);
+    return tg_call_result(&call, tg_ir_binary(call.graph, TG_OP_SUB, shifted, log_sum));
+}
+
+tg_tensor tg_logsumexp_at(tg_site site, tg_tensor x, int axis) {
+    tg_call call;
+    int along = 0;
+    if (!enter_softmax(&call, site, "logsumexp", x, axis, &along)) return tg_call_poison(&call);
+    tg_graph *g = call.graph;
+    uint32_t axes = 1u << (unsigned)along;
+    int32_t maximum = row_maximum(g, x.id, axes);
+    int32_t weights = tg_ir_unary(g, TG_OP_EXP, tg_ir_binary(g, TG_OP_SUB, x.id, maximum));
+    int32_t log_sum = tg_ir_unary(g, TG_OP_LOG, tg_ir_reduce(g, TG_OP_SUM, weights, axes));
+    return tg_call_result(&call, tg_compose_drop_axes(&call, tg_ir_binary(g, TG_OP_ADD, log_sum, maximum), axes));
+}
+
+/* ---------------------------------------------------------------- causal masks */
+
+static bool enter_causal(tg_call *call, tg_site site, const char *name, tg_tensor x, unsigned dtypes) {
+    if (!tg_call_enter(call, site, name, &x, 1) || !tg_call_takes(call, x.id, dtypes)) return false;
+    tg_shape shape = tg_node_shape(call, x.id);
+    if (shape.rank >= 2 && shape.dim[shape.rank - 1] == shape.dim[shape.rank - 2]) return true;
+    tg_call_fail(call, TG_ERROR_SHAPE, &x.id, 1, "the last two axes need one size: %s", TG_LABEL(call, x.id));
+    return false;
+}
+
+/* bool [1, .., T, T]: column <= row. */
+static int32_t causal_mask(const tg_call *call, int32_t x) {
+    tg_shape shape = tg_node_shape(call, x), rows = shape, columns;
+    for (int i = 0; i < shape.rank; i++) rows.dim[i] = 1;
+    columns = rows;
+    rows.dim[shape.rank - 2] = shape.dim[shape.rank - 2];
+    columns.dim[shape.rank - 1] = shape.dim[shape.rank - 1];
+    int32_t row = tg_ir_iota(call->graph, rows, TG_I32, shape.rank - 2);
+    int32_t column = tg_ir_iota(call->graph, columns, TG_I32, shape.rank - 1);
+    return tg_ir_binary(call->graph, TG_OP_LESS_EQUAL, column, row);
+}
+
+/* The maximum is that of the visible columns. Hidden ones are set after the shift, so that e^-1e30 = 0 exactly whatever the
+ * maximum is, and their gradient is 0 by the selection. */
+tg_tensor tg_softmax_causal_last_at(tg_site site, tg_tensor x) {
+    tg_call call;
+    if (!enter_causal(&call, site, "softmax_causal_last", x, TG_TAKES_F32)) return tg_call_poison(&call);
+    tg_graph *g = call.graph;
+    uint32_t axes = 1u << (unsigned)(tg_node_shape(&call, x.id).rank - 1);
+    int32_t mask = causal_mask(&call, x.id);
+    int32_t visible = tg_ir_select(g, mask, x.id, tg_compose_number(&call, -(double)FLT_MAX));
+    int32_t shifted = tg_ir_binary(g, TG_OP_SUB, x.id, row_maximum(g, visible, axes));
+    int32_t masked = tg_ir_select(g, mask, shifted, tg_compose_number(&call, -1e30));
+    return tg_call_result(&call, normalized(g, tg_ir_unary(g, TG_OP_EXP, masked), axes));
+}
+
+tg_tensor tg_where_causal_at(tg_site site, tg_tensor x, double fill) {
+    tg_call call;
+    double held = 0;
+    if (!enter_causal(&call, site, "where_causal", x, TG_TAKES_NUMBERS)) return tg_call_poison(&call);
+    tg_dtype dtype = tg_node_dtype(&call, x.id);
+    if (!tg_call_number(&call, fill, dtype, x.id, &held)) return tg_call_poison(&call);
+    int32_t hidden = tg_ir_const(call.graph, tg_shape_make(0, NULL), dtype, held);
+    return tg_call_result(&call, tg_ir_select(call.graph, causal_mask(&call, x.id), x.id, hidden));
+}

@@ -1,0 +1,71 @@
+/* trace (private to src/trace): what every public operation does first and last. Entering a call checks that its tensors
+ * are alive and of the trace in progress and stamps the user's site on the nodes to come; failing formats the message with
+ * the origin of each operand; a result is named after its operation. Knows the graph, not gradients or kernels. */
+#ifndef TG_TRACE_H
+#define TG_TRACE_H
+
+#include "ir/graph.h"
+#include "ir/rules.h"
+
+/* One public operation in progress. */
+typedef struct tg_call {
+    tg_graph *graph;
+    const char *op;      /* public name without tg_, for messages */
+    const char *subject; /* what it makes: a parameter's or input's name; NULL: nothing named */
+    tg_site site;        /* the user's call */
+    int32_t operands[3]; /* the first operands, for messages */
+    int operand_count;   /* all of them */
+    int32_t first_node;  /* nodes from here on were made by this call */
+} tg_call;
+
+/* Sets of dtypes. */
+enum { TG_TAKES_F32 = 1 << TG_F32, TG_TAKES_I32 = 1 << TG_I32, TG_TAKES_BOOL = 1 << TG_BOOL };
+#define TG_TAKES_NUMBERS ((unsigned)TG_TAKES_F32 | (unsigned)TG_TAKES_I32)
+#define TG_TAKES_ANY (TG_TAKES_NUMBERS | (unsigned)TG_TAKES_BOOL)
+
+/* Texts for messages; they live until the end of the enclosing block. */
+#define TG_LABEL(call, id) tg_node_text((call)->graph, (id), (char[TG_NODE_TEXT]){0}, TG_NODE_TEXT)
+#define TG_SHAPE_LABEL(shape) tg_shape_text((shape), (char[TG_SHAPE_TEXT]){0}, TG_SHAPE_TEXT)
+
+/* false: the operation returns tg_call_poison(call). Silently when an operand is poison, else with TG_ERROR_TRACE recorded. */
+bool tg_call_enter(tg_call *call, tg_site site, const char *op, const tg_tensor *operands, int count);
+/* The same for operations without tensor operands. A NULL graph is silent: there is nowhere to record it. */
+bool tg_call_enter_graph(tg_call *call, tg_site site, const char *op, tg_graph *graph);
+tg_tensor tg_call_poison(const tg_call *call);
+/* Records "op: message" ("op subject: message") and a line per operand that says where it comes from. Returns poison. */
+tg_tensor tg_call_fail(const tg_call *call, tg_status code, const int32_t *operands, int count, const char *format, ...) TG_PRINTF(5, 6);
+/* id as a tensor of the call's graph; a new unnamed node of a composition gets the operation's name. */
+tg_tensor tg_call_result(const tg_call *call, int32_t id);
+
+/* ---- checks: false with the error recorded */
+bool tg_call_takes(const tg_call *call, int32_t id, unsigned dtypes);
+/* Every dim at least 1, rank at most TG_MAX_RANK, at most 2^31 - 1 elements. */
+bool tg_call_shape_ok(const tg_call *call, tg_shape shape);
+bool tg_call_dtype_ok(const tg_call *call, tg_dtype dtype);
+/* The axis as 0 .. rank-1, of a tensor of `rank` axes. operand: for the message. */
+bool tg_call_axis(const tg_call *call, int32_t operand, int rank, int axis, int *out);
+/* The number as `dtype` holds it: rounded to f32; whole and in range for i32; 0 or 1 for bool. beside: the tensor whose
+ * dtype it is, for the message; 0 when there is none. */
+bool tg_call_number(const tg_call *call, double number, tg_dtype dtype, int32_t beside, double *out);
+
+/* ---- pieces that several operations are composed of; operands already checked, ids in, id out (0 on failure) */
+tg_shape tg_node_shape(const tg_call *call, int32_t id);
+tg_dtype tg_node_dtype(const tg_call *call, int32_t id);
+int32_t tg_compose_number(const tg_call *call, double value); /* rank-0 f32 */
+int32_t tg_compose_scale(const tg_call *call, int32_t x, double factor);
+int32_t tg_compose_mean(const tg_call *call, int32_t x, uint32_t axes);      /* keeps the axes as 1 */
+int32_t tg_compose_drop_axes(const tg_call *call, int32_t x, uint32_t axes); /* removes axes of size 1 */
+int32_t tg_compose_matmul(const tg_call *call, int32_t x, int32_t w);        /* [..., M, K] x [K, N] */
+/* x - max(x) and log(sum(exp(x - max))) over one axis, which stays as 1. The maximum carries no gradient. */
+void tg_compose_shifted(const tg_call *call, int32_t x, int axis, int32_t *shifted, int32_t *log_sum);
+/* bool [..., depth]: whether the last index equals indices[...]. */
+int32_t tg_compose_one_hot(const tg_call *call, int32_t indices, int64_t depth);
+
+/* Name of a parameter made now: open scopes and name, joined by dots. In the graph's arena; NULL with the error recorded. */
+const char *tg_call_full_name(const tg_call *call, const char *name);
+bool tg_call_name_ok(const tg_call *call, const char *name);
+/* Scopes for compositions that make parameters: the name is already checked. */
+bool tg_call_push_scope(const tg_call *call, const char *name);
+void tg_call_pop_scope(const tg_call *call);
+
+#endif

@@ -1,0 +1,372 @@
+/* grad rules: the derivative of every primitive. Where it saves storage a rule uses the output y instead of the input
+ * (relu, tanh, sigmoid, exp, sqrt, rsqrt, reciprocal, division): then the input need not be kept for the backward half.
+ * Must not know the order of the walk. */
+#include "grad/rules.h"
+
+/* ---------------------------------------------------------------- short hands
+ * At most one argument of a call makes nodes: C does not fix the order of arguments, and node order must not depend on it. */
+
+static int32_t vjp_in(const tg_vjp_call *call, int input) { return call->node.inputs[input]; }
+
+static tg_shape vjp_shape(const tg_vjp_call *call, int input) { return tg_graph_node(call->g, vjp_in(call, input))->shape; }
+
+/* A constant of the output's shape. */
+static int32_t vjp_full(const tg_vjp_call *call, double value) { return tg_ir_const(call->g, call->node.shape, TG_F32, value); }
+
+static int32_t vjp_mul(const tg_vjp_call *call, int32_t a, int32_t b) { return tg_ir_binary(call->g, TG_OP_MUL, a, b); }
+
+static int32_t vjp_scale(const tg_vjp_call *call, int32_t a, double by) { return vjp_mul(call, a, vjp_full(call, by)); }
+
+static int32_t vjp_neg(const tg_vjp_call *call, int32_t a) { return tg_ir_unary(call->g, TG_OP_NEG, a); }
+
+static void vjp_give(tg_vjp_call *call, int input, int32_t contribution) { tg_vjp_give(call, vjp_in(call, input), contribution); }
+
+/* condition ? a : 0, exact where the condition is false whatever a is */
+static int32_t vjp_where(const tg_vjp_call *call, int32_t condition, int32_t a) {
+    return tg_ir_select(call->g, condition, a, vjp_full(call, 0.0));
+}
+
+/* ---------------------------------------------------------------- operations without a gradient */
+
+#define VJP_NONE(NAME) const tg_vjp_rule tg_vjp_##NAME = {NULL}
+VJP_NONE(INPUT);
+VJP_NONE(PARAM);
+VJP_NONE(STATE);
+VJP_NONE(CONST);
+VJP_NONE(IOTA);
+VJP_NONE(SIGN); /* 0 almost everywhere */
+VJP_NONE(NOT);
+VJP_NONE(STOP_GRADIENT);
+VJP_NONE(LESS);
+VJP_NONE(LESS_EQUAL);
+VJP_NONE(EQUAL);
+VJP_NONE(NOT_EQUAL);
+VJP_NONE(AND);
+VJP_NONE(OR);
+VJP_NONE(ARGMAX);
+VJP_NONE(ARGMIN);
+#undef VJP_NONE
+
+#define VJP_RULE(NAME) \
+  static void vjp_##NAME(tg_vjp_call *call); \
+  const tg_vjp_rule tg_vjp_##NAME = {vjp_##NAME}; \
+  static void vjp_##NAME(tg_vjp_call *call)
+
+/* ---------------------------------------------------------------- elementwise, one operand */
+
+VJP_RULE(NEG) { vjp_give(call, 0, vjp_neg(call, call->dy)); }
+
+VJP_RULE(ABS) { vjp_give(call, 0, vjp_mul(call, call->dy, tg_ir_unary(call->g, TG_OP_SIGN, vjp_in(call, 0)))); }
+
+/* dy / (2 y) */
+VJP_RULE(SQRT) { vjp_give(call, 0, tg_ir_binary(call->g, TG_OP_DIV, vjp_scale(call, call->dy, 0.5), call->y)); }
+
+/* -dy y^3 / 2 */
+VJP_RULE(RSQRT) {
+    int32_t square = vjp_mul(call, call->y, call->y);
+    int32_t slope = vjp_mul(call, vjp_scale(call, call->y, -0.5), square);
+    vjp_give(call, 0, vjp_mul(call, call->dy, slope));
+}
+
+/* -dy y^2 */
+VJP_RULE(RECIPROCAL) {
+    int32_t square = vjp_mul(call, call->y, call->y);
+    vjp_give(call, 0, vjp_neg(call, vjp_mul(call, call->dy, square)));
+}
+
+VJP_RULE(EXP) { vjp_give(call, 0, vjp_mul(call, call->dy, call->y)); }
+
+VJP_RULE(LOG) { vjp_give(call, 0, tg_ir_binary(call->g, TG_OP_DIV, call->dy, vjp_in(call, 0))); }
+
+VJP_RULE(SIN) { vjp_give(call, 0, vjp_mul(call, call->dy, tg_ir_unary(call->g, TG_OP_COS, vjp_in(call, 0)))); }
+
+VJP_RULE(COS) {
+    int32_t sine = tg_ir_unary(call->g, TG_OP_SIN, vjp_in(call, 0));
+    vjp_give(call, 0, vjp_neg(call, vjp_mul(call, call->dy, sine)));
+}
+
+/* dy (1 - y^2) */
+VJP_RULE(TANH) {
+    int32_t square = vjp_mul(call, call->y, call->y);
+    int32_t slope = tg_ir_binary(call->g, TG_OP_SUB, vjp_full(call, 1.0), square);
+    vjp_give(call, 0, vjp_mul(call, call->dy, slope));
+}
+
+/* dy 2 / sqrt(pi) e^(-x^2) */
+VJP_RULE(ERF) {
+    int32_t x = vjp_in(call, 0);
+    int32_t bell = tg_ir_unary(call->g, TG_OP_EXP, vjp_neg(call, vjp_mul(call, x, x)));
+    vjp_give(call, 0, vjp_mul(call, call->dy, vjp_scale(call, bell, 1.1283791670955126)));
+}
+
+/* dy y (1 - y) */
+VJP_RULE(SIGMOID) {
+    int32_t other = tg_ir_binary(call->g, TG_OP_SUB, vjp_full(call, 1.0), call->y);
+    vjp_give(call, 0, vjp_mul(call, call->dy, vjp_mul(call, call->y, other)));
+}
+
+VJP_RULE(SOFTPLUS) { vjp_give(call, 0, vjp_mul(call, call->dy, tg_ir_unary(call->g, TG_OP_SIGMOID, vjp_in(call, 0)))); }
+
+/* dy where y > 0: 0 at x = 0 and at NaN */
+VJP_RULE(RELU) {
+    int32_t active = tg_ir_binary(call->g, TG_OP_LESS, vjp_full(call, 0.0), call->y);
+    vjp_give(call, 0, vjp_where(call, active, call->dy));
+}
+
+/* ---------------------------------------------------------------- elementwise, two operands */
+
+VJP_RULE(ADD) {
+    if (tg_vjp_needs(call, 0)) vjp_give(call, 0, call->dy);
+    if (tg_vjp_needs(call, 1)) vjp_give(call, 1, call->dy);
+}
+
+VJP_RULE(SUB) {
+    if (tg_vjp_needs(call, 0)) vjp_give(call, 0, call->dy);
+    if (tg_vjp_needs(call, 1)) vjp_give(call, 1, vjp_neg(call, call->dy));
+}
+
+VJP_RULE(MUL) {
+    if (tg_vjp_needs(call, 0)) vjp_give(call, 0, vjp_mul(call, call->dy, vjp_in(call, 1)));
+    if (tg_vjp_needs(call, 1)) vjp_give(call, 1, vjp_mul(call, call->dy, vjp_in(call, 0)));
+}
+
+/* da = dy / b, db = -da y */
+VJP_RULE(DIV) {
+    int32_t da = tg_ir_binary(call->g, TG_OP_DIV, call->dy, vjp_in(call, 1));
+    if (tg_vjp_needs(call, 0)) vjp_give(call, 0, da);
+    if (tg_vjp_needs(call, 1)) vjp_give(call, 1, vjp_neg(call, vjp_mul(call, da, call->y)));
+}
+
+/* The one number of a constant exponent, seen through views. */
+static bool vjp_constant(const tg_graph *g, int32_t id, double *value) {
+    const tg_node *node = tg_graph_node(g, id);
+    while (node->op == TG_OP_BROADCAST || node->op == TG_OP_RESHAPE) node = tg_graph_node(g, node->inputs[0]);
+    if (node->op != TG_OP_CONST || node->attr.data != NULL) return false;
+    *value = node->attr.value;
+    return true;
+}
+
+/* da for a^c: dy c a^(c - 1), no 0 * infinity at c = 0 */
+static void vjp_pow_constant(tg_vjp_call *call, double c) {
+    int32_t a = vjp_in(call, 0), slope;
+    if (c == 0.0) return;
+    if (c == 1.0) {
+        vjp_give(call, 0, call->dy);
+        return;
+    }
+    if (c == 2.0) slope = vjp_scale(call, a, 2.0);
+    else slope = vjp_scale(call, tg_ir_binary(call->g, TG_OP_POW, a, vjp_full(call, c - 1.0)), c);
+    vjp_give(call, 0, vjp_mul(call, call->dy, slope));
+}
+
+/* da for a^b: as above at every b; b = 0 is replaced by 1 first, so that no infinity is made, even in second derivatives. */
+static void vjp_pow_base(tg_vjp_call *call) {
+    tg_graph *g = call->g;
+    int32_t one = vjp_full(call, 1.0);
+    int32_t flat = tg_ir_binary(g, TG_OP_EQUAL, vjp_in(call, 1), vjp_full(call, 0.0));
+    int32_t b = tg_ir_select(g, flat, one, vjp_in(call, 1));
+    int32_t power = tg_ir_binary(g, TG_OP_POW, vjp_in(call, 0), tg_ir_binary(g, TG_OP_SUB, b, one));
+    int32_t da = vjp_mul(call, call->dy, vjp_mul(call, b, power));
+    vjp_give(call, 0, tg_ir_select(g, flat, vjp_full(call, 0.0), da));
+}
+
+/* db = dy y log a where a > 0, else 0: for a < 0 the power is not defined around b, at a = 0 it is flat. */
+static void vjp_pow_exponent(tg_vjp_call *call) {
+    tg_graph *g = call->g;
+    int32_t positive = tg_ir_binary(g, TG_OP_LESS, vjp_full(call, 0.0), vjp_in(call, 0));
+    int32_t a = tg_ir_select(g, positive, vjp_in(call, 0), vjp_full(call, 1.0));
+    int32_t slope = vjp_mul(call, call->y, tg_ir_unary(g, TG_OP_LOG, a));
+    vjp_give(call, 1, vjp_where(call, positive, vjp_mul(call, call->dy, slope)));
+}
+
+VJP_RULE(POW) {
+    double exponent;
+    if (tg_vjp_needs(call, 0)) {
+        if (vjp_constant(call->g, vjp_in(call, 1), &exponent)) vjp_pow_constant(call, exponent);
+        else vjp_pow_base(call);
+    }
+    if (tg_vjp_needs(call, 1)) vjp_pow_exponent(call);
+}
+
+/* The cotangent of one side of MIN or MAX: dy where that side wins, half of it at a tie, else 0 (both sides at NaN). */
+static void vjp_extremum(tg_vjp_call *call, int input, int32_t wins) {
+    tg_graph *g = call->g;
+    int32_t tie = tg_ir_binary(g, TG_OP_EQUAL, vjp_in(call, 0), vjp_in(call, 1));
+    int32_t shared = vjp_where(call, tie, vjp_scale(call, call->dy, 0.5));
+    vjp_give(call, input, tg_ir_select(g, wins, call->dy, shared));
+}
+
+VJP_RULE(MIN) {
+    int32_t a = vjp_in(call, 0), b = vjp_in(call, 1);
+    if (tg_vjp_needs(call, 0)) vjp_extremum(call, 0, tg_ir_binary(call->g, TG_OP_LESS, a, b));
+    if (tg_vjp_needs(call, 1)) vjp_extremum(call, 1, tg_ir_binary(call->g, TG_OP_LESS, b, a));
+}
+
+VJP_RULE(MAX) {
+    int32_t a = vjp_in(call, 0), b = vjp_in(call, 1);
+    if (tg_vjp_needs(call, 0)) vjp_extremum(call, 0, tg_ir_binary(call->g, TG_OP_LESS, b, a));
+    if (tg_vjp_needs(call, 1)) vjp_extremum(call, 1, tg_ir_binary(call->g, TG_OP_LESS, a, b));
+}
+
+VJP_RULE(SELECT) {
+    int32_t condition = vjp_in(call, 0);
+    if (tg_vjp_needs(call, 1)) vjp_give(call, 1, vjp_where(call, condition, call->dy));
+    if (tg_vjp_needs(call, 2)) vjp_give(call, 2, tg_ir_select(call->g, condition, vjp_full(call, 0.0), call->dy));
+}
+
+/* Only f32 to f32 is ever on a path. */
+VJP_RULE(CAST) { vjp_give(call, 0, call->dy); }
+
+/* ---------------------------------------------------------------- reductions */
+
+VJP_RULE(SUM) { vjp_give(call, 0, tg_ir_broadcast(call->g, call->dy, vjp_shape(call, 0))); }
+
+/* The tied elements share dy equally. y is one of the x, so the mask is exact. A NaN maximum ties with nothing: 0. */
+static void vjp_reduced_extremum(tg_vjp_call *call) {
+    tg_graph *g = call->g;
+    int32_t x = vjp_in(call, 0);
+    tg_shape shape = vjp_shape(call, 0);
+    int32_t tied = tg_ir_binary(g, TG_OP_EQUAL, x, tg_ir_broadcast(g, call->y, shape));
+    int32_t count = tg_ir_reduce(g, TG_OP_SUM, tg_ir_cast(g, tied, TG_F32), call->node.attr.axes);
+    int32_t share = tg_ir_binary(g, TG_OP_DIV, call->dy, count);
+    int32_t zero = tg_ir_const(g, shape, TG_F32, 0.0);
+    vjp_give(call, 0, tg_ir_select(g, tied, tg_ir_broadcast(g, share, shape), zero));
+}
+
+VJP_RULE(REDUCE_MAX) { vjp_reduced_extremum(call); }
+
+VJP_RULE(REDUCE_MIN) { vjp_reduced_extremum(call); }
+
+/* ---------------------------------------------------------------- views and joins */
+
+VJP_RULE(RESHAPE) { vjp_give(call, 0, tg_ir_reshape(call->g, call->dy, vjp_shape(call, 0))); }
+
+VJP_RULE(PERMUTE) {
+    int32_t inverse[TG_MAX_RANK] = {0};
+    for (int32_t i = 0; i < call->node.shape.rank; i++) inverse[call->node.attr.perm[i]] = i;
+    vjp_give(call, 0, tg_ir_permute(call->g, call->dy, inverse));
+}
+
+VJP_RULE(BROADCAST) {
+    tg_shape from = vjp_shape(call, 0), to = call->node.shape;
+    uint32_t axes = 0;
+    for (int32_t i = 0; i < to.rank; i++)
+        if (from.dim[i] != to.dim[i]) axes |= 1u << i;
+    vjp_give(call, 0, tg_ir_reduce(call->g, TG_OP_SUM, call->dy, axes));
+}
+
+VJP_RULE(SLICE) { vjp_give(call, 0, tg_ir_pad(call->g, call->dy, call->node.attr.start, vjp_shape(call, 0))); }
+
+VJP_RULE(PAD) { vjp_give(call, 0, tg_ir_slice(call->g, call->dy, call->node.attr.start, vjp_shape(call, 0))); }
+
+VJP_RULE(FLIP) { vjp_give(call, 0, tg_ir_flip(call->g, call->dy, call->node.attr.axes)); }
+
+VJP_RULE(CONCAT) {
+    int axis = (int)call->node.attr.axes;
+    int64_t start[TG_MAX_RANK] = {0};
+    for (int i = 0; i < call->node.input_count; i++) {
+        tg_shape part = vjp_shape(call, i);
+        if (tg_vjp_needs(call, i)) vjp_give(call, i, tg_ir_slice(call->g, call->dy, start, part));
+        start[axis] += part.dim[axis];
+    }
+}
+
+VJP_RULE(PACK) {
+    for (int i = 0; i < call->node.input_count; i++) {
+        tg_shape part = vjp_shape(call, i), flat;
+        if (!tg_vjp_needs(call, i)) continue;
+        int64_t count = tg_shape_count(part);
+        flat = tg_shape_make(1, &count);
+        int32_t piece = tg_ir_slice(call->g, call->dy, &call->node.attr.offsets[i], flat);
+        vjp_give(call, i, tg_ir_reshape(call->g, piece, part));
+    }
+}
+
+/* ---------------------------------------------------------------- contraction, indexing */
+
+static int32_t vjp_transpose(const tg_vjp_call *call, int32_t x) {
+    const int32_t perm[3] = {0, 2, 1};
+    return tg_ir_permute(call->g, x, perm);
+}
+
+/* An operand [B, R, C] whose batch axis is (partly) a repeat: reshape(broadcast(source)) or broadcast(source), where only
+ * batch axes are repeated. `repeated` is the shape before the batch axes were merged: [b..., R, C]. */
+typedef struct vjp_repeat {
+    int32_t source;
+    tg_shape from, repeated;
+} vjp_repeat;
+
+static bool vjp_find_repeat(const tg_vjp_call *call, int32_t operand, vjp_repeat *out) {
+    const tg_node *node = tg_graph_node(call->g, operand);
+    int64_t rows = node->shape.dim[1], columns = node->shape.dim[2];
+    if (call->marks[operand] & TG_VJP_WANTED) return false;
+    if (node->op == TG_OP_RESHAPE) {
+        if (call->marks[node->inputs[0]] & TG_VJP_WANTED) return false;
+        node = tg_graph_node(call->g, node->inputs[0]);
+    }
+    if (node->op != TG_OP_BROADCAST) return false;
+    out->source = node->inputs[0];
+    out->from = tg_graph_node(call->g, out->source)->shape;
+    out->repeated = node->shape;
+    int32_t rank = node->shape.rank;
+    if (rank < 3 || node->shape.dim[rank - 2] != rows || node->shape.dim[rank - 1] != columns) return false;
+    return out->from.dim[rank - 2] == rows && out->from.dim[rank - 1] == columns;
+}
+
+/* x [B, R, C] with B = product of the repeated batch axes -> [kept, again R, C], the batch axes that were repeated moved
+ * beside the rows, so that a contraction over the rows sums over them too. */
+static int32_t vjp_fold_batch(const tg_vjp_call *call, int32_t x, const vjp_repeat *repeat) {
+    tg_graph *g = call->g;
+    tg_shape shape = tg_graph_node(g, x)->shape, open = repeat->repeated, folded;
+    int32_t rank = open.rank, perm[TG_MAX_RANK] = {0}, at = 0;
+    int64_t kept = 1, again = 1;
+    open.dim[rank - 2] = shape.dim[1];
+    open.dim[rank - 1] = shape.dim[2];
+    for (int32_t i = 0; i < rank - 2; i++)
+        if (repeat->from.dim[i] == open.dim[i]) {
+            perm[at++] = i;
+            kept *= open.dim[i];
+        }
+    for (int32_t i = 0; i < rank - 2; i++)
+        if (repeat->from.dim[i] != open.dim[i]) {
+            perm[at++] = i;
+            again *= open.dim[i];
+        }
+    perm[rank - 2] = rank - 2;
+    perm[rank - 1] = rank - 1;
+    int64_t dims[3] = {kept, again * shape.dim[1], shape.dim[2]};
+    folded = tg_shape_make(3, dims);
+    return tg_ir_reshape(g, tg_ir_permute(g, tg_ir_reshape(g, x, open), perm), folded);
+}
+
+/* left [B, S, R]^T right [B, S, C] -> [B, R, C] for an operand of that shape. Where the operand repeats its batch, the
+ * repeats are summed inside the contraction: no [B, R, C] is ever made. */
+static void vjp_contract_operand(tg_vjp_call *call, int input, int32_t left, int32_t right) {
+    tg_graph *g = call->g;
+    vjp_repeat repeat;
+    if (!vjp_find_repeat(call, vjp_in(call, input), &repeat)) {
+        vjp_give(call, input, tg_ir_contract(g, vjp_transpose(call, left), right));
+        return;
+    }
+    left = vjp_transpose(call, vjp_fold_batch(call, left, &repeat));
+    right = vjp_fold_batch(call, right, &repeat);
+    tg_vjp_give(call, repeat.source, tg_ir_reshape(g, tg_ir_contract(g, left, right), repeat.from));
+}
+
+/* y = a b: da = dy b^T, db = a^T dy */
+VJP_RULE(CONTRACT) {
+    int32_t a = vjp_in(call, 0), b = vjp_in(call, 1);
+    vjp_repeat repeat;
+    if (tg_vjp_needs(call, 0)) {
+        int32_t turned = vjp_transpose(call, b);
+        if (vjp_find_repeat(call, a, &repeat)) vjp_contract_operand(call, 0, vjp_transpose(call, call->dy), turned);
+        else vjp_give(call, 0, tg_ir_contract(call->g, call->dy, turned));
+    }
+    if (tg_vjp_needs(call, 1)) vjp_contract_operand(call, 1, a, call->dy);
+}
+
+VJP_RULE(GATHER) { vjp_give(call, 0, tg_ir_scatter_add(call->g, vjp_in(call, 1), call->dy, vjp_shape(call, 0).dim[0])); }
+
+VJP_RULE(SCATTER_ADD) { vjp_give(call, 1, tg_ir_gather(call->g, call->dy, vjp_in(call, 0))); }
+
+#undef VJP_RULE

@@ -1,0 +1,36 @@
+/* grad rules: one vector-Jacobian product per primitive. A rule reads one forward node and the cotangent of its output
+ * and gives cotangents to the inputs that need one. Rules use graph nodes only, so every gradient has a gradient.
+ * Must not know how nodes are chosen or ordered: that is grad.c. */
+#ifndef TG_GRAD_RULES_H
+#define TG_GRAD_RULES_H
+#include "ir/graph.h"
+
+typedef struct tg_vjp_call {
+    tg_graph *g;
+    tg_node node;         /* the forward node: a copy, because making nodes moves the list */
+    int32_t y;            /* its id */
+    int32_t dy;           /* the cotangent of its output, same shape, f32 */
+    const uint8_t *marks; /* per forward node id: TG_VJP_REACHED, TG_VJP_WANTED */
+    int32_t *cotangents;  /* per forward node id: sum so far, 0 is none */
+    bool failed;          /* a node could not be made; the error is recorded */
+} tg_vjp_call;
+
+enum {
+    TG_VJP_REACHED = 1, /* on a path from some wrt */
+    TG_VJP_WANTED = 2   /* is a wrt itself */
+};
+
+/* apply is NULL for operations without a gradient: they end a path. */
+typedef struct tg_vjp_rule {
+    void (*apply)(tg_vjp_call *call);
+} tg_vjp_rule;
+
+#define TG_OP(NAME, text, arity, class_, description) extern const tg_vjp_rule tg_vjp_##NAME;
+#include "ir/ops.def"
+#undef TG_OP
+
+/* Does input number `input` lie on a path from a wrt? */
+bool tg_vjp_needs(const tg_vjp_call *call, int input);
+/* Adds `contribution` (shape of node `id`) to the cotangent of forward node `id`. Known zeros are dropped. */
+void tg_vjp_give(tg_vjp_call *call, int32_t id, int32_t contribution);
+#endif

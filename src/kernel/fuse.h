@@ -1,0 +1,80 @@
+/* fuse: which values are stored and which are recomputed, and which stored values share a kernel. Owns that choice; build.c
+ * makes one kernel of a choice. Knows the graph; must not know buffers, liveness or devices (beyond tg_limits).
+ *
+ * An item is a value that gets stored; a group is a set of items made by one kernel. A kernel's arguments name, until the
+ * planner replaces them, what they are: an id >= 0 is the node whose value is read, an id < 0 is item -(id + 1) written. */
+#ifndef TG_FUSE_H
+#define TG_FUSE_H
+#include "kernel/access.h"
+
+typedef struct tg_item {
+    int32_t node;
+    int32_t group;
+    bool copy;          /* stores a value that also lives elsewhere (a leaf, or a second destination) */
+    bool pinned;        /* a program output or a state: stored whoever reads it */
+    int32_t state;      /* index in the graph's states, or -1: a buffer of its own */
+    int64_t state_offset; /* elements */
+} tg_item;
+
+typedef struct tg_domain {
+    tg_kernel_kind kind;
+    int64_t elements; /* points of the loop nest (contractions: of the result) */
+    int64_t rows;     /* REDUCE: outer points; else = elements */
+    bool trailing;    /* REDUCE: the reduced axes are the last ones, so points are in row-major order */
+    int32_t node;     /* the REDUCE, CONTRACT or SCATTER_ADD node that shapes the loops; 0 for MAP */
+} tg_domain;
+
+typedef struct tg_group {
+    TG_LIST(int32_t) items; /* ascending node id */
+    tg_domain domain;
+    tg_kernel *kernel;
+    bool merged_away;
+} tg_group;
+
+typedef struct tg_fusion {
+    tg_graph *graph;
+    tg_context *ctx;
+    tg_arena arena;     /* dies with the fusion */
+    tg_limits limits;
+    bool no_fusion;
+    int32_t node_count;
+    bool *live;
+    bool *realised;     /* node has a primary item */
+    int32_t *item_of;   /* node -> primary item, or -1 */
+    int32_t *pack_state; /* PACK node -> state it is written to, or -1 */
+    int32_t *load_count; /* node -> groups whose kernel reads it */
+    TG_LIST(tg_item) items;
+    TG_LIST(tg_group) groups;
+    struct tg_builder *builder;
+} tg_fusion;
+
+typedef enum tg_build_status {
+    TG_BUILD_OK,
+    TG_BUILD_STORE, /* node `culprit` must be stored first */
+    TG_BUILD_LARGE, /* body or argument list too long */
+    TG_BUILD_REFUSED, /* these items cannot share a kernel */
+    TG_BUILD_FAILED /* out of memory: recorded */
+} tg_build_status;
+
+/* One kernel for `items` (ascending node id), memory in f->arena. Stores are made for items that `stored` names (parallel array). */
+tg_build_status tg_build_kernel(tg_fusion *f, const int32_t *items, int count, const bool *stored, const tg_domain *domain,
+                                tg_kernel **out, int32_t *culprit);
+struct tg_builder *tg_builder_create(tg_arena *arena);
+
+/* The node behind reshapes: same elements in the same order. */
+int32_t tg_strip_reshape(const tg_graph *g, int32_t node);
+/* A buffer holds this node's value: input, state, literal data, or an item. */
+bool tg_has_storage(const tg_fusion *f, int32_t node);
+
+/* Fuses everything that the outputs (nodes whose value must be in a buffer at the end) and the writebacks need. A writeback's
+ * source must not be a STATE leaf itself. On error too: tg_fusion_free. */
+tg_status tg_fuse(tg_fusion *f, tg_graph *g, const tg_limits *limits, bool no_fusion, const int32_t *outputs, int output_count);
+/* The item's value reaches its state through a kernel of its own, so that the group it was in need not wait for readers of
+ * the state's old value. Groups are added and rebuilt. */
+tg_status tg_fusion_redirect(tg_fusion *f, int32_t item);
+/* Groups whose values `group` reads, into out (at most `capacity` are written); returns how many there are. May repeat. */
+int tg_fusion_dependencies(const tg_fusion *f, int32_t group, int32_t *out, int capacity);
+void tg_fusion_free(tg_fusion *f);
+/* Item that holds output node's value: primary item of the stripped node, or the copy made for it; -1: PACK state. */
+int32_t tg_fusion_output_item(const tg_fusion *f, int32_t node);
+#endif

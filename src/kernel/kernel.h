@@ -1,0 +1,93 @@
+/* kernel: the IR between graph and executors, and the fusion that makes it. A kernel is a loop nest and a straight-line
+ * body over it; executors walk it, printers print it. Knows the graph; must not know devices beyond tg_limits.
+ *
+ * Loop dims are split in groups by kind of kernel:
+ *   MAP          [outer...]                   body runs at every point
+ *   REDUCE       [outer... | inner...]        inner dims are reduced; see levels
+ *   CONTRACT     [batch... m... n... | k...]  body is the epilogue, runs at every (batch, m, n); inner = k dims
+ *   SCATTER_ADD  [n... D]                     out[index * D + d] += value, out cleared first, in the order of n;
+ *                                             n = loops [0, m_begin), D the one after, absent when its extent is 1
+ * Every memory access is affine in the loop indices (plus a gathered row), so views never run.
+ *
+ * Body: SSA in order; each instruction has a level:
+ *   UNIFORM  the same for every point: evaluate once
+ *   OUTER    depends on outer indices (or is a finished reduction): once per outer point
+ *   ELEMENT  depends on inner indices too (REDUCE), or on any index (MAP, CONTRACT epilogue, SCATTER_ADD)
+ * In MAP, CONTRACT and SCATTER_ADD nothing is OUTER. In a REDUCE a REDUCE_* instruction takes an ELEMENT value and gives
+ * an OUTER one, which later ELEMENT instructions may use: executors split the body in passes over the inner dims, one per
+ * depth of reduction, recomputing what they need (a pure function of loads), or keep the row. A store of level OUTER
+ * happens once per outer point, of level ELEMENT at every point. */
+#ifndef TG_KERNEL_H
+#define TG_KERNEL_H
+
+#include "ir/graph.h"
+
+#define TG_MAX_LOOP 12
+
+typedef enum tg_kernel_kind { TG_KERNEL_MAP, TG_KERNEL_REDUCE, TG_KERNEL_CONTRACT, TG_KERNEL_SCATTER_ADD } tg_kernel_kind;
+typedef enum tg_level { TG_LEVEL_UNIFORM, TG_LEVEL_OUTER, TG_LEVEL_ELEMENT } tg_level;
+
+/* offset + sum_d stride[d] * i[d], in elements */
+typedef struct tg_affine { int64_t offset; int64_t stride[TG_MAX_LOOP]; } tg_affine;
+/* lo <= at(i) < hi */
+typedef struct tg_bound { tg_affine at; int64_t lo, hi; } tg_bound;
+
+/* A body instruction's operation: an elementwise tg_op (UNARY, BINARY, COMPARE, LOGICAL, SELECT, CAST), a reduction
+ * tg_op (SUM, REDUCE_MAX, REDUCE_MIN, ARGMAX, ARGMIN: src[0] ELEMENT -> OUTER; CONST), or one of these. */
+enum {
+    TG_K_LOAD = TG_OP_COUNT, /* argument[at]; 0 when a bound fails (and then memory is not touched) */
+    TG_K_GATHER,             /* argument[clamp(src[0], 0, rows - 1) * row_stride + at]; src[0] is i32; bounds as LOAD */
+    TG_K_INDEX,              /* i32 (or f32 if dtype says so): the value of `at` */
+    TG_K_INSIDE,             /* bool: all bounds hold */
+    TG_K_ACC,                /* CONTRACT: the contraction's value at (batch, m, n) */
+    TG_K_STORE,              /* argument[at] = src[0]; argument's access is WRITE */
+    TG_K_SCATTER,            /* SCATTER_ADD: src[0] i32 row, src[1] value; argument[row * row_stride + at] += value */
+    TG_K_COUNT
+};
+
+typedef struct tg_instruction {
+    int32_t op;
+    tg_dtype dtype; /* of the result (STORE: of the argument) */
+    tg_level level;
+    int32_t src[3];
+    int32_t argument;      /* LOAD, GATHER, STORE, SCATTER */
+    tg_affine at;
+    int64_t row_stride, rows; /* GATHER, SCATTER */
+    int32_t bound_count;
+    const tg_bound *bounds;
+    double value;          /* CONST */
+} tg_instruction;
+
+typedef enum tg_access { TG_ACCESS_READ = 1, TG_ACCESS_WRITE = 2, TG_ACCESS_READ_WRITE = 3 } tg_access;
+/* One buffer a kernel touches: `buffer` indexes the program's buffers. In-place kernels name the buffer once, READ_WRITE:
+ * then every load of it is at the same affine as the store that overwrites it, or precedes... (no other case is made). */
+typedef struct tg_argument { int32_t buffer; tg_dtype dtype; tg_access access; } tg_argument;
+
+typedef struct tg_operand_access { int32_t argument; tg_affine at; } tg_operand_access;
+
+typedef struct tg_kernel {
+    tg_kernel_kind kind;
+    const char *name; /* "softmax_sum_3": the ops it fuses, for people */
+    int32_t loop_count;
+    int64_t extent[TG_MAX_LOOP];
+    int32_t outer_count; /* loops [outer_count, loop_count) are inner */
+    /* CONTRACT: loops [0, m_begin) batch, [m_begin, n_begin) m, [n_begin, outer_count) n, then k. b and a have stride 0 on
+     * the dims they lack. Any group may be empty (extent 1). */
+    int32_t m_begin, n_begin;
+    tg_operand_access a, b;
+    tg_instruction *body;
+    int32_t body_count;
+    tg_argument *arguments;
+    int32_t argument_count;
+    const int32_t *nodes; /* graph nodes computed here, for messages */
+    int32_t node_count;
+    double flops; /* of the contraction: 2 B M N K; else 0 */
+} tg_kernel;
+
+/* What a device can bind; the guaranteed WebGPU limits by default. */
+typedef struct tg_limits {
+    int32_t max_arguments;     /* storage buffers per dispatch, 8 guaranteed; CPU: 64 */
+    int64_t max_binding_bytes; /* CPU: INT64_MAX */
+} tg_limits;
+
+#endif

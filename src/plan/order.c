@@ -1,0 +1,201 @@
+/* order: see plan.h. Kernels in the order of the trace as far as dependencies allow, which keeps lifetimes short. */
+#include "plan/plan.h"
+
+#include <string.h>
+
+static void loops_of_kernel(const tg_kernel *kernel, tg_loops *loops) {
+    loops->count = kernel->loop_count;
+    memcpy(loops->extent, kernel->extent, sizeof loops->extent);
+}
+
+static void widen(int64_t *lo, int64_t *hi, int64_t lowest, int64_t highest) {
+    if (lowest < *lo) *lo = lowest;
+    if (highest + 1 > *hi) *hi = highest + 1;
+}
+
+void tg_kernel_read_range(const tg_kernel *kernel, int32_t argument, int64_t *lo, int64_t *hi) {
+    tg_loops loops;
+    int64_t lowest, highest;
+    loops_of_kernel(kernel, &loops);
+    *lo = INT64_MAX;
+    *hi = INT64_MIN;
+    for (int32_t i = 0; i < kernel->body_count; i++) {
+        const tg_instruction *x = &kernel->body[i];
+        if ((x->op != TG_K_LOAD && x->op != TG_K_GATHER) || x->argument != argument) continue;
+        tg_affine_range(&x->at, &loops, &lowest, &highest);
+        if (x->op == TG_K_GATHER) highest += (x->rows - 1) * x->row_stride;
+        widen(lo, hi, lowest, highest);
+    }
+    const tg_operand_access *operands[2] = {&kernel->a, &kernel->b};
+    for (int i = 0; i < 2 && kernel->kind == TG_KERNEL_CONTRACT; i++)
+        if (operands[i]->argument == argument) {
+            tg_affine_range(&operands[i]->at, &loops, &lowest, &highest);
+            widen(lo, hi, lowest, highest);
+        }
+}
+
+/* How many reductions lie below each instruction: the pass over the inner loops in which it runs. */
+static int deepest_pass(const tg_kernel *kernel, int32_t *depth) {
+    int deepest = 0;
+    for (int32_t i = 0; i < kernel->body_count; i++) {
+        const tg_instruction *x = &kernel->body[i];
+        int below = 0;
+        for (int s = 0; s < 3; s++)
+            if (x->src[s] >= 0 && depth[x->src[s]] > below) below = depth[x->src[s]];
+        bool reduces = x->op < TG_OP_COUNT && tg_op_table[x->op].class_ == TG_CLASS_REDUCE;
+        if ((reduces || (x->op == TG_K_STORE && x->level == TG_LEVEL_ELEMENT)) && below > deepest) deepest = below;
+        depth[i] = below + (reduces ? 1 : 0);
+    }
+    return deepest;
+}
+
+bool tg_kernel_in_place(const tg_kernel *kernel, int32_t load_argument, const tg_instruction *store, int64_t store_offset) {
+    int32_t depth[512];
+    tg_loops loops;
+    if (kernel->body_count > 512 || kernel->kind == TG_KERNEL_SCATTER_ADD) return false;
+    if (kernel->kind == TG_KERNEL_CONTRACT && (kernel->a.argument == load_argument || kernel->b.argument == load_argument)) return false;
+    loops_of_kernel(kernel, &loops);
+    tg_affine at = store->at;
+    at.offset += store_offset;
+    for (int32_t i = 0; i < kernel->body_count; i++) {
+        const tg_instruction *x = &kernel->body[i];
+        if (x->op == TG_K_STORE || x->op == TG_K_SCATTER) continue;
+        if ((x->op != TG_K_LOAD && x->op != TG_K_GATHER) || x->argument != load_argument) continue;
+        if (x->op == TG_K_GATHER || x->bound_count > 0 || !tg_affine_equal(&x->at, &at, &loops)) return false;
+        if (kernel->kind == TG_KERNEL_REDUCE && x->level != store->level) return false;
+    }
+    /* a later pass would read what this one overwrote */
+    if (kernel->kind == TG_KERNEL_REDUCE && deepest_pass(kernel, depth) > depth[store->src[0]]) return false;
+    /* every loop must move the store, or several points would write one element after it was read */
+    return true;
+}
+
+static bool same_state(const tg_planner *p, int32_t node, int32_t state) {
+    const tg_node *n = &p->graph->nodes.items[node];
+    return n->op == TG_OP_STATE && n->attr.index == state;
+}
+
+static bool reads_old_range(const tg_planner *p, const tg_kernel *kernel, const tg_item *item, int32_t *argument) {
+    int64_t count = tg_shape_count(p->graph->nodes.items[item->node].shape);
+    for (int32_t i = 0; i < kernel->argument_count; i++) {
+        if (kernel->arguments[i].buffer < 0 || !same_state(p, kernel->arguments[i].buffer, item->state)) continue;
+        int64_t lo, hi;
+        tg_kernel_read_range(kernel, i, &lo, &hi);
+        if (lo < item->state_offset + count && hi > item->state_offset) {
+            *argument = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static const tg_instruction *store_of_item(const tg_kernel *kernel, int32_t item) {
+    for (int32_t i = 0; i < kernel->body_count; i++) {
+        const tg_instruction *x = &kernel->body[i];
+        if ((x->op == TG_K_STORE || x->op == TG_K_SCATTER) && kernel->arguments[x->argument].buffer == -(item + 1)) return x;
+    }
+    return NULL;
+}
+
+/* A kernel that overwrites the state it reads must do so element by element. */
+static tg_status settle_own_hazards(tg_planner *p) {
+    tg_fusion *f = &p->fusion;
+    for (int32_t i = 0; i < (int32_t)f->items.count; i++) {
+        const tg_item item = f->items.items[i];
+        int32_t argument;
+        if (item.state < 0) continue;
+        const tg_kernel *kernel = f->groups.items[item.group].kernel;
+        if (!reads_old_range(p, kernel, &item, &argument)) continue;
+        const tg_instruction *store = store_of_item(kernel, i);
+        if (!store) return TG_INTERNAL(p->ctx, "a state's value is not stored");
+        if (store->op == TG_K_STORE && tg_kernel_in_place(kernel, argument, store, item.state_offset)) continue;
+        tg_status status = tg_fusion_redirect(f, i);
+        if (status != TG_OK) return status;
+    }
+    return TG_OK;
+}
+
+/* before[i] of edges: group that must run before group after[i]; item: the state write that asks for it, or -1. */
+typedef struct order_edge { int32_t before, after, item; } order_edge;
+typedef struct order_edges { order_edge *items; int64_t count, capacity; } order_edges;
+
+static bool add_edge(tg_planner *p, order_edges *edges, int32_t before, int32_t after, int32_t item) {
+    if (before == after) return true;
+    if (!tg_grow(p->ctx, (void **)&edges->items, &edges->capacity, edges->count + 1, sizeof(order_edge))) return false;
+    edges->items[edges->count++] = (order_edge){before, after, item};
+    return true;
+}
+
+static bool collect_edges(tg_planner *p, order_edges *edges) {
+    tg_fusion *f = &p->fusion;
+    int capacity = (int)f->items.count * 2 + 64;
+    int32_t *needed = TG_NEW(&p->scratch, int32_t, capacity);
+    if (!needed) return false;
+    edges->count = 0;
+    for (int32_t g = 0; g < (int32_t)f->groups.count; g++) {
+        if (f->groups.items[g].merged_away) continue;
+        int count = tg_fusion_dependencies(f, g, needed, capacity);
+        for (int i = 0; i < count && i < capacity; i++)
+            if (!add_edge(p, edges, needed[i], g, -1)) return false;
+    }
+    for (int32_t i = 0; i < (int32_t)f->items.count; i++) {
+        const tg_item *item = &f->items.items[i];
+        int32_t argument;
+        for (int32_t g = 0; item->state >= 0 && g < (int32_t)f->groups.count; g++)
+            if (!f->groups.items[g].merged_away && reads_old_range(p, f->groups.items[g].kernel, item, &argument))
+                if (!add_edge(p, edges, g, item->group, i)) return false;
+    }
+    return true;
+}
+
+static int32_t group_key(const tg_fusion *f, int32_t group) {
+    const tg_group *g = &f->groups.items[group];
+    return f->items.items[g->items.items[g->items.count - 1]].node;
+}
+
+/* Kahn's algorithm, smallest key first. Returns a state-writing item on the way of a cycle, -1 when all are ordered. */
+static int32_t sort_groups(tg_planner *p, const order_edges *edges, int32_t *waiting) {
+    tg_fusion *f = &p->fusion;
+    int32_t groups = (int32_t)f->groups.count, left = 0;
+    memset(waiting, 0, sizeof(int32_t) * (size_t)groups);
+    for (int64_t i = 0; i < edges->count; i++) waiting[edges->items[i].after]++;
+    for (int32_t g = 0; g < groups; g++) left += !f->groups.items[g].merged_away;
+    p->order_count = 0;
+    while (left > 0) {
+        int32_t best = -1;
+        for (int32_t g = 0; g < groups; g++)
+            if (!f->groups.items[g].merged_away && waiting[g] == 0 && (best < 0 || group_key(f, g) < group_key(f, best))) best = g;
+        if (best < 0) break;
+        waiting[best] = -1;
+        p->order[p->order_count++] = best;
+        left--;
+        for (int64_t i = 0; i < edges->count; i++)
+            if (edges->items[i].before == best) waiting[edges->items[i].after]--;
+    }
+    if (left == 0) return -1;
+    for (int64_t i = 0; i < edges->count; i++)
+        if (edges->items[i].item >= 0 && waiting[edges->items[i].before] >= 0 && waiting[edges->items[i].after] > 0) return edges->items[i].item;
+    return -2;
+}
+
+static tg_status order_with(tg_planner *p, order_edges *edges) {
+    for (;;) {
+        int64_t groups = p->fusion.groups.count;
+        int32_t *waiting = TG_NEW(&p->scratch, int32_t, groups);
+        p->order = TG_NEW(&p->scratch, int32_t, groups);
+        if (!waiting || !p->order || !collect_edges(p, edges)) return p->ctx->status;
+        int32_t item = sort_groups(p, edges, waiting);
+        if (item == -1) return TG_OK;
+        if (item < 0) return TG_INTERNAL(p->ctx, "kernels wait for each other");
+        tg_status status = tg_fusion_redirect(&p->fusion, item);
+        if (status != TG_OK) return status;
+    }
+}
+
+tg_status tg_plan_order(tg_planner *p) {
+    order_edges edges = {NULL, 0, 0};
+    tg_status status = settle_own_hazards(p);
+    if (status == TG_OK) status = order_with(p, &edges);
+    tg_release(p->ctx, edges.items, sizeof(order_edge) * (size_t)edges.capacity);
+    return status;
+}

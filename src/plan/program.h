@@ -1,0 +1,72 @@
+/* program: everything a device needs to run one graph: buffers, kernels in order, what is fed and what is read back.
+ * Plain data, made once, never changed. Owns liveness and placement. Knows kernels; must not know devices. */
+#ifndef TG_PROGRAM_H
+#define TG_PROGRAM_H
+
+#include "kernel/kernel.h"
+
+typedef enum tg_storage {
+    TG_STORAGE_WORKSPACE, /* bytes [offset, offset + size) of the program's workspace */
+    TG_STORAGE_INPUT,     /* program.inputs[slot] */
+    TG_STORAGE_STATE,     /* elements of state `slot` of the model (graph states table), from byte `offset` */
+    TG_STORAGE_CONSTANT   /* data */
+} tg_storage;
+
+typedef struct tg_buffer {
+    tg_storage storage;
+    tg_dtype dtype;   /* f32 and i32: 4 bytes; bool: 1 byte on the CPU (WebGPU executors widen to 4) */
+    int64_t count;    /* elements */
+    int64_t offset;   /* bytes; WORKSPACE offsets are multiples of 256 */
+    int32_t slot;
+    const void *data;
+    const char *name; /* for messages; may be NULL */
+    int32_t node;     /* graph node whose value it holds */
+    int32_t first, last; /* kernels [first, last] between which it must hold its value; program outputs: last = kernel_count */
+} tg_buffer;
+
+typedef struct tg_output { const char *name; int32_t buffer; tg_shape shape; tg_dtype dtype; } tg_output;
+
+/* An index check on a computed value: outputs[output] is an i32 scalar, non-zero when some index was bad. */
+typedef struct tg_computed_check { int32_t output; const char *op; tg_site site; int64_t lo, hi; } tg_computed_check;
+/* An index check on a fed value, made on the host before anything runs. */
+typedef struct tg_feed_check { int32_t input; int64_t lo, hi; bool has_ignore; int32_t ignore; const char *op; tg_site site; } tg_feed_check;
+
+typedef struct tg_program {
+    tg_arena arena;
+    tg_buffer *buffers;
+    int32_t buffer_count;
+    tg_kernel *kernels;
+    int32_t kernel_count;
+    tg_input_info *inputs; /* names, shapes, dtypes; node ids as in the graph */
+    int32_t input_count;
+    tg_state_info *states; /* slot -> what it is */
+    int32_t state_count;
+    tg_output *outputs;    /* [0] result; then captures; then check flags */
+    int32_t output_count;
+    int32_t capture_begin, capture_count;
+    tg_computed_check *computed_checks;
+    int32_t computed_check_count;
+    tg_feed_check *feed_checks;
+    int32_t feed_check_count;
+    int64_t workspace_bytes;
+    int64_t constant_bytes, input_bytes, state_bytes;
+    int32_t node_count;
+    double contraction_flops;
+} tg_program;
+
+typedef struct tg_plan_options {
+    tg_limits limits;
+    bool no_fusion;
+    bool captures; /* captures become outputs */
+} tg_plan_options;
+
+/* g has been through tg_flatten_params and tg_pass_run; nodes are appended to it. Returned: destroy with tg_program_destroy. NULL recorded. */
+tg_program *tg_program_make(tg_graph *g, const tg_plan_options *options);
+void tg_program_destroy(tg_program *program, tg_context *ctx);
+int64_t tg_program_bytes(const tg_program *program); /* the program's own size */
+int64_t tg_program_peak_bytes(const tg_program *program);
+/* Independent check: overlapping live workspace ranges, reads before writes, state hazards, affine accesses out of range. */
+tg_status tg_program_check(const tg_program *program, tg_context *ctx);
+void tg_program_print(const tg_program *program, tg_text_buffer *text);         /* plan: buffers, order */
+void tg_program_print_kernels(const tg_program *program, tg_text_buffer *text); /* kernel IR, readable */
+#endif

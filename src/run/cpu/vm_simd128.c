@@ -1,0 +1,17 @@
+/* The tile machine's instructions compiled for WebAssembly SIMD. Owns nothing else. */
+#include "run/cpu/vm.h"
+
+#include <string.h>
+
+#ifdef TG_HAS_SIMD128
+#define TG_ISA_SIMD128
+#include "run/cpu/isa_begin.h"
+
+#include "run/cpu/vecmath.inc"
+#include "run/cpu/vm_kernels.inc"
+#include "run/cpu/vm_kernels_end.inc"
+
+#include "run/cpu/isa_end.h"
+#else
+typedef int tg_vm_no_simd128; /* a unit must not be empty */
+#endif

@@ -1,0 +1,139 @@
+/* file: whole files in, and files that replace their target only when everything was written: the bytes go to a temporary
+ * file in the same folder, are flushed to the disk, and one rename puts them in place. Every call is checked. Must not know
+ * what the bytes mean. */
+#ifndef _POSIX_C_SOURCE
+#  define _POSIX_C_SOURCE 200809L
+#endif
+#include "io/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Names "path.tmp0" .. are tried until one is free: a crash may have left earlier ones behind. */
+#define FILE_TEMPORARY_TRIES 1000
+#define FILE_SUFFIX_BYTES 16
+
+static tg_status file_error(tg_context *ctx, const char *what, const char *verb, const char *path, int code) {
+    return tg_fail(ctx, TG_ERROR_IO, TG_SITE_NONE, "%s: cannot %s %s: %s", what, verb, path, code != 0 ? strerror(code) : "short count");
+}
+
+/* The length of an open regular file. */
+static tg_status file_length(tg_context *ctx, const char *what, const char *path, FILE *file, size_t *length) {
+    struct stat info;
+    if (fstat(fileno(file), &info) != 0) return file_error(ctx, what, "read", path, errno);
+    if (!S_ISREG(info.st_mode)) return tg_fail(ctx, TG_ERROR_IO, TG_SITE_NONE, "%s: %s is not a regular file", what, path);
+    if (info.st_size < 0 || (uint64_t)info.st_size > SIZE_MAX / 2)
+        return tg_fail(ctx, TG_ERROR_LIMIT, TG_SITE_NONE, "%s: %s is too large", what, path);
+    *length = (size_t)info.st_size;
+    return TG_OK;
+}
+
+static tg_status file_read_open(tg_context *ctx, const char *what, const char *path, FILE *file, void **bytes, size_t *size, size_t *held) {
+    size_t length = 0;
+    tg_status status = file_length(ctx, what, path, file, &length);
+    if (status != TG_OK) return status;
+    size_t block = length > 0 ? length : 1;
+    void *data = tg_alloc(ctx, block);
+    if (data == NULL) return TG_ERROR_MEMORY;
+    errno = 0;
+    if (fread(data, 1, length, file) != length) {
+        status = file_error(ctx, what, "read", path, errno);
+        tg_release(ctx, data, block);
+        return status;
+    }
+    *bytes = data;
+    *size = length;
+    *held = block;
+    return TG_OK;
+}
+
+tg_status tg_file_read(tg_context *ctx, const char *what, const char *path, void **bytes, size_t *size, size_t *held) {
+    errno = 0;
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) return file_error(ctx, what, "open", path, errno);
+    tg_status status = file_read_open(ctx, what, path, file, bytes, size, held);
+    fclose(file); /* only read: nothing can be lost */
+    return status;
+}
+
+tg_status tg_file_begin(tg_file_writer *writer, tg_context *ctx, const char *what, const char *path) {
+    memset(writer, 0, sizeof *writer);
+    writer->ctx = ctx;
+    writer->what = what;
+    writer->path = path;
+    writer->temporary_bytes = strlen(path) + FILE_SUFFIX_BYTES;
+    writer->temporary = tg_alloc(ctx, writer->temporary_bytes);
+    if (writer->temporary == NULL) return TG_ERROR_MEMORY;
+    int code = EEXIST;
+    for (int i = 0; i < FILE_TEMPORARY_TRIES && writer->file == NULL && code == EEXIST; i++) {
+        snprintf(writer->temporary, writer->temporary_bytes, "%s.tmp%d", path, i);
+        errno = 0;
+        writer->file = fopen(writer->temporary, "wbx");
+        code = errno;
+    }
+    if (writer->file != NULL) return TG_OK;
+    tg_status status = file_error(ctx, what, "write", path, code);
+    tg_file_abandon(writer);
+    return status;
+}
+
+tg_status tg_file_put(tg_file_writer *writer, const void *data, size_t bytes) {
+    errno = 0;
+    if (bytes == 0 || fwrite(data, 1, bytes, writer->file) == bytes) return TG_OK;
+    return file_error(writer->ctx, writer->what, "write", writer->path, errno);
+}
+
+/* The rename itself is durable once the folder is written. Not every file system can: no error then. */
+static void file_sync_folder(const char *path, char *scratch, size_t bytes) {
+    const char *slash = strrchr(path, '/');
+    size_t length = slash == NULL ? 0 : (size_t)(slash - path);
+    if (slash == NULL) snprintf(scratch, bytes, ".");
+    else snprintf(scratch, bytes, "%.*s", length > 0 ? (int)length : 1, path);
+    int folder = open(scratch, O_RDONLY);
+    if (folder < 0) return;
+    (void)fsync(folder);
+    (void)close(folder);
+}
+
+tg_status tg_file_commit(tg_file_writer *writer) {
+    errno = 0;
+    bool ok = fflush(writer->file) == 0 && fsync(fileno(writer->file)) == 0;
+    int code = errno;
+    bool closed = fclose(writer->file) == 0;
+    writer->file = NULL;
+    if (ok && !closed) code = errno;
+    ok = ok && closed;
+    if (ok && rename(writer->temporary, writer->path) != 0) {
+        code = errno;
+        ok = false;
+    }
+    tg_status status = ok ? TG_OK : file_error(writer->ctx, writer->what, "write", writer->path, code);
+    if (ok) {
+        file_sync_folder(writer->path, writer->temporary, writer->temporary_bytes);
+        tg_release(writer->ctx, writer->temporary, writer->temporary_bytes);
+        writer->temporary = NULL;
+        return TG_OK;
+    }
+    /* the temporary file exists still: remove it */
+    (void)remove(writer->temporary);
+    tg_release(writer->ctx, writer->temporary, writer->temporary_bytes);
+    writer->temporary = NULL;
+    return status;
+}
+
+void tg_file_abandon(tg_file_writer *writer) {
+    if (writer->file != NULL) {
+        fclose(writer->file);
+        (void)remove(writer->temporary);
+        writer->file = NULL;
+    }
+    if (writer->temporary != NULL) tg_release(writer->ctx, writer->temporary, writer->temporary_bytes);
+    writer->temporary = NULL;
+}
+
+#undef FILE_TEMPORARY_TRIES
+#undef FILE_SUFFIX_BYTES

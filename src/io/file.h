@@ -1,0 +1,26 @@
+/* file: whole files in, and files that replace their target only when everything was written. Knows the error record and
+ * the allocator; must not know what the bytes mean. */
+#ifndef TG_FILE_H
+#define TG_FILE_H
+#include "base/base.h"
+
+#include <stdio.h>
+
+/* Reads a regular file. *bytes: release with tg_release(ctx, *bytes, *held); *size <= *held is the file's length.
+ * `what` opens the message: "load: cannot open model.safetensors: No such file or directory". */
+tg_status tg_file_read(tg_context *ctx, const char *what, const char *path, void **bytes, size_t *size, size_t *held);
+
+/* A temporary file beside `path`. Either tg_file_commit (flush, fsync, rename over path) or tg_file_abandon ends it; a commit
+ * that fails has abandoned. The old file stays as it was until the rename. */
+typedef struct tg_file_writer {
+    tg_context *ctx;
+    const char *what, *path; /* borrowed */
+    char *temporary;
+    size_t temporary_bytes;
+    FILE *file;
+} tg_file_writer;
+tg_status tg_file_begin(tg_file_writer *writer, tg_context *ctx, const char *what, const char *path);
+tg_status tg_file_put(tg_file_writer *writer, const void *data, size_t bytes);
+tg_status tg_file_commit(tg_file_writer *writer);
+void tg_file_abandon(tg_file_writer *writer);
+#endif

@@ -1,0 +1,281 @@
+/* checkpoint: a model as a safetensors file. A parameter is stored under its own name; of a training model also the optimiser's
+ * flat states, cut up per trained parameter ("tg.m/l1.W"), "tg.step", "tg.lr" (the schedule, so that a resumed run continues bit
+ * for bit) and user states ("tg.state/NAME"); metadata: format, version, step, seed. A load checks all of it before it writes
+ * any of it. Must not know devices. */
+#include "run/model.h"
+
+#include "io/safetensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A tensor of the file and where it lives on the device. */
+typedef struct checkpoint_place {
+    const char *name;
+    tg_dtype dtype;
+    tg_shape shape;
+    int32_t slot;
+    int64_t first, count;
+} checkpoint_place;
+
+typedef struct checkpoint_map {
+    tg_context *ctx;
+    tg_arena arena;
+    TG_LIST(checkpoint_place) places;
+} checkpoint_map;
+
+static bool checkpoint_is_training_name(const char *name) { return strncmp(name, "tg.", 3) == 0; }
+
+static void checkpoint_map_free(checkpoint_map *map) {
+    if (map->places.items != NULL) tg_release(map->ctx, map->places.items, (size_t)map->places.capacity * sizeof *map->places.items);
+    tg_arena_free(&map->arena);
+}
+
+static tg_status checkpoint_add(checkpoint_map *map, checkpoint_place place) {
+    if (place.name == NULL) return TG_ERROR_MEMORY; /* a name that could not be made */
+    bool room;
+    TG_LIST_ROOM(map, places, room);
+    if (!room) return TG_ERROR_MEMORY;
+    map->places.items[map->places.count++] = place;
+    return TG_OK;
+}
+
+/* Entry by entry of a flat state: all parameters under their names, or the trained ones under "STATE/NAME". */
+static tg_status checkpoint_add_flat(checkpoint_map *map, const tg_family *family, int32_t slot, const char *prefix) {
+    for (int i = 0; i < family->layout.count; i++) {
+        const tg_layout_entry *entry = &family->layout.entries[i];
+        if (prefix != NULL && entry->frozen) continue;
+        checkpoint_place place = {entry->name, TG_F32, entry->shape, slot, entry->offset, entry->count};
+        if (prefix != NULL) place.name = tg_arena_format(&map->arena, "%s/%s", prefix, entry->name);
+        tg_status status = checkpoint_add(map, place);
+        if (status != TG_OK) return status;
+    }
+    return TG_OK;
+}
+
+/* Everything of training but the parameters. Gradients are not kept. */
+static tg_status checkpoint_add_training(checkpoint_map *map, const tg_family *family) {
+    for (int32_t slot = 0; slot < family->states.count; slot++) {
+        const tg_family_state *state = &family->states.items[slot];
+        if (strcmp(state->name, "tg.parameters") == 0 || strcmp(state->name, "tg.gradients") == 0) continue;
+        bool of_training = checkpoint_is_training_name(state->name);
+        bool flat = of_training && state->dtype == TG_F32 && state->shape.rank == 1 && state->count == family->layout.total;
+        checkpoint_place place = {state->name, state->dtype, state->shape, slot, 0, state->count};
+        if (!of_training) place.name = tg_arena_format(&map->arena, "tg.state/%s", state->name);
+        tg_status status = flat ? checkpoint_add_flat(map, family, slot, state->name) : checkpoint_add(map, place);
+        if (status != TG_OK) return status;
+    }
+    return TG_OK;
+}
+
+static tg_status checkpoint_map_make(checkpoint_map *map, const tg_model *model) {
+    memset(map, 0, sizeof *map);
+    map->ctx = model->ctx;
+    tg_arena_init(&map->arena, model->ctx);
+    int32_t slot = tg_family_find(model->family, "tg.parameters");
+    tg_status status = slot >= 0 ? checkpoint_add_flat(map, model->family, slot, NULL) : TG_OK;
+    return status == TG_OK && model->training ? checkpoint_add_training(map, model->family) : status;
+}
+
+/* ---------------------------------------------------------------- saving */
+
+static tg_status checkpoint_read_places(checkpoint_map *map, tg_family *family, tg_file_item *items) {
+    for (int64_t i = 0; i < map->places.count; i++) {
+        const checkpoint_place *place = &map->places.items[i];
+        void *data = tg_arena_alloc(&map->arena, (size_t)place->count * tg_dtype_bytes(place->dtype));
+        if (data == NULL) return TG_ERROR_MEMORY;
+        tg_status status = tg_family_read(family, place->slot, place->first, data, place->count);
+        if (status != TG_OK) return status;
+        items[i].name = place->name;
+        items[i].dtype = place->dtype;
+        items[i].shape = place->shape;
+        items[i].data = data;
+    }
+    return TG_OK;
+}
+
+static tg_status checkpoint_save(const tg_model *model, checkpoint_map *map, const char *path) {
+    char step[32], seed[32];
+    tg_file_item *items = TG_NEW(&map->arena, tg_file_item, map->places.count + 1);
+    if (items == NULL) return TG_ERROR_MEMORY;
+    tg_status status = checkpoint_read_places(map, model->family, items);
+    if (status != TG_OK) return status;
+    snprintf(step, sizeof step, "%lld", (long long)model->family->steps);
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)model->family->seed);
+    const tg_file_text metadata[] = {{"format", "tensorgrad"}, {"version", TG_VERSION}, {"step", step}, {"seed", seed}};
+    return tg_safetensors_save(model->ctx, path, items, map->places.count, metadata, model->training ? 4 : 2);
+}
+
+tg_status tg_model_save(tg_model *model, const char *path) {
+    if (model == NULL) return TG_ERROR_ARGUMENT;
+    tg_model_begin(model->ctx);
+    if (path == NULL || path[0] == '\0') return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "save: no path");
+    checkpoint_map map;
+    tg_status status = checkpoint_map_make(&map, model);
+    if (status == TG_OK) status = checkpoint_save(model, &map, path);
+    checkpoint_map_free(&map);
+    return status;
+}
+
+/* ---------------------------------------------------------------- loading */
+
+typedef struct checkpoint_load {
+    const tg_model *model;
+    const char *path;
+    tg_safetensors *file;
+    const checkpoint_map *map;
+    bool training; /* the model trains and the file holds training state */
+    int64_t steps;
+    uint64_t seed;
+} checkpoint_load;
+
+static bool checkpoint_wanted(const checkpoint_load *load, const checkpoint_place *place) {
+    return load->training || !checkpoint_is_training_name(place->name) ||
+           place->slot == tg_family_find(load->model->family, "tg.parameters");
+}
+
+/* NULL for a tensor that is in the file */
+static const char *checkpoint_missing_name(const void *user, int64_t i) {
+    const checkpoint_load *load = user;
+    const checkpoint_place *place = &load->map->places.items[i];
+    return !checkpoint_wanted(load, place) || tg_safetensors_find(load->file, place->name) != NULL ? NULL : place->name;
+}
+
+static const checkpoint_place *checkpoint_place_named(const checkpoint_map *map, const char *name) {
+    for (int64_t i = 0; i < map->places.count; i++)
+        if (strcmp(map->places.items[i].name, name) == 0) return &map->places.items[i];
+    return NULL;
+}
+
+/* NULL for a tensor the model has a place for, or may ignore: a forward model needs no optimiser state */
+static const char *checkpoint_unknown_name(const void *user, int64_t i) {
+    const checkpoint_load *load = user;
+    const char *name = load->file->tensors.items[i].name;
+    if (!load->training && checkpoint_is_training_name(name)) return NULL;
+    return checkpoint_place_named(load->map, name) != NULL ? NULL : name;
+}
+
+static tg_status checkpoint_check_names(const checkpoint_load *load) {
+    char names[TG_NAMES_TEXT];
+    tg_context *ctx = load->model->ctx;
+    for (int64_t i = 0; i < load->map->places.count; i++)
+        if (checkpoint_missing_name(load, i) != NULL)
+            return tg_fail(ctx, TG_ERROR_NOT_FOUND, TG_SITE_NONE, "load: %s lacks tensors of the model: %s", load->path,
+                           tg_names_text(names, sizeof names, checkpoint_missing_name, load, load->map->places.count));
+    for (int64_t i = 0; i < load->file->tensors.count; i++)
+        if (checkpoint_unknown_name(load, i) != NULL)
+            return tg_fail(ctx, TG_ERROR_NOT_FOUND, TG_SITE_NONE, "load: %s has tensors the model lacks: %s", load->path,
+                           tg_names_text(names, sizeof names, checkpoint_unknown_name, load, load->file->tensors.count));
+    return TG_OK;
+}
+
+static tg_status checkpoint_check_place(const checkpoint_load *load, const checkpoint_place *place) {
+    const tg_file_tensor *tensor = tg_safetensors_find(load->file, place->name);
+    char have[TG_SHAPE_TEXT], want[TG_SHAPE_TEXT];
+    if (strcmp(tensor->dtype, tg_safetensors_dtype(place->dtype)) != 0)
+        return tg_fail(load->model->ctx, TG_ERROR_DTYPE, TG_SITE_NONE, "load: %s: tensor %s is %s, the model's is %s", load->path,
+                       place->name, tensor->dtype, tg_safetensors_dtype(place->dtype));
+    if (!tg_shape_equal(tensor->shape, place->shape))
+        return tg_fail(load->model->ctx, TG_ERROR_SHAPE, TG_SITE_NONE, "load: %s: tensor %s is %s, the model's is %s", load->path,
+                       place->name, tg_shape_text(tensor->shape, have, sizeof have), tg_shape_text(place->shape, want, sizeof want));
+    const uint8_t *bytes = tensor->data;
+    for (int64_t i = 0; place->dtype == TG_BOOL && i < place->count; i++)
+        if (bytes[i] > 1)
+            return tg_fail(load->model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "load: %s: bool tensor %s holds %d", load->path, place->name,
+                           bytes[i]);
+    return TG_OK;
+}
+
+/* A whole number of decimal digits in the metadata; absent: *out stays. */
+static tg_status checkpoint_number(const checkpoint_load *load, const char *key, uint64_t limit, uint64_t *out) {
+    const char *text = tg_safetensors_metadata(load->file, key);
+    if (text == NULL) return TG_OK;
+    uint64_t value = 0;
+    size_t digits = strspn(text, "0123456789");
+    bool ok = digits > 0 && text[digits] == '\0';
+    for (size_t i = 0; i < digits && ok; i++) {
+        uint64_t digit = (uint64_t)(text[i] - '0');
+        ok = value <= (UINT64_MAX - digit) / 10;
+        value = ok ? value * 10 + digit : 0;
+    }
+    if (!ok || value > limit)
+        return tg_fail(load->model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "load: %s: metadata %s is no such number: %.100s", load->path, key,
+                       text);
+    *out = value;
+    return TG_OK;
+}
+
+/* The counter on the device decides; without one, the metadata. */
+static tg_status checkpoint_counters(checkpoint_load *load) {
+    uint64_t steps = 0;
+    tg_status status = checkpoint_number(load, "step", INT64_MAX, &steps);
+    if (status == TG_OK) status = checkpoint_number(load, "seed", UINT64_MAX, &load->seed);
+    if (status != TG_OK) return status;
+    load->steps = (int64_t)steps;
+    const tg_file_tensor *counter = tg_safetensors_find(load->file, "tg.step");
+    if (counter == NULL) return TG_OK;
+    int32_t value = 0;
+    memcpy(&value, counter->data, sizeof value);
+    if (value < 0) return tg_fail(load->model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "load: %s: tg.step is %d", load->path, (int)value);
+    load->steps = value;
+    return TG_OK;
+}
+
+static tg_status checkpoint_check(checkpoint_load *load) {
+    tg_status status = checkpoint_check_names(load);
+    for (int64_t i = 0; i < load->map->places.count && status == TG_OK; i++)
+        if (checkpoint_wanted(load, &load->map->places.items[i])) status = checkpoint_check_place(load, &load->map->places.items[i]);
+    return status == TG_OK && load->training ? checkpoint_counters(load) : status;
+}
+
+static tg_status checkpoint_write(const checkpoint_load *load) {
+    tg_family *family = load->model->family;
+    /* parameters alone into a training model: a fresh start from them */
+    tg_status status = load->model->training ? tg_family_reset(family, TG_RESET_OPTIMIZER_AND_USER) : TG_OK;
+    for (int64_t i = 0; i < load->map->places.count && status == TG_OK; i++) {
+        const checkpoint_place *place = &load->map->places.items[i];
+        if (!checkpoint_wanted(load, place)) continue;
+        status = tg_family_write(family, place->slot, place->first, tg_safetensors_find(load->file, place->name)->data, place->count);
+    }
+    if (status != TG_OK || !load->training) return status;
+    family->steps = load->steps;
+    family->seed = load->seed;
+    return TG_OK;
+}
+
+static bool checkpoint_has_training(const tg_safetensors *file, const checkpoint_map *map, int32_t parameters) {
+    for (int64_t i = 0; i < file->tensors.count; i++) {
+        if (!checkpoint_is_training_name(file->tensors.items[i].name)) continue;
+        const checkpoint_place *place = checkpoint_place_named(map, file->tensors.items[i].name);
+        if (place == NULL || place->slot != parameters) return true; /* not a parameter that happens to be called so */
+    }
+    return false;
+}
+
+static tg_status checkpoint_load_file(const tg_model *model, const checkpoint_map *map, const char *path) {
+    checkpoint_load load;
+    memset(&load, 0, sizeof load);
+    load.model = model;
+    load.path = path;
+    load.map = map;
+    load.seed = model->family->seed;
+    tg_status status = tg_safetensors_open(model->ctx, path, &load.file);
+    if (status != TG_OK) return status;
+    load.training = model->training && checkpoint_has_training(load.file, map, tg_family_find(model->family, "tg.parameters"));
+    status = checkpoint_check(&load);
+    if (status == TG_OK) status = checkpoint_write(&load);
+    tg_safetensors_destroy(load.file);
+    return status;
+}
+
+tg_status tg_model_load(tg_model *model, const char *path) {
+    if (model == NULL) return TG_ERROR_ARGUMENT;
+    tg_model_begin(model->ctx);
+    if (path == NULL || path[0] == '\0') return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "load: no path");
+    checkpoint_map map;
+    tg_status status = checkpoint_map_make(&map, model);
+    if (status == TG_OK) status = checkpoint_load_file(model, &map, path);
+    checkpoint_map_free(&map);
+    return status;
+}

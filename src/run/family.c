@@ -1,0 +1,269 @@
+/* family: the device of a model and its siblings, the states on it, and the values they begin with. States are known by name;
+ * those of training are "tg.parameters", "tg.gradients", the optimiser's moments, "tg.step" and "tg.lr". Initial values
+ * depend on seed, full parameter name and element index alone. Must not know programs or files. */
+#include "run/model.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FAMILY_THREADS_MAX 1024
+
+/* ---------------------------------------------------------------- small things all of src/run uses */
+
+void tg_model_begin(tg_context *ctx) {
+    if (ctx->trace == NULL) tg_clear_error(ctx);
+}
+
+const char *tg_names_text(char *buffer, size_t size, tg_name_fn name, const void *user, int64_t count) {
+    size_t used = 0;
+    buffer[0] = '\0';
+    for (int64_t i = 0; i < count; i++) {
+        const char *text = name(user, i);
+        if (text == NULL) continue;
+        size_t length = strlen(text);
+        if (used + length + 8 > size) {
+            memcpy(buffer + used, used > 0 ? ", ..." : "...", used > 0 ? 6 : 4);
+            return buffer;
+        }
+        if (used > 0) {
+            memcpy(buffer + used, ", ", 2);
+            used += 2;
+        }
+        memcpy(buffer + used, text, length + 1);
+        used += length;
+    }
+    if (used == 0) memcpy(buffer, "none", 5);
+    return buffer;
+}
+
+/* ---------------------------------------------------------------- opening the device */
+
+static void family_log(const tg_context *ctx, const char *message) {
+    if (ctx->log != NULL) ctx->log(ctx->log_user, TG_LOG_WARNING, message);
+}
+
+/* TENSORGRAD_THREADS as a number; 0: not set, or nonsense, which is logged. */
+static int family_threads_from_environment(const tg_context *ctx) {
+    const char *text = getenv("TENSORGRAD_THREADS");
+    if (text == NULL || text[0] == '\0') return 0;
+    char *end = NULL;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno == 0 && *end == '\0' && value >= 1 && value <= FAMILY_THREADS_MAX) return (int)value;
+    family_log(ctx, "TENSORGRAD_THREADS is not a whole number from 1 to 1024: ignored");
+    return 0;
+}
+
+static tg_status family_threads(tg_context *ctx, int asked, int *threads) {
+    if (asked < 0 || asked > FAMILY_THREADS_MAX)
+        return tg_fail(ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "compile: threads is %d, outside 0 .. %d", asked, FAMILY_THREADS_MAX);
+    *threads = asked > 0 ? asked : family_threads_from_environment(ctx);
+    if (*threads == 0) *threads = tg_cpu_count();
+    return TG_OK;
+}
+
+static tg_status family_open(tg_family *family, const tg_compile_options *options) {
+    int threads = 0;
+    switch (options->device) {
+    case TG_DEVICE_AUTO:
+    case TG_DEVICE_CPU: family->executor = &tg_cpu_executor; break;
+    case TG_DEVICE_WEBGPU:
+        return tg_fail(family->ctx, TG_ERROR_DEVICE, TG_SITE_NONE,
+                       "compile: this build has no WebGPU device: use TG_DEVICE_AUTO or TG_DEVICE_CPU");
+    default: return tg_fail(family->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "compile: there is no device kind %d", (int)options->device);
+    }
+    tg_status status = family_threads(family->ctx, options->threads, &threads);
+    return status != TG_OK ? status : family->executor->open(family->ctx, threads, &family->device);
+}
+
+/* ---------------------------------------------------------------- states */
+
+int32_t tg_family_find(const tg_family *family, const char *name) {
+    for (int64_t i = 0; i < family->states.count; i++)
+        if (strcmp(family->states.items[i].name, name) == 0) return (int32_t)i;
+    return -1;
+}
+
+tg_status tg_family_write(tg_family *family, int32_t slot, int64_t first, const void *data, int64_t count) {
+    int64_t item = (int64_t)tg_dtype_bytes(family->states.items[slot].dtype);
+    return family->executor->write_state(family->device, slot, first * item, data, count * item);
+}
+
+tg_status tg_family_read(tg_family *family, int32_t slot, int64_t first, void *data, int64_t count) {
+    int64_t item = (int64_t)tg_dtype_bytes(family->states.items[slot].dtype);
+    return family->executor->read_state(family->device, slot, first * item, data, count * item);
+}
+
+/* ---------------------------------------------------------------- initial values */
+
+/* Value `i` of a parameter; `stream` is the hash of its full name. Normal and uniform values are rounded to f32 once. */
+static float family_initial_value(const tg_param_info *param, uint64_t seed, uint64_t stream, int64_t i) {
+    double scale = param->init.scale, value;
+    float rounded;
+    switch (param->init.kind) {
+    case TG_INIT_ZEROS: return 0.0f;
+    case TG_INIT_ONES: return 1.0f;
+    case TG_INIT_LITERAL: return param->init.data[i];
+    case TG_INIT_UNIFORM:
+        rounded = (float)((2.0 * tg_random_uniform(seed, stream, (uint64_t)i) - 1.0) * scale);
+        return rounded < (float)scale ? rounded : nextafterf((float)scale, 0.0f); /* the upper end is open */
+    case TG_INIT_KAIMING:
+        value = (scale != 0.0 ? scale : sqrt(2.0)) / sqrt(param->shape.rank > 0 ? (double)param->shape.dim[0] : 1.0);
+        return (float)(value * tg_random_normal(seed, stream, (uint64_t)i));
+    case TG_INIT_RANDN: break;
+    }
+    return (float)((scale != 0.0 ? scale : 0.02) * tg_random_normal(seed, stream, (uint64_t)i));
+}
+
+static tg_status family_fill_param(tg_family *family, int32_t slot, const tg_param_info *param, const tg_layout_entry *entry) {
+    float *chunk = (float *)(void *)family->chunk;
+    const int64_t piece = TG_CHUNK_BYTES / (int64_t)sizeof(float);
+    uint64_t stream = tg_hash_text(0, param->name);
+    for (int64_t first = 0; first < entry->count; first += piece) {
+        int64_t count = entry->count - first < piece ? entry->count - first : piece;
+        for (int64_t i = 0; i < count; i++) chunk[i] = family_initial_value(param, family->seed, stream, first + i);
+        tg_status status = tg_family_write(family, slot, entry->offset + first, chunk, count);
+        if (status != TG_OK) return status;
+    }
+    return TG_OK;
+}
+
+static tg_status family_fill_params(tg_family *family, int32_t slot) {
+    for (int64_t i = 0; i < family->traced->params.count; i++) {
+        const tg_param_info *param = &family->traced->params.items[i];
+        const tg_layout_entry *entry = tg_layout_find(&family->layout, param->name);
+        if (entry == NULL) return TG_INTERNAL(family->ctx, "a parameter has no place in the layout");
+        tg_status status = family_fill_param(family, slot, param, entry);
+        if (status != TG_OK) return status;
+    }
+    return TG_OK;
+}
+
+/* The same number everywhere. */
+static tg_status family_fill_value(tg_family *family, int32_t slot) {
+    const tg_family_state *state = &family->states.items[slot];
+    const int64_t piece = TG_CHUNK_BYTES / (int64_t)tg_dtype_bytes(state->dtype);
+    for (int64_t i = 0; i < piece && i < state->count; i++) {
+        if (state->dtype == TG_F32) ((float *)(void *)family->chunk)[i] = (float)state->value;
+        else if (state->dtype == TG_I32) ((int32_t *)(void *)family->chunk)[i] = (int32_t)state->value;
+        else family->chunk[i] = state->value != 0.0;
+    }
+    for (int64_t first = 0; first < state->count; first += piece) {
+        int64_t count = state->count - first < piece ? state->count - first : piece;
+        tg_status status = tg_family_write(family, slot, first, family->chunk, count);
+        if (status != TG_OK) return status;
+    }
+    return TG_OK;
+}
+
+static bool family_is_schedule(const tg_family_state *state) {
+    return strcmp(state->name, "tg.lr") == 0 && state->dtype == TG_F32 && state->count == TG_LR_STATE;
+}
+
+/* A schedule that tg_model_set_lr put in place stays, and begins again. All zeros, the optimiser's own, need nothing. */
+static tg_status family_restart_schedule(tg_family *family, int32_t slot) {
+    float encoded[TG_LR_STATE];
+    tg_status status = tg_family_read(family, slot, 0, encoded, TG_LR_STATE);
+    if (status != TG_OK || encoded[TG_LR_STATE - 1] == 0.0f) return status;
+    encoded[TG_LR_STATE - 2] = 0.0f; /* start = 0, as tg_lr_encode writes it */
+    encoded[TG_LR_STATE - 1] = 1.0f;
+    return tg_family_write(family, slot, 0, encoded, TG_LR_STATE);
+}
+
+static tg_status family_fill(tg_family *family, int32_t slot) {
+    const tg_family_state *state = &family->states.items[slot];
+    if (strcmp(state->name, "tg.parameters") == 0) return family_fill_params(family, slot);
+    if (family_is_schedule(state)) return family_restart_schedule(family, slot);
+    return family_fill_value(family, slot);
+}
+
+tg_status tg_family_reset(tg_family *family, tg_reset_kind kind) {
+    for (int32_t slot = 0; slot < family->states.count; slot++) {
+        const char *name = family->states.items[slot].name;
+        bool is_parameters = strcmp(name, "tg.parameters") == 0, is_training = strncmp(name, "tg.", 3) == 0;
+        if (is_parameters && kind != TG_RESET_ALL) continue;
+        if (!is_training && kind == TG_RESET_OPTIMIZER) continue;
+        tg_status status = family_fill(family, slot);
+        if (status != TG_OK) return status;
+    }
+    family->steps = 0;
+    family->has_gradients = false;
+    return TG_OK;
+}
+
+/* ---------------------------------------------------------------- making states */
+
+/* A state of the same name is the same state: it must look the same. */
+static tg_status family_state_agrees(const tg_family *family, int32_t slot, const tg_state_info *info) {
+    const tg_family_state *state = &family->states.items[slot];
+    char have[TG_SHAPE_TEXT], want[TG_SHAPE_TEXT];
+    if (tg_shape_equal(state->shape, info->shape) && state->dtype == info->dtype) return TG_OK;
+    return tg_fail(family->ctx, state->dtype == info->dtype ? TG_ERROR_SHAPE : TG_ERROR_DTYPE, TG_SITE_NONE,
+                   "compile: state %s is %s%s here and %s%s in the model it belongs to", info->name, tg_dtype_name(info->dtype),
+                   tg_shape_text(info->shape, want, sizeof want), tg_dtype_name(state->dtype),
+                   tg_shape_text(state->shape, have, sizeof have));
+}
+
+int32_t tg_family_state_slot(tg_family *family, const tg_state_info *info) {
+    int32_t slot = tg_family_find(family, info->name);
+    if (slot >= 0) return family_state_agrees(family, slot, info) == TG_OK ? slot : -1;
+    tg_family_state state = {NULL, info->shape, info->dtype, tg_shape_count(info->shape), info->value};
+    bool room;
+    TG_LIST_ROOM(family, states, room);
+    if (!room) return -1;
+    state.name = tg_arena_text(&family->arena, info->name);
+    if (state.name == NULL) return -1;
+    slot = (int32_t)family->states.count;
+    if (family->executor->make_state(family->device, slot, state.count * (int64_t)tg_dtype_bytes(state.dtype)) != TG_OK) return -1;
+    family->states.items[family->states.count++] = state;
+    return family_fill(family, slot) == TG_OK ? slot : -1;
+}
+
+/* The flat parameters, and the states the build function made: they exist whether or not a program uses them. */
+static tg_status family_make_states(tg_family *family) {
+    tg_state_info flat = {"tg.parameters", tg_shape_make(1, &family->layout.total), TG_F32, 0.0, 0};
+    if (tg_family_state_slot(family, &flat) < 0) return family->ctx->status;
+    for (int64_t i = 0; i < family->traced->states.count; i++)
+        if (tg_family_state_slot(family, &family->traced->states.items[i]) < 0) return family->ctx->status;
+    return TG_OK;
+}
+
+/* ---------------------------------------------------------------- life */
+
+static tg_status family_init(tg_family *family, const tg_compile_options *options) {
+    tg_context *ctx = family->ctx;
+    tg_status status = family_open(family, options);
+    if (status != TG_OK) return status;
+    status = tg_layout_make(family->traced, &options->optimizer, &family->arena, &family->layout);
+    if (status != TG_OK) return status;
+    family->chunk = tg_alloc(ctx, TG_CHUNK_BYTES);
+    family->seen = TG_NEW(&family->arena, uint8_t, family->layout.count + 1);
+    if (family->chunk == NULL || family->seen == NULL) return TG_ERROR_MEMORY;
+    return family_make_states(family);
+}
+
+tg_family *tg_family_create(tg_context *ctx, const tg_compile_options *options, const tg_graph *traced) {
+    tg_family *family = tg_alloc(ctx, sizeof *family);
+    if (family == NULL) return NULL;
+    family->ctx = ctx;
+    tg_arena_init(&family->arena, ctx);
+    family->traced = traced;
+    family->seed = options->seed;
+    if (family_init(family, options) == TG_OK) return family;
+    tg_family_destroy(family);
+    return NULL;
+}
+
+void tg_family_destroy(tg_family *family) {
+    if (family == NULL) return;
+    tg_context *ctx = family->ctx;
+    if (family->executor != NULL) family->executor->close(family->device);
+    if (family->chunk != NULL) tg_release(ctx, family->chunk, TG_CHUNK_BYTES);
+    if (family->states.items != NULL) tg_release(ctx, family->states.items, (size_t)family->states.capacity * sizeof *family->states.items);
+    tg_arena_free(&family->arena);
+    tg_release(ctx, family, sizeof *family);
+}
+
+#undef FAMILY_THREADS_MAX

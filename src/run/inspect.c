@@ -1,0 +1,56 @@
+/* inspect: a model as numbers and as text. Reads the main variant: the step of a training model, the run of any other. Must
+ * not change anything. */
+#include "run/model.h"
+
+#include "emit/emit.h"
+
+static const tg_variant *inspect_main(const tg_model *model) { return model->variants[model->training ? TG_VARIANT_STEP : TG_VARIANT_RUN]; }
+
+tg_status tg_model_get_info(tg_model *model, tg_model_info *info) {
+    if (model == NULL) return TG_ERROR_ARGUMENT;
+    tg_model_begin(model->ctx);
+    if (info == NULL) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "get_info: info is NULL");
+    const tg_family *family = model->family;
+    const tg_program *program = inspect_main(model)->program;
+    int64_t parameters = 0;
+    for (int i = 0; i < family->layout.count; i++)
+        if (!family->layout.entries[i].frozen) parameters += family->layout.entries[i].count;
+    info->parameters = parameters;
+    info->nodes = program->node_count;
+    info->kernels = program->kernel_count;
+    info->dispatches = program->kernel_count; /* one each */
+    info->program_bytes = tg_program_bytes(program);
+    info->peak_bytes = tg_program_peak_bytes(program);
+    info->workspace_bytes = program->workspace_bytes;
+    info->contraction_flops = program->contraction_flops;
+    info->device = family->executor->describe(family->device);
+    return TG_OK;
+}
+
+tg_shape tg_model_output_shape(const tg_model *model) {
+    return model != NULL ? tg_graph_node(model->traced, model->traced->result)->shape : tg_shape_make(0, NULL);
+}
+
+tg_dtype tg_model_output_dtype(const tg_model *model) {
+    return model != NULL ? tg_graph_node(model->traced, model->traced->result)->dtype : TG_F32;
+}
+
+static tg_status inspect_print(tg_model *model, tg_text what) {
+    const tg_variant *variant = inspect_main(model);
+    switch (what) {
+    case TG_TEXT_IR: tg_graph_print(variant->graph, &model->text); return TG_OK;
+    case TG_TEXT_KERNELS: tg_program_print_kernels(variant->program, &model->text); return TG_OK;
+    case TG_TEXT_PLAN: tg_program_print(variant->program, &model->text); return TG_OK;
+    case TG_TEXT_DOT: tg_graph_print_dot(variant->graph, &model->text); return TG_OK;
+    case TG_TEXT_C: return tg_emit_c(variant->program, &model->text);
+    }
+    return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "text: there is no text %d", (int)what);
+}
+
+const char *tg_model_text(tg_model *model, tg_text what) {
+    if (model == NULL) return NULL;
+    tg_model_begin(model->ctx);
+    tg_text_clear(&model->text);
+    if (inspect_print(model, what) != TG_OK || model->text.failed) return NULL;
+    return model->text.data != NULL ? model->text.data : "";
+}

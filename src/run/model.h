@@ -1,0 +1,115 @@
+/* model (private to src/run): a compiled model and its parts. A family is what a model shares with its siblings: the device,
+ * the states on it, the parameters' layout. A variant is one loaded program of a model: the training step, the forward run,
+ * each with or without captures; made when first needed and kept. Nothing outside src/run includes this. */
+#ifndef TG_MODEL_H
+#define TG_MODEL_H
+
+#include "ir/rules.h"
+#include "optim/optim.h"
+#include "run/executor.h"
+
+/* One state on the device; its slot is its position in the family's list. */
+typedef struct tg_family_state {
+    const char *name;
+    tg_shape shape;
+    tg_dtype dtype;
+    int64_t count;
+    double value;
+} tg_family_state;
+
+#define TG_CHUNK_BYTES 16384 /* initial values are made and written in pieces of this size */
+
+typedef struct tg_family {
+    tg_context *ctx;
+    tg_arena arena;
+    const tg_executor *executor;
+    tg_device *device;
+    tg_layout layout;
+    const tg_graph *traced; /* the root model's: how its parameters begin */
+    TG_LIST(tg_family_state) states;
+    uint64_t seed;
+    int64_t steps;      /* training steps since the start */
+    bool has_gradients; /* a step has run since the start, the last reset and the last load */
+    uint8_t *chunk;     /* TG_CHUNK_BYTES */
+    uint8_t *seen;      /* layout.count: scratch of uploads */
+} tg_family;
+
+typedef enum tg_variant_kind {
+    TG_VARIANT_STEP,
+    TG_VARIANT_STEP_CAPTURES,
+    TG_VARIANT_RUN,
+    TG_VARIANT_RUN_CAPTURES,
+    TG_VARIANT_CHECK, /* nothing but the index checks on computed values: runs before a step, so that a bad index changes nothing */
+    TG_VARIANT_COUNT
+} tg_variant_kind;
+
+typedef struct tg_variant {
+    tg_arena arena;
+    tg_graph *graph; /* after the passes; the program points into it */
+    tg_program *program;
+    tg_executable *executable;
+    int32_t *input_index; /* program input -> input of the traced graph */
+    const void **inputs;  /* of the call in progress, as executor->run wants them */
+    void **outputs;
+    int32_t *flags; /* one per computed check */
+    void *result;   /* where the result goes when it must not be written before the flags are read; or NULL */
+    size_t result_bytes;
+} tg_variant;
+
+struct tg_model {
+    tg_context *ctx;
+    tg_family *family;
+    tg_model *root;   /* itself, unless a sibling */
+    tg_model *next;   /* root: first sibling; sibling: the next one */
+    tg_graph *traced; /* as built: before training nodes, flattening and passes */
+    bool training;
+    bool no_fusion;
+    tg_optimizer optimizer;
+    tg_variant *variants[TG_VARIANT_COUNT];
+    const void **fed;    /* per traced input: data of the call in progress */
+    tg_text_buffer text; /* the last tg_model_text */
+};
+
+struct tg_captures {
+    tg_context *ctx;
+    size_t bytes; /* of this block, data included */
+    int count;
+    struct {
+        const char *name;
+        tg_shape shape;
+        tg_dtype dtype;
+        void *data;
+    } item[];
+};
+
+/* ---- every public call that reports a status begins with this: the last call's error is forgotten, a trace's is not */
+void tg_model_begin(tg_context *ctx);
+/* "a, b, c" of at most size - 1 bytes, "..." when cut; "none" for no names. name(user, i) may return NULL: left out. */
+typedef const char *(*tg_name_fn)(const void *user, int64_t i);
+const char *tg_names_text(char *buffer, size_t size, tg_name_fn name, const void *user, int64_t count);
+#define TG_NAMES_TEXT 1024
+
+/* ---- family */
+tg_family *tg_family_create(tg_context *ctx, const tg_compile_options *options, const tg_graph *traced);
+void tg_family_destroy(tg_family *family);                         /* NULL is fine */
+int32_t tg_family_find(const tg_family *family, const char *name); /* slot, -1: none */
+/* The slot of a state of that name; made, and filled with its first value, when new. -1 recorded. */
+int32_t tg_family_state_slot(tg_family *family, const tg_state_info *info);
+typedef enum tg_reset_kind { TG_RESET_OPTIMIZER, TG_RESET_OPTIMIZER_AND_USER, TG_RESET_ALL } tg_reset_kind;
+tg_status tg_family_reset(tg_family *family, tg_reset_kind kind);
+tg_status tg_family_write(tg_family *family, int32_t slot, int64_t first, const void *data, int64_t count); /* in elements */
+tg_status tg_family_read(tg_family *family, int32_t slot, int64_t first, void *data, int64_t count);
+
+/* ---- variants */
+tg_variant *tg_model_variant(tg_model *model, tg_variant_kind kind);   /* made when first asked for; NULL recorded */
+void tg_variant_destroy(const tg_family *family, tg_variant *variant); /* NULL is fine */
+
+/* ---- feeds: all checks of one call, then model->fed is filled */
+tg_status tg_feeds_check(tg_model *model, const char *call, const tg_feed *feeds, int n);
+/* The variant's inputs from model->fed, and its checks on fed indices. */
+tg_status tg_feeds_bind(tg_model *model, tg_variant *variant);
+
+/* ---- captures: every block of it allocated, nothing filled; variant->outputs point into it */
+tg_captures *tg_captures_make(tg_context *ctx, tg_variant *variant);
+
+#endif

@@ -1,0 +1,163 @@
+/* params: what users read and write between steps: parameters and gradients by name, the learning rate, reset. Uploads check
+ * every name, dtype and length before the first byte is written. Must not know programs or files. */
+#include "run/model.h"
+
+#include <string.h>
+
+int tg_model_param_count(const tg_model *model) { return model != NULL ? model->family->layout.count : 0; }
+
+const char *tg_model_param_name(const tg_model *model, int i) {
+    return model != NULL && i >= 0 && i < model->family->layout.count ? model->family->layout.entries[i].name : NULL;
+}
+
+static const char *params_name(const void *user, int64_t i) { return ((const tg_family *)user)->layout.entries[i].name; }
+
+/* NULL for a parameter that was given */
+static const char *params_missing_name(const void *user, int64_t i) {
+    const tg_family *family = user;
+    return family->seen[i] ? NULL : family->layout.entries[i].name;
+}
+
+/* The entry, or NULL with the known names in the error. */
+static const tg_layout_entry *params_find(const tg_model *model, const char *call, const char *name) {
+    const tg_family *family = model->family;
+    char names[TG_NAMES_TEXT];
+    if (name == NULL) {
+        tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "%s: a parameter's name is NULL", call);
+        return NULL;
+    }
+    const tg_layout_entry *entry = tg_layout_find(&family->layout, name);
+    if (entry == NULL)
+        tg_fail(model->ctx, TG_ERROR_NOT_FOUND, TG_SITE_NONE, "%s: unknown parameter %.200s (parameters: %s)", call, name,
+                tg_names_text(names, sizeof names, params_name, family, family->layout.count));
+    return entry;
+}
+
+static tg_status params_check_count(const tg_model *model, const char *call, const tg_layout_entry *entry, const void *data,
+                                    int64_t count) {
+    char shape[TG_SHAPE_TEXT];
+    if (count != entry->count)
+        return tg_fail(model->ctx, TG_ERROR_SHAPE, TG_SITE_NONE, "%s: parameter %s%s has %lld elements, given %lld", call, entry->name,
+                       tg_shape_text(entry->shape, shape, sizeof shape), (long long)entry->count, (long long)count);
+    if (data == NULL)
+        return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "%s: the data of parameter %s is NULL", call, entry->name);
+    return TG_OK;
+}
+
+tg_status tg_model_param_shape(const tg_model *model, const char *name, tg_shape *shape) {
+    if (model == NULL) return TG_ERROR_ARGUMENT;
+    tg_model_begin(model->ctx);
+    const tg_layout_entry *entry = params_find(model, "param_shape", name);
+    if (entry == NULL) return model->ctx->status;
+    if (shape != NULL) *shape = entry->shape;
+    return TG_OK;
+}
+
+tg_status tg_param_upload(tg_model *model, const char *name, const float *data, int64_t count) {
+    if (model == NULL) return TG_ERROR_ARGUMENT;
+    tg_model_begin(model->ctx);
+    const tg_layout_entry *entry = params_find(model, "param_upload", name);
+    if (entry == NULL) return model->ctx->status;
+    tg_status status = params_check_count(model, "param_upload", entry, data, count);
+    if (status != TG_OK) return status;
+    return tg_family_write(model->family, tg_family_find(model->family, "tg.parameters"), entry->offset, data, count);
+}
+
+tg_status tg_param_download(tg_model *model, const char *name, float *data, int64_t count) {
+    if (model == NULL) return TG_ERROR_ARGUMENT;
+    tg_model_begin(model->ctx);
+    const tg_layout_entry *entry = params_find(model, "param_download", name);
+    if (entry == NULL) return model->ctx->status;
+    tg_status status = params_check_count(model, "param_download", entry, data, count);
+    if (status != TG_OK) return status;
+    return tg_family_read(model->family, tg_family_find(model->family, "tg.parameters"), entry->offset, data, count);
+}
+
+tg_status tg_param_grad_download(tg_model *model, const char *name, float *data, int64_t count) {
+    if (model == NULL) return TG_ERROR_ARGUMENT;
+    tg_model_begin(model->ctx);
+    if (!model->training) return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "param_grad_download: a forward model has no gradients");
+    const tg_layout_entry *entry = params_find(model, "param_grad_download", name);
+    if (entry == NULL) return model->ctx->status;
+    tg_status status = params_check_count(model, "param_grad_download", entry, data, count);
+    if (status != TG_OK) return status;
+    if (!model->family->has_gradients) return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "param_grad_download: no step has run yet");
+    int32_t slot = tg_family_find(model->family, "tg.gradients");
+    if (slot >= 0) return tg_family_read(model->family, slot, entry->offset, data, count);
+    memset(data, 0, (size_t)count * sizeof *data); /* every parameter is frozen */
+    return TG_OK;
+}
+
+/* One of many: known, not given before, f32, right length. */
+static tg_status params_check_feed(tg_model *model, const tg_feed *feed) {
+    tg_family *family = model->family;
+    const tg_layout_entry *entry = params_find(model, "params_upload", feed->name);
+    if (entry == NULL) return model->ctx->status;
+    if (family->seen[entry - family->layout.entries])
+        return tg_fail(model->ctx, TG_ERROR_DUPLICATE, TG_SITE_NONE, "params_upload: parameter %s is given twice", feed->name);
+    family->seen[entry - family->layout.entries] = 1;
+    if (feed->dtype != TG_F32)
+        return tg_fail(model->ctx, TG_ERROR_DTYPE, TG_SITE_NONE, "params_upload: parameter %s is f32, given %s", feed->name,
+                       tg_dtype_name(feed->dtype));
+    return params_check_count(model, "params_upload", entry, feed->data, feed->count);
+}
+
+static tg_status params_check_all(tg_model *model, const tg_feed *params, int n, bool partial) {
+    tg_family *family = model->family;
+    char names[TG_NAMES_TEXT];
+    if (n < 0 || (params == NULL && n > 0))
+        return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "params_upload: %d parameters at NULL", n);
+    memset(family->seen, 0, (size_t)family->layout.count);
+    for (int i = 0; i < n; i++) {
+        tg_status status = params_check_feed(model, &params[i]);
+        if (status != TG_OK) return status;
+    }
+    for (int i = 0; i < family->layout.count && !partial; i++)
+        if (!family->seen[i])
+            return tg_fail(model->ctx, TG_ERROR_NOT_FOUND, TG_SITE_NONE, "params_upload: parameters not given: %s",
+                           tg_names_text(names, sizeof names, params_missing_name, family, family->layout.count));
+    return TG_OK;
+}
+
+tg_status tg_params_upload(tg_model *model, const tg_feed *params, int n, bool partial) {
+    if (model == NULL) return TG_ERROR_ARGUMENT;
+    tg_model_begin(model->ctx);
+    tg_status status = params_check_all(model, params, n, partial);
+    int32_t slot = tg_family_find(model->family, "tg.parameters");
+    for (int i = 0; i < n && status == TG_OK; i++) {
+        const tg_layout_entry *entry = tg_layout_find(&model->family->layout, params[i].name);
+        status = tg_family_write(model->family, slot, entry->offset, params[i].data, entry->count);
+    }
+    return status;
+}
+
+/* ---------------------------------------------------------------- reset, learning rate, steps */
+
+/* The schedule in force (the optimiser's, or the one of tg_model_set_lr) begins again too. */
+tg_status tg_model_reset(tg_model *model) {
+    if (model == NULL) return TG_ERROR_ARGUMENT;
+    tg_model_begin(model->ctx);
+    return tg_family_reset(model->family, TG_RESET_ALL);
+}
+
+/* Moments, step counter and gradients to 0, the schedule in force begins again; parameters and user states stay. */
+tg_status tg_model_reset_optimizer(tg_model *model) {
+    if (model == NULL) return TG_ERROR_ARGUMENT;
+    tg_model_begin(model->ctx);
+    return tg_family_reset(model->family, TG_RESET_OPTIMIZER);
+}
+
+tg_status tg_model_set_lr(tg_model *model, tg_lr schedule) {
+    if (model == NULL) return TG_ERROR_ARGUMENT;
+    tg_model_begin(model->ctx);
+    tg_family *family = model->family;
+    int32_t slot = tg_family_find(family, "tg.lr");
+    if (slot < 0) return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "set_lr: the model was compiled without an optimizer");
+    tg_status status = tg_lr_check(model->ctx, TG_SITE_NONE, "set_lr", schedule);
+    if (status != TG_OK) return status;
+    float encoded[TG_LR_STATE];
+    tg_lr_encode(schedule, family->steps, encoded);
+    return tg_family_write(family, slot, 0, encoded, TG_LR_STATE);
+}
+
+int64_t tg_model_step_count(const tg_model *model) { return model != NULL ? model->family->steps : 0; }

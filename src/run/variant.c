@@ -1,0 +1,130 @@
+/* variant: from a model's traced graph to a loaded program: copy the graph, append training or drop the updates, flatten the
+ * parameters, run the passes, plan, give every state its slot, load. Owns graph, program and executable of each variant.
+ * Must not know feeds or files. Cost: one compilation per variant, when it is first needed. */
+#include "run/model.h"
+
+#include "pass/pass.h"
+
+#include <string.h>
+
+/* A copy through the graph's own serial form. */
+static tg_graph *variant_clone(const tg_graph *g) {
+    tg_text_buffer bytes;
+    tg_text_init(&bytes, g->ctx);
+    tg_graph *copy = NULL;
+    if (tg_graph_write(g, &bytes) == TG_OK) copy = tg_graph_read(g->ctx, bytes.data, bytes.length);
+    tg_text_free(&bytes);
+    return copy;
+}
+
+static tg_status variant_append_training(const tg_model *model, tg_graph *g) {
+    if (model->family->layout.trained_end == 0) return TG_OK; /* nothing to differentiate with respect to */
+    g->current_site = tg_graph_node(g, g->result)->site;
+    return tg_append_training(g, g->result, &model->optimizer, &model->family->layout);
+}
+
+/* Only the checks stay: the result becomes a constant, so that the passes drop all that no check needs. */
+static tg_status variant_keep_checks(tg_graph *g) {
+    g->result = tg_ir_const(g, TG_SCALAR, TG_F32, 0.0);
+    return g->result != 0 ? TG_OK : g->ctx->status;
+}
+
+static tg_status variant_prepare(const tg_model *model, tg_graph *g, tg_variant_kind kind) {
+    tg_status status = TG_OK;
+    bool captures = kind == TG_VARIANT_STEP_CAPTURES || kind == TG_VARIANT_RUN_CAPTURES;
+    if (kind == TG_VARIANT_STEP || kind == TG_VARIANT_STEP_CAPTURES) status = variant_append_training(model, g);
+    else g->writebacks.count = 0;
+    if (kind == TG_VARIANT_CHECK) status = variant_keep_checks(g);
+    if (status == TG_OK) status = tg_flatten_params(g, &model->family->layout);
+    return status == TG_OK ? tg_pass_run(g, captures) : status;
+}
+
+static tg_status variant_plan(const tg_model *model, tg_variant *variant, tg_variant_kind kind) {
+    const tg_family *family = model->family;
+    tg_plan_options options;
+    memset(&options, 0, sizeof options);
+    options.limits = family->executor->limits(family->device);
+    options.no_fusion = model->no_fusion;
+    options.captures = kind == TG_VARIANT_STEP_CAPTURES || kind == TG_VARIANT_RUN_CAPTURES;
+    variant->program = tg_program_make(variant->graph, &options);
+    if (variant->program == NULL) return model->ctx->status;
+#ifndef NDEBUG
+    return tg_program_check(variant->program, model->ctx);
+#else
+    return TG_OK;
+#endif
+}
+
+/* Which fed input each program input is. */
+static tg_status variant_map_inputs(const tg_model *model, tg_variant *variant) {
+    const tg_program *program = variant->program;
+    for (int32_t i = 0; i < program->input_count; i++) {
+        variant->input_index[i] = -1;
+        for (int64_t j = 0; j < model->traced->inputs.count; j++)
+            if (strcmp(program->inputs[i].name, model->traced->inputs.items[j].name) == 0) variant->input_index[i] = (int32_t)j;
+        if (variant->input_index[i] < 0) return TG_INTERNAL(model->ctx, "a program input that the trace does not have");
+    }
+    return TG_OK;
+}
+
+static tg_status variant_make_tables(const tg_model *model, tg_variant *variant) {
+    const tg_program *program = variant->program;
+    variant->input_index = TG_NEW(&variant->arena, int32_t, program->input_count + 1);
+    variant->inputs = TG_NEW(&variant->arena, const void *, program->input_count + 1);
+    variant->outputs = TG_NEW(&variant->arena, void *, program->output_count + 1);
+    variant->flags = TG_NEW(&variant->arena, int32_t, program->computed_check_count + 1);
+    if (variant->input_index == NULL || variant->inputs == NULL || variant->outputs == NULL || variant->flags == NULL)
+        return TG_ERROR_MEMORY;
+    variant->result_bytes = (size_t)tg_shape_count(program->outputs[0].shape) * tg_dtype_bytes(program->outputs[0].dtype);
+    if (program->computed_check_count > 0) {
+        variant->result = tg_arena_alloc(&variant->arena, variant->result_bytes);
+        if (variant->result == NULL) return TG_ERROR_MEMORY;
+    }
+    return variant_map_inputs(model, variant);
+}
+
+static tg_status variant_load(const tg_model *model, tg_variant *variant) {
+    tg_family *family = model->family;
+    const tg_program *program = variant->program;
+    int32_t *slots = TG_NEW(&variant->arena, int32_t, program->state_count + 1);
+    if (slots == NULL) return TG_ERROR_MEMORY;
+    for (int32_t i = 0; i < program->state_count; i++) {
+        slots[i] = tg_family_state_slot(family, &program->states[i]);
+        if (slots[i] < 0) return model->ctx->status;
+    }
+    return family->executor->load(family->device, program, slots, &variant->executable);
+}
+
+static tg_status variant_build(const tg_model *model, tg_variant *variant, tg_variant_kind kind) {
+    variant->graph = variant_clone(model->traced);
+    if (variant->graph == NULL) return model->ctx->status;
+    tg_status status = variant_prepare(model, variant->graph, kind);
+    if (status == TG_OK) status = variant_plan(model, variant, kind);
+    if (status == TG_OK) status = variant_make_tables(model, variant);
+    return status == TG_OK ? variant_load(model, variant) : status;
+}
+
+void tg_variant_destroy(const tg_family *family, tg_variant *variant) {
+    if (variant == NULL) return;
+    if (variant->executable != NULL) family->executor->unload(family->device, variant->executable);
+    if (variant->program != NULL) tg_program_destroy(variant->program, family->ctx);
+    if (variant->graph != NULL) tg_graph_destroy(variant->graph);
+    tg_arena_free(&variant->arena);
+    tg_release(family->ctx, variant, sizeof *variant);
+}
+
+tg_variant *tg_model_variant(tg_model *model, tg_variant_kind kind) {
+    /* without captures both variants are one */
+    if (model->traced->captures.count == 0 && kind == TG_VARIANT_STEP_CAPTURES) kind = TG_VARIANT_STEP;
+    if (model->traced->captures.count == 0 && kind == TG_VARIANT_RUN_CAPTURES) kind = TG_VARIANT_RUN;
+    if (model->variants[kind] != NULL) return model->variants[kind];
+    tg_variant *variant = tg_alloc(model->ctx, sizeof *variant);
+    if (variant == NULL) return NULL;
+    tg_arena_init(&variant->arena, model->ctx);
+    if (variant_build(model, variant, kind) == TG_OK) {
+        model->variants[kind] = variant;
+        return variant;
+    }
+    tg_variant_destroy(model->family, variant);
+    return NULL;
+}

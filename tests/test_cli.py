@@ -1,0 +1,394 @@
+#!/usr/bin/env python3
+"""The command line tool as a user meets it: results, JSON, messages, exit codes, files kept.
+
+usage: tests/test_cli.py PATH_TO_TENSORGRAD        ends with: N passed, N failed
+"""
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import xml.dom.minidom
+
+PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "tensorgrad"
+ADAM_RATE = 0.005
+passed, failed = 0, []
+
+
+def call(*arguments, env=None, limit=600, stdout=subprocess.PIPE, preexec=None):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TENSORGRAD_")}
+    environment.update(env or {})
+    done = subprocess.run([PROGRAM, *map(str, arguments)], stdout=stdout, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                          env=environment, timeout=limit, preexec_fn=preexec, check=False)
+    return done.returncode, (done.stdout or b"").decode(), done.stderr.decode()
+
+
+def losses(*arguments, **options):
+    status, out, err = call("train", *arguments, "--json", **options)
+    expect(status == 0, f"train {arguments} exits {status}: {err}")
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def expect(condition, message):
+    if not condition:
+        raise AssertionError(message)
+
+
+def refused(*arguments, says, code=2):
+    """Exit status, nothing on stdout, exactly one line on stderr that names the trouble."""
+    status, out, err = call(*arguments)
+    expect(status == code, f"{arguments}: exit {status}, not {code}; {err}")
+    expect(out == "", f"{arguments}: printed {out!r}")
+    expect(err.count("\n") == 1 and err.startswith("tensorgrad: "), f"{arguments}: not one line: {err!r}")
+    for part in [says] if isinstance(says, str) else says:
+        expect(part in err, f"{arguments}: {err!r} does not say {part!r}")
+
+
+# ---------------------------------------------------------------- what works
+
+def test_help_and_version(_):
+    status, out, err = call("--help")
+    expect(status == 0 and not err, "help")
+    for word in ("devices", "train", "bench", "inspect", "mlp-sin", "transformer-add"):
+        expect(word in out, word)
+    expect(call("train", "--help")[1] == out, "train --help")
+    status, out, _ = call("--version")
+    expect(status == 0 and re.fullmatch(r"tensorgrad \d+\.\d+\.\d+\n", out), out)
+
+
+def test_devices(_):
+    status, out, _ = call("devices")
+    expect(status == 0 and out.startswith("cpu "), out)
+    cpu = json.loads(call("devices", "--json")[1])
+    expect(cpu["cpu"]["vectors"] in ("avx512", "avx2", "neon", "scalar") and cpu["cpu"]["cores"] >= 1, str(cpu))
+    expect(cpu["webgpu"] == [], str(cpu))
+
+
+def test_train_json(_):
+    lines = losses("mlp-sin", "--steps", 30)
+    expect([line["step"] for line in lines] == list(range(1, 31)), "steps 1 to 30, the last line the last step")
+    for line in lines:
+        expect({"step", "loss", "lr", "ms"} <= set(line), str(line))
+        expect(line["lr"] == ADAM_RATE and line["ms"] > 0, str(line))
+    expect(lines[-1]["loss"] < lines[0]["loss"], "the loss falls")
+    expect("max_error" in lines[-1] and "max_error" not in lines[0], "the score stands in the last line only")
+
+
+def test_train_plain(_):
+    status, out, err = call("train", "mlp-sin", "--steps", 100)
+    expect(status == 0 and not err, err)
+    expect("\r" not in out and "\033" not in out, "no terminal control in a pipe")
+    expect(re.search(r"^step 1/100 ", out, re.M) and re.search(r"^step 100/100 ", out, re.M), out)
+
+
+def test_transformer_prints_exact_match(_):
+    lines = losses("transformer-add", "--steps", 3)
+    expect(0 <= lines[-1]["exact_match"] <= 1, str(lines[-1]))
+    rates = [line["lr"] for line in lines]
+    expect(abs(rates[0] - (0.005 - 0.0045 / 1500)) < 1e-9, f"the first rate is one step below its peak: {rates}")
+    status, out, _ = call("train", "transformer-add", "--steps", 1)
+    expect(status == 0 and "held-out" in out.replace("held out", "held-out"), out)
+
+
+def test_seed(_):
+    one, same, other = (losses("mlp-sin", "--steps", 5, "--seed", seed) for seed in (1, 1, 2))
+    expect([l["loss"] for l in one] == [l["loss"] for l in same], "one seed, one curve")
+    expect([l["loss"] for l in one] != [l["loss"] for l in other], "another seed, another curve")
+    expect(losses("mlp-sin", "--steps", 2, "--seed", 2**64 - 1)[-1]["step"] == 2, "the largest seed")
+
+
+def test_threads_do_not_matter(_):
+    curves = [[l["loss"] for l in losses("transformer-add", "--steps", 4, "--threads", n)] for n in (1, 2, 5)]
+    expect(curves[0] == curves[1] == curves[2], f"bit for bit: {curves}")
+    by_environment = [l["loss"] for l in losses("transformer-add", "--steps", 4, env={"TENSORGRAD_THREADS": "3"})]
+    expect(by_environment == curves[0], "TENSORGRAD_THREADS")
+
+
+def test_save_and_resume(folder):
+    for example, steps in (("mlp-sin", 20), ("transformer-add", 4)):
+        straight = [l["loss"] for l in losses(example, "--steps", 2 * steps, "--seed", 9)]
+        checkpoint = folder / f"{example}.safetensors"
+        first = [l["loss"] for l in losses(example, "--steps", steps, "--seed", 9, "--save", checkpoint)]
+        rest = losses(example, "--steps", steps, "--resume", checkpoint)
+        expect(first == straight[:steps], f"{example}: the first half")
+        expect([l["step"] for l in rest] == list(range(steps + 1, 2 * steps + 1)), f"{example}: steps go on")
+        expect([l["loss"] for l in rest] == straight[steps:], f"{example}: the second half, bit for bit")
+
+
+def test_checkpoint_is_safetensors(folder):
+    checkpoint = folder / "a.safetensors"
+    losses("mlp-sin", "--steps", 2, "--save", checkpoint)
+    data = checkpoint.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + length])
+    header.pop("__metadata__", None)
+    ends = max(entry["data_offsets"][1] for entry in header.values())
+    expect(8 + length + ends == len(data), "the data fills the file")
+    status, out, _ = call("inspect", checkpoint, "--json")
+    listed = json.loads(out)
+    expect(status == 0 and {t["name"] for t in listed["tensors"]} == set(header), "inspect lists what is there")
+    status, out, _ = call("inspect", checkpoint)
+    expect(status == 0 and all(name in out for name in header), out)
+    expect(list(folder.iterdir()) == [checkpoint], "no temporary file stays behind")
+
+
+def test_plot(folder):
+    for example in ("mlp-sin", "transformer-add"):
+        path = folder / f"{example}.svg"
+        losses(example, "--steps", 4, "--plot", path)
+        svg = xml.dom.minidom.parse(str(path)).documentElement
+        expect(svg.tagName == "svg" and svg.getElementsByTagName("path"), example)
+        expect("script" not in path.read_text(), "no script")
+
+
+def test_picture(_):
+    for env, dots in (({"LC_ALL": "C.UTF-8"}, True), ({"LC_ALL": "C"}, False)):
+        status, out, _ = call("train", "mlp-sin", "--steps", 200, "--picture", env=env)
+        expect(status == 0, "picture")
+        braille = any("\u2800" < c <= "\u28ff" for c in out)
+        expect(braille == dots and out.isascii() != dots, f"{env}: braille {braille}")
+        expect("loss" in out and "truth" in out, "both pictures")
+
+
+def test_progress_bar_on_a_terminal(_):
+    pid, master = pty.fork()
+    if pid == 0:
+        os.environ["LC_ALL"] = "C.UTF-8"
+        os.execv(PROGRAM, [PROGRAM, "train", "mlp-sin", "--steps", "3000"])
+    text, begun = b"", time.monotonic()
+    while time.monotonic() - begun < 120:
+        if not select.select([master], [], [], 0.2)[0]:
+            continue
+        try:
+            part = os.read(master, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        text += part
+    _, status = os.waitpid(pid, 0)
+    out = text.decode()
+    expect(status == 0, f"exit {status}: {out[-300:]}")
+    for word in ("\r", "steps/s", "ETA", "loss", "3000/3000", "\u2588"):
+        expect(word in out, f"the bar lacks {word!r}: {out[-300:]!r}")
+
+
+def test_target_loss(_):
+    status, _, err = call("train", "mlp-sin", "--steps", 2, "--target-loss", "1e-9")
+    expect(status == 1 and "not below" in err, err)
+    expect(call("train", "mlp-sin", "--steps", 2, "--target-loss", "100")[0] == 0, "reached")
+
+
+def test_bench(_):
+    status, out, err = call("bench", "matmul:512", "mlp-sin", "transformer-add", "--steps", 6, "--threads", 1, "--json")
+    expect(status == 0, err)
+    rows = {row["workload"]: row for row in map(json.loads, out.splitlines())}
+    keys = {"workload", "device", "adapter", "steps", "ms_per_step", "ms_min", "dispatches", "peak_bytes", "loss_first",
+            "loss_last", "gflops"}
+    for row in rows.values():
+        expect(keys <= set(row), str(row))
+        expect(row["steps"] == 6 and 0 < row["ms_min"] <= row["ms_per_step"] and row["gflops"] > 0 and row["threads"] == 1, str(row))
+        expect(row["device"] == "cpu", str(row))
+    expect(rows["matmul:512"]["dispatches"] is None and rows["matmul:512"]["loss_last"] is None, "null where not applicable")
+    expect(rows["mlp-sin"]["ratio"] > 0.5 and rows["transformer-add"]["loss_first"] > 1, str(rows))
+    status, out, _ = call("bench", "mlp-sin", "--steps", 3)
+    expect(status == 0 and "mlp-sin" in out and "ms/step" in out, out)
+
+
+def test_inspect_json(_):
+    status, out, _ = call("inspect", "transformer-add", "--json")
+    info = json.loads(out)
+    expect(status == 0, "exit 0")
+    for key in ("parameters", "nodes", "kernels", "dispatches", "program_bytes", "peak_bytes"):
+        expect(isinstance(info[key], int) and info[key] > 0, f"{key}: {info.get(key)}")
+    expect(info["parameters"] == sum(count(shape) for shape in info["params"].values()), "parameters are the sum over params")
+    mlp = json.loads(call("inspect", "mlp-sin", "--json")[1])
+    expect(mlp["parameters"] == 64 + 64 + 64 * 64 + 64 + 64 + 1, str(mlp["parameters"]))
+    again = json.loads(call("inspect", "transformer-add", "--json")[1])
+    expect(again == info, "the same twice")
+
+
+def count(shape):
+    product = 1
+    for dim in shape:
+        product *= dim
+    return product
+
+
+def test_inspect_texts(folder):
+    texts = {}
+    for flag in ("--ir", "--kernels", "--plan", "--dot", "--c"):
+        status, out, err = call("inspect", "mlp-sin", flag)
+        expect(status == 0 and len(out) > 100, f"{flag}: {err}")
+        texts[flag] = out
+    expect(len(set(texts.values())) == 5, "five different texts")
+    expect(texts["--dot"].lstrip().startswith("digraph"), texts["--dot"][:40])
+    source = folder / "mlp.c"
+    source.write_text(texts["--c"])
+    done = subprocess.run(["cc", "-std=c11", "-c", source, "-o", folder / "mlp.o"], capture_output=True, check=False)
+    expect(done.returncode == 0, done.stderr.decode()[:2000])
+    status, out, _ = call("inspect", "mlp-sin")
+    expect(status == 0 and "parameters" in out and "peak bytes" in out, out)
+    expect(json.loads(call("inspect", "mlp-sin", "--json", "--ir")[1])["ir"] == texts["--ir"], "--json carries the text")
+
+
+# ---------------------------------------------------------------- what is refused
+
+def test_commands_refused(_):
+    refused(says="no command")
+    refused("fly", says=["unknown command", "fly", "train"])
+    refused("--fly", says=["unknown option", "--fly"])
+    refused("devices", "extra", says="extra")
+
+
+def test_examples_refused(_):
+    for command in ("train", "inspect", "bench"):
+        refused(command, "mlp-cos", says=["mlp-cos", "mlp-sin", "transformer-add"])
+    refused("train", says="one example")
+    refused("train", "mlp-sin", "mlp-sin", says="one example")
+    refused("inspect", says="one example")
+    refused("bench", says="workload")
+    refused("bench", *["mlp-sin"] * 17, says="too many")
+    for text in ("matmul:", "matmul:0", "matmul:-3", "matmul:x", "matmul:12x", "matmul:999999999999999999999", "matmul: 4"):
+        refused("bench", text, says=[text, "whole number"])
+
+
+def test_options_refused(_):
+    refused("train", "mlp-sin", "--stepz", "3", says=["unknown option", "--stepz"])
+    refused("train", "mlp-sin", "-x", says=["unknown option", "-x"])
+    refused("train", "mlp-sin", "--ir", says=["unknown option", "--ir"])
+    refused("devices", "--steps", "3", says=["unknown option", "--steps"])
+    for option in ("--steps", "--seed", "--threads", "--device", "--save", "--resume", "--plot", "--target-loss"):
+        refused("train", "mlp-sin", option, says=[option, "needs a value"])
+    refused("train", "mlp-sin", "--json=1", says="takes no value")
+    refused("train", "mlp-sin", "--save", "", says=["--save", "file name"])
+    refused("train", "mlp-sin", "--json", "--picture", says="exclude")
+
+
+def test_numbers_refused(_):
+    for option in ("--steps", "--threads"):
+        refused("train", "mlp-sin", option, "0", says=[option, "at least 1"])
+        for text in ("ten", "-1", "1.5", "1e3", "", " 5", "5 ", "0x10", "+5"):
+            refused("train", "mlp-sin", option, text, says=[option, "whole number"])
+        for text in ("99999999999999999999999", "9223372036854775807", "1000000001"):
+            refused("train", "mlp-sin", option, text, says=[option, "too large"])
+    refused("train", "mlp-sin", "--seed", "-1", says=["--seed", "whole number"])
+    refused("train", "mlp-sin", "--seed", "18446744073709551616", says=["--seed", "too large"])
+    for text in ("x", "0", "-1", "nan", "inf", "1e999"):
+        refused("train", "mlp-sin", "--target-loss", text, says=["--target-loss", "above 0"])
+    expect(call("train", "mlp-sin", "--steps=2")[0] == 0, "--steps=2 is fine")
+
+
+def test_devices_refused(_):
+    refused("train", "mlp-sin", "--device", "webgpu", says="no WebGPU device")
+    refused("bench", "mlp-sin", "--device", "webgpu", says="no WebGPU device")
+    refused("train", "mlp-sin", "--device", "gpu", says=["auto, cpu or webgpu", "gpu"])
+    expect(call("train", "mlp-sin", "--steps", 1, "--device", "auto")[0] == 0, "auto")
+    expect(call("train", "mlp-sin", "--steps", 1, "--device", "cpu")[0] == 0, "cpu")
+    refused("inspect", "mlp-sin", "--wgsl", says="WGSL")
+
+
+def test_files_refused(folder):
+    gone = folder / "gone.safetensors"
+    refused("train", "mlp-sin", "--resume", gone, says=[str(gone), "No such file"])
+    refused("train", "mlp-sin", "--resume", folder, says=str(folder))
+    refused("inspect", gone, says=[str(gone), "No such file"])
+    refused("inspect", folder, says=str(folder))
+    for option in ("--save", "--plot"):
+        refused("train", "mlp-sin", "--steps", "1", option, folder / "none/x", says=[option, "No such file"])
+        refused("train", "mlp-sin", "--steps", "1", option, folder, says=[option, "not a regular file"])
+        refused("train", "mlp-sin", "--steps", "1", option, "/dev/full", says=[option, "not a regular file"])
+    checkpoint = folder / "mlp.safetensors"
+    losses("mlp-sin", "--steps", 1, "--save", checkpoint)
+    refused("train", "transformer-add", "--steps", "1", "--resume", checkpoint, says="")
+    refused("inspect", checkpoint, "--ir", says=["--ir", "checkpoint"])
+
+
+def test_broken_files_refused(folder):
+    good = folder / "good.safetensors"
+    losses("mlp-sin", "--steps", 1, "--save", good)
+    data = good.read_bytes()
+    broken = folder / "broken.safetensors"
+    cases = {"empty": b"", "short": data[:5], "cut in the header": data[:40], "cut in the data": data[:-3], "longer": data + b"x",
+             "text": b"this is not a checkpoint, it only looks at you\n", "length": struct.pack("<Q", 2**63) + data[8:],
+             "json": data[:8] + b"[" + data[9:], "control": data[:8] + b"{\"\x1b[2J" + data[14:]}
+    for name, bytes_ in cases.items():
+        broken.write_bytes(bytes_)
+        for arguments in (("inspect", broken), ("train", "mlp-sin", "--steps", "1", "--resume", broken)):
+            status, out, err = call(*arguments)
+            expect(status == 2 and not out and err.count("\n") == 1, f"{name} {arguments[0]}: exit {status}, {out!r}, {err!r}")
+            expect("\x1b" not in err, "no control character reaches the terminal")
+
+
+def test_steps_over_the_end_refused(folder):
+    checkpoint = folder / "one.safetensors"
+    losses("mlp-sin", "--steps", 1, "--save", checkpoint)
+    expect(losses("mlp-sin", "--steps", 1, "--resume", checkpoint)[0]["step"] == 2, "goes on at 2")
+
+
+def limit_file_size(size):
+    def apply():
+        import resource
+        import signal
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    return apply
+
+
+def test_full_disk_keeps_the_old_file(folder):
+    old = folder / "old.safetensors"
+    losses("mlp-sin", "--steps", 1, "--save", old)
+    before = old.read_bytes()
+    status, _, err = call("train", "mlp-sin", "--steps", 2, "--save", old, preexec=limit_file_size(2048))
+    expect(status == 1 and err.count("\n") == 1 and str(old) in err, f"exit {status}: {err}")
+    expect(old.read_bytes() == before and list(folder.iterdir()) == [old], "the old file as it was, nothing beside it")
+    plot = folder / "old.svg"
+    plot.write_text("old")
+    status, _, err = call("train", "mlp-sin", "--steps", 2, "--plot", plot, preexec=limit_file_size(64))
+    expect(status == 1 and str(plot) in err and plot.read_text() == "old", f"exit {status}: {err}")
+    expect(sorted(folder.iterdir()) == [old, plot], "nothing beside them")
+
+
+def test_full_output(_):
+    for arguments in (("train", "mlp-sin", "--steps", "50", "--json"), ("--help",), ("inspect", "mlp-sin", "--json")):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            status, _, err = call(*arguments, stdout=full)
+        expect(status == 1 and "cannot write the output" in err, f"{arguments}: exit {status}: {err}")
+
+
+def test_interrupt_saves(folder):
+    checkpoint = folder / "stopped.safetensors"
+    process = subprocess.Popen([PROGRAM, "train", "mlp-sin", "--steps", "100000000", "--json", "--save", str(checkpoint)],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.readline()
+    process.send_signal(2)
+    out, err = process.communicate(timeout=60)
+    expect(process.returncode == 1 and b"interrupted" in err, f"exit {process.returncode}: {err!r}")
+    last = json.loads(out.splitlines()[-1])
+    expect(losses("mlp-sin", "--steps", 1, "--resume", checkpoint)[0]["step"] == last["step"] + 1, "saved where it stopped")
+
+
+def main():
+    global passed
+    tests = [(name, function) for name, function in globals().items() if name.startswith("test_")]
+    for name, function in tests:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                function(pathlib.Path(folder))
+                passed += 1
+                print(f"ok {name}", flush=True)
+            except Exception as error:  # a test must not end the others
+                failed.append(name)
+                print(f"FAILED {name}: {type(error).__name__}: {error}", flush=True)
+    print(f"{passed} passed, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,466 @@
+/* Gradients: every public operation and layer that has one, and the primitives with no public name. In f64 on the
+ * reference, under a random cotangent: central differences element by element, and <J v, u> = <v, J' u> for random
+ * directions; then the f32 gradient of the CPU executor against the f64 gradient graph; then gradients of gradients.
+ * Ends by checking that no differentiable primitive of ops.def was left out. */
+#include "support.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_WRT 6
+#define STEP 1e-5
+
+typedef struct wrt_list { tg_tensor items[MAX_WRT]; int count; } wrt_list;
+typedef enum domain { ANY, POSITIVE, INDICES } domain;
+
+typedef struct gradient_case {
+    const char *name;
+    tg_tensor (*build)(tg_graph *g, wrt_list *w);
+    domain values;
+    bool smooth; /* gradients of gradients are checked too */
+} gradient_case;
+
+/* ---------------------------------------------------------------- building */
+
+static tg_tensor in(tg_graph *g, wrt_list *w, const char *name, tg_shape shape) {
+    const tg_tensor x = tg_input(g, name, shape, TG_F32);
+    w->items[w->count++] = x;
+    return x;
+}
+static tg_tensor also(wrt_list *w, tg_tensor x) {
+    w->items[w->count++] = x;
+    return x;
+}
+static tg_tensor wrap(tg_graph *g, int32_t id) { return (tg_tensor){g, id}; }
+#define A in(g, w, "a", TG_SHAPE(3, 5))
+#define B in(g, w, "b", TG_SHAPE(3, 5))
+
+#define BUILD(name, ...) \
+    static tg_tensor build_##name(tg_graph *g, wrt_list *w) { __VA_ARGS__ }
+#define BUILD_UNARY(name) BUILD(name, return tg_##name(A);)
+
+BUILD_UNARY(neg)
+BUILD_UNARY(abs)
+BUILD_UNARY(sign)
+BUILD_UNARY(square)
+BUILD_UNARY(sqrt)
+BUILD_UNARY(rsqrt)
+BUILD_UNARY(reciprocal)
+BUILD_UNARY(exp)
+BUILD_UNARY(log)
+BUILD_UNARY(sin)
+BUILD_UNARY(cos)
+BUILD_UNARY(tanh)
+BUILD_UNARY(erf)
+BUILD_UNARY(sigmoid)
+BUILD_UNARY(softplus)
+BUILD_UNARY(silu)
+BUILD_UNARY(gelu)
+BUILD_UNARY(gelu_tanh)
+BUILD_UNARY(relu)
+BUILD(stop_gradient, tg_tensor a = A; return tg_mul(a, tg_add(tg_mul(tg_stop_gradient(tg_full(g, TG_SHAPE(5), 2.0, TG_F32)), a), 1.0));)
+
+#define BUILD_BINARY(name)                                                             \
+    BUILD(name, tg_tensor a = A; return tg_##name(a, B);)                              \
+    BUILD(name##_row, tg_tensor a = A; return tg_##name(a, in(g, w, "b", TG_SHAPE(5)));) \
+    BUILD(name##_outer, tg_tensor a = in(g, w, "a", TG_SHAPE(2, 1, 3)); return tg_##name(a, in(g, w, "b", TG_SHAPE(4, 1)));) \
+    BUILD(name##_scalar, tg_tensor a = in(g, w, "a", TG_SCALAR); return tg_##name(a, B);) \
+    BUILD(name##_number, return tg_##name(A, 1.25);)                                   \
+    BUILD(name##_of_number, return tg_##name(1.25, A);)                                \
+    BUILD(name##_self, tg_tensor a = A; return tg_##name(a, tg_mul(a, a));)
+
+BUILD_BINARY(add)
+BUILD_BINARY(sub)
+BUILD_BINARY(mul)
+BUILD_BINARY(div)
+BUILD_BINARY(pow)
+BUILD_BINARY(minimum)
+BUILD_BINARY(maximum)
+
+BUILD(pow_square, return tg_pow(A, 2.0);)
+BUILD(pow_cube, return tg_pow(A, 3.0);)
+BUILD(clamp, return tg_clamp(A, -0.75, 0.5);)
+BUILD(where, tg_tensor a = A; return tg_where(tg_input(g, "c", TG_SHAPE(3, 5), TG_BOOL), a, in(g, w, "b", TG_SHAPE(3, 1)));)
+BUILD(where_less, tg_tensor a = A, b = B; return tg_where(tg_less(a, b), tg_mul(a, b), tg_sub(a, 2.0));)
+BUILD(cast, tg_tensor a = A; return tg_mul(tg_cast(a, TG_F32), tg_cast(tg_less(a, 0.5), TG_F32));)
+BUILD(ir_select, tg_tensor a = A; tg_tensor c = tg_input(g, "c", TG_SHAPE(3, 5), TG_BOOL); return wrap(g, tg_ir_select(g, c.id, a.id, B.id));)
+
+#define CUBE in(g, w, "a", TG_SHAPE(2, 3, 4))
+#define BUILD_REDUCTION(name)                                              \
+    BUILD(name##_all, return tg_##name(CUBE, TG_ALL);)                     \
+    BUILD(name##_first, return tg_##name(CUBE, TG_AXES(0));)               \
+    BUILD(name##_middle, return tg_##name(CUBE, TG_AXES(1), .keepdims = true);) \
+    BUILD(name##_ends, return tg_##name(CUBE, TG_AXES(0, -1));)            \
+    BUILD(name##_used, tg_tensor a = CUBE; return tg_mul(a, tg_##name(a, TG_AXES(-1), .keepdims = true));)
+BUILD_REDUCTION(sum)
+BUILD_REDUCTION(mean)
+BUILD_REDUCTION(max)
+BUILD_REDUCTION(min)
+BUILD(mean_last, return tg_mean_last(CUBE);)
+BUILD(sum_last, return tg_sum_last(CUBE);)
+BUILD(sum_everything, return tg_sum_all(CUBE);)
+BUILD(variance, tg_tensor a = CUBE; return tg_mean_last(tg_square(tg_sub(a, tg_mean_last(a))));)
+
+BUILD(reshape, return tg_reshape(CUBE, TG_SHAPE(4, -1));)
+BUILD(transpose, return tg_transpose(CUBE, TG_AXES(2, 0, 1));)
+BUILD(swap_axes, return tg_swap_axes(CUBE, 0, -1);)
+BUILD(broadcast_to, return tg_broadcast_to(in(g, w, "a", TG_SHAPE(3, 1)), TG_SHAPE(2, 3, 4));)
+BUILD(slice_last_range, return tg_slice_last_range(CUBE, 1, 3);)
+BUILD(narrow, return tg_narrow(CUBE, 1, 1, 2);)
+BUILD(narrow_twice, tg_tensor a = CUBE; return tg_mul(tg_narrow(a, 1, 0, 2), tg_narrow(a, 1, 1, 2));)
+BUILD(concat, tg_tensor a = A; tg_tensor parts[3] = {a, in(g, w, "b", TG_SHAPE(2, 5)), a}; return tg_concat(parts, 3, 0);)
+BUILD(stack, tg_tensor a = A; tg_tensor parts[3] = {a, B, a}; return tg_stack(parts, 3, 1);)
+BUILD(ir_pad, tg_tensor a = A; return wrap(g, tg_ir_pad(g, a.id, (const int64_t[]){1, 2}, TG_SHAPE(6, 9)));)
+BUILD(ir_flip, return wrap(g, tg_ir_flip(g, CUBE.id, 5u));)
+BUILD(ir_pack, tg_tensor a = A; tg_tensor b = in(g, w, "b", TG_SHAPE(7)); const int32_t parts[2] = {a.id, b.id};
+      return wrap(g, tg_ir_pack(g, parts, (const int64_t[]){2, 20}, 2, 30));)
+
+BUILD(matmul, tg_tensor a = in(g, w, "a", TG_SHAPE(3, 4)); return tg_matmul(a, in(g, w, "b", TG_SHAPE(4, 5)));)
+BUILD(matmul_leading, tg_tensor a = in(g, w, "a", TG_SHAPE(2, 2, 3, 4)); return tg_matmul(a, in(g, w, "b", TG_SHAPE(4, 2)));)
+BUILD(matmul_square, tg_tensor a = in(g, w, "a", TG_SHAPE(3, 3)); return tg_matmul(a, tg_swap_axes(a, 0, 1));)
+BUILD(matmul_batched, tg_tensor a = in(g, w, "a", TG_SHAPE(2, 3, 4)); return tg_matmul_batched(a, in(g, w, "b", TG_SHAPE(2, 4, 2)));)
+BUILD(matmul_batched_over, tg_tensor a = in(g, w, "a", TG_SHAPE(1, 3, 1)); return tg_matmul_batched(a, in(g, w, "b", TG_SHAPE(2, 1, 5)));)
+BUILD(matmul_batched_under, tg_tensor a = in(g, w, "a", TG_SHAPE(2, 1, 3, 2)); return tg_matmul_batched(a, in(g, w, "b", TG_SHAPE(3, 2, 2)));)
+BUILD(embedding, tg_tensor a = in(g, w, "a", TG_SHAPE(4, 3)); return tg_embedding(a, tg_input(g, "i", TG_SHAPE(2, 5), TG_I32));)
+BUILD(embedding_computed, tg_tensor a = in(g, w, "a", TG_SHAPE(4, 3)); tg_tensor i = tg_input(g, "i", TG_SHAPE(6), TG_I32);
+      return tg_embedding(tg_tanh(a), tg_minimum(tg_add(i, 1.0), 3.0));)
+BUILD(ir_scatter_add, tg_tensor i = tg_input(g, "i", TG_SHAPE(6), TG_I32);
+      return wrap(g, tg_ir_scatter_add(g, i.id, in(g, w, "a", TG_SHAPE(6, 2)).id, 4));)
+
+#define SQUARES in(g, w, "a", TG_SHAPE(2, 4, 4))
+BUILD(softmax, return tg_softmax(CUBE, -1);)
+BUILD(softmax_middle, return tg_softmax(CUBE, 1);)
+BUILD(log_softmax, return tg_log_softmax(CUBE, -1);)
+BUILD(log_softmax_first, return tg_log_softmax(CUBE, 0);)
+BUILD(logsumexp, return tg_logsumexp(CUBE, 1);)
+BUILD(softmax_causal_last, return tg_softmax_causal_last(SQUARES);)
+BUILD(where_causal, return tg_where_causal(SQUARES, -3.0);)
+BUILD(capture, return tg_capture("kept", tg_exp(A));)
+
+BUILD(linear, tg_linear l = tg_nn_linear(g, "l", 4, 3); also(w, l.W); also(w, l.b); return tg_nn_linear_fwd(l, CUBE);)
+BUILD(linear_no_bias, tg_linear l = tg_nn_linear(g, "l", 4, 3, .no_bias = true); also(w, l.W); return tg_nn_linear_fwd(l, CUBE);)
+BUILD(layer_norm, tg_layer_norm l = tg_nn_layer_norm(g, "n", 4); also(w, l.g); also(w, l.b); return tg_nn_layer_norm_fwd(l, CUBE);)
+BUILD(split_heads, return tg_nn_split_heads(in(g, w, "a", TG_SHAPE(2, 3, 4)), 2);)
+BUILD(merge_heads, return tg_nn_merge_heads(in(g, w, "a", TG_SHAPE(2, 2, 3, 2)));)
+BUILD(cross_entropy_last, tg_tensor a = CUBE; return tg_nn_cross_entropy_last(a, tg_input(g, "i", TG_SHAPE(2, 3), TG_I32));)
+BUILD(cross_entropy, tg_tensor a = CUBE; return tg_nn_cross_entropy(a, tg_input(g, "i", TG_SHAPE(2, 3), TG_I32), 2);)
+BUILD(mse, tg_tensor a = A; return tg_nn_mse(a, B);)
+BUILD(bce_with_logits, tg_tensor a = A; return tg_nn_bce_with_logits(a, B);)
+
+BUILD(attention, tg_tensor q = in(g, w, "a", TG_SHAPE(2, 3, 2)); tg_tensor k = in(g, w, "b", TG_SHAPE(2, 3, 2));
+      tg_tensor v = in(g, w, "v", TG_SHAPE(2, 3, 2));
+      return tg_matmul_batched(tg_softmax_causal_last(tg_mul(tg_matmul_batched(q, tg_swap_axes(k, -1, -2)), 0.7)), v);)
+BUILD(mlp, tg_linear l1 = tg_nn_linear(g, "l1", 5, 6); tg_linear l2 = tg_nn_linear(g, "l2", 6, 2); also(w, l1.W); also(w, l1.b);
+      also(w, l2.W); return tg_nn_linear_fwd(l2, tg_tanh(tg_nn_linear_fwd(l1, A)));)
+
+#define CASE(name, ...) {#name, build_##name, __VA_ARGS__}
+#define BINARY_CASES(name, values, smooth)                                                                          \
+    CASE(name, values, smooth), CASE(name##_row, values, false), CASE(name##_outer, values, smooth), CASE(name##_scalar, values, false), \
+        CASE(name##_number, values, false), CASE(name##_of_number, values, false), CASE(name##_self, values, smooth)
+#define REDUCTION_CASES(name, smooth) \
+    CASE(name##_all, ANY, false), CASE(name##_first, ANY, false), CASE(name##_middle, ANY, false), CASE(name##_ends, ANY, smooth), CASE(name##_used, ANY, smooth)
+
+static const gradient_case cases[] = {
+    CASE(neg, ANY, false), CASE(abs, ANY, false), CASE(sign, ANY, false), CASE(square, ANY, true), CASE(sqrt, POSITIVE, true),
+    CASE(rsqrt, POSITIVE, true), CASE(reciprocal, POSITIVE, true), CASE(exp, ANY, true), CASE(log, POSITIVE, true), CASE(sin, ANY, true),
+    CASE(cos, ANY, true), CASE(tanh, ANY, true), CASE(erf, ANY, true), CASE(sigmoid, ANY, true), CASE(softplus, ANY, true),
+    CASE(silu, ANY, true), CASE(gelu, ANY, true), CASE(gelu_tanh, ANY, true), CASE(relu, ANY, false), CASE(stop_gradient, ANY, false),
+    BINARY_CASES(add, ANY, false), BINARY_CASES(sub, ANY, false), BINARY_CASES(mul, ANY, true), BINARY_CASES(div, POSITIVE, true),
+    BINARY_CASES(pow, POSITIVE, true), BINARY_CASES(minimum, ANY, false), BINARY_CASES(maximum, ANY, false), CASE(pow_square, ANY, true),
+    CASE(pow_cube, ANY, true), CASE(clamp, ANY, false), CASE(where, ANY, false), CASE(where_less, ANY, true), CASE(cast, ANY, false),
+    CASE(ir_select, ANY, false), REDUCTION_CASES(sum, false), REDUCTION_CASES(mean, true), REDUCTION_CASES(max, true),
+    REDUCTION_CASES(min, true), CASE(mean_last, ANY, false), CASE(sum_last, ANY, false), CASE(sum_everything, ANY, false),
+    CASE(variance, ANY, true), CASE(reshape, ANY, false), CASE(transpose, ANY, false), CASE(swap_axes, ANY, false),
+    CASE(broadcast_to, ANY, false), CASE(slice_last_range, ANY, false), CASE(narrow, ANY, false), CASE(narrow_twice, ANY, true),
+    CASE(concat, ANY, false), CASE(stack, ANY, false), CASE(ir_pad, ANY, false), CASE(ir_flip, ANY, false), CASE(ir_pack, ANY, false),
+    CASE(matmul, ANY, true), CASE(matmul_leading, ANY, false), CASE(matmul_square, ANY, true), CASE(matmul_batched, ANY, true),
+    CASE(matmul_batched_over, ANY, true), CASE(matmul_batched_under, ANY, false), CASE(embedding, INDICES, false),
+    CASE(embedding_computed, INDICES, true), CASE(ir_scatter_add, INDICES, false), CASE(softmax, ANY, true), CASE(softmax_middle, ANY, true),
+    CASE(log_softmax, ANY, true), CASE(log_softmax_first, ANY, false), CASE(logsumexp, ANY, true), CASE(softmax_causal_last, ANY, true),
+    CASE(where_causal, ANY, false), CASE(capture, ANY, true), CASE(linear, ANY, true), CASE(linear_no_bias, ANY, false),
+    CASE(layer_norm, ANY, true), CASE(split_heads, ANY, false), CASE(merge_heads, ANY, false), CASE(cross_entropy_last, INDICES, true),
+    CASE(cross_entropy, INDICES, true), CASE(mse, ANY, true), CASE(bce_with_logits, ANY, true), CASE(attention, ANY, true), CASE(mlp, ANY, true)};
+
+/* f32 inputs stay away from 0, where several of these have a kink; indices are rows of the small tables above. */
+static void fill_gradients(void *user, const char *name, tg_shape shape, tg_dtype dtype, double *out, int64_t count) {
+    const gradient_case *c = user;
+    support_fill_default(NULL, name, shape, dtype, out, count);
+    for (int64_t i = 0; i < count; i++) {
+        if (dtype == TG_I32) out[i] = fabs(out[i]) > 3 ? 3 : fabs(out[i]);
+        if (dtype != TG_F32) continue;
+        if (fabs(out[i]) < 0.05) out[i] = 0.06;
+        if (c->values == POSITIVE && strncmp(name, "cot", 3) != 0) out[i] = 0.3 + fabs(out[i]);
+    }
+}
+
+/* ---------------------------------------------------------------- graphs with gradients */
+
+typedef struct built { const gradient_case *c; bool second; int forward_nodes; wrt_list wrt; tg_tensor scalar, grads[MAX_WRT]; } built;
+
+/* scalar = <y, cot>; grads of it. second: scalar = sum_i <grad_i, direction_i> of that, and its gradients. */
+static tg_tensor build_gradients(tg_graph *g, void *user) {
+    built *b = user;
+    char name[32];
+    memset(&b->wrt, 0, sizeof b->wrt);
+    const tg_tensor y = b->c->build(g, &b->wrt);
+    if (y.id == 0) return y;
+    b->forward_nodes = (int)g->nodes.count;
+    tg_tensor cot = tg_input(g, "cot", tg_tensor_shape(y), TG_F32);
+    b->scalar = tg_sum_all(tg_mul(y, cot));
+    tg_vjp(y, cot, b->wrt.items, b->wrt.count, b->grads);
+    if (b->second) {
+        b->scalar = tg_zeros(g, TG_SCALAR);
+        for (int i = 0; i < b->wrt.count; i++) {
+            snprintf(name, sizeof name, "cot%d", i);
+            const tg_tensor direction = tg_input(g, name, tg_tensor_shape(b->grads[i]), TG_F32);
+            b->scalar = tg_add(b->scalar, tg_sum_all(tg_mul(b->grads[i], direction)));
+        }
+        tg_grad(b->scalar, b->wrt.items, b->wrt.count, b->grads);
+    }
+    for (int i = 0; i < b->wrt.count; i++) {
+        snprintf(name, sizeof name, "grad %d", i);
+        tg_capture(name, b->grads[i]);
+    }
+    return b->scalar;
+}
+
+typedef struct leaves { const tg_graph *graph; double **data; } leaves;
+
+static leaves leaves_make(const tg_graph *g, const gradient_case *c) {
+    leaves l = {g, calloc((size_t)g->nodes.count, sizeof(double *))};
+    assert_non_null(l.data);
+    for (int32_t id = 1; id < g->nodes.count; id++) {
+        const tg_node *n = &g->nodes.items[id];
+        if (n->op != TG_OP_INPUT && n->op != TG_OP_PARAM) continue;
+        const char *name = n->op == TG_OP_INPUT ? g->inputs.items[n->attr.index].name : g->params.items[n->attr.index].name;
+        const int64_t count = tg_shape_count(n->shape);
+        l.data[id] = malloc(sizeof(double) * (size_t)count);
+        assert_non_null(l.data[id]);
+        fill_gradients((void *)(uintptr_t)c, name, n->shape, n->dtype, l.data[id], count);
+        for (int64_t i = 0; i < count && n->dtype == TG_F32; i++) l.data[id][i] = (double)(float)l.data[id][i];
+    }
+    return l;
+}
+
+static void leaves_free(leaves *l) {
+    for (int64_t i = 0; i < l->graph->nodes.count; i++) free(l->data[i]);
+    free(l->data);
+}
+
+static double scalar_at(const leaves *l, int32_t scalar) {
+    tg_reference *r = tg_reference_run(l->graph, (const double *const *)l->data);
+    assert_non_null(r);
+    const double value = tg_reference_value(r, scalar)[0];
+    tg_reference_destroy(r);
+    return value;
+}
+
+static bool close_enough(const char *what, double got, double want, double scale) {
+    if (fabs(got - want) <= 2e-6 * (1.0 + fabs(want) + scale)) return true;
+    fprintf(stderr, "%s: gradient %.9g, by differences %.9g\n", what, got, want);
+    return false;
+}
+
+static bool check_elements(const leaves *l, const built *b, const tg_reference *r) {
+    bool same = true;
+    char what[160];
+    for (int i = 0; i < b->wrt.count; i++) {
+        const int32_t x = b->wrt.items[i].id;
+        const double *grad = tg_reference_value(r, b->grads[i].id);
+        const int64_t count = tg_shape_count(tg_tensor_shape(b->wrt.items[i]));
+        assert_true(tg_shape_equal(tg_tensor_shape(b->wrt.items[i]), tg_tensor_shape(b->grads[i])));
+        for (int64_t k = 0; k < count; k++) {
+            const double kept = l->data[x][k];
+            l->data[x][k] = kept + STEP;
+            const double above = scalar_at(l, b->scalar.id);
+            l->data[x][k] = kept - STEP;
+            const double below = scalar_at(l, b->scalar.id);
+            l->data[x][k] = kept;
+            snprintf(what, sizeof what, "%s%s: input %d[%lld]", b->c->name, b->second ? ", second" : "", i, (long long)k);
+            same = close_enough(what, grad[k], (above - below) / (2 * STEP), 0.0) && same;
+        }
+    }
+    return same;
+}
+
+/* <J v, u> = <v, J' u>: the cotangent u is inside the scalar, so both sides are its derivative along v. */
+static bool check_adjoint(const leaves *l, const built *b, const tg_reference *r, support_random *random) {
+    double along = 0.0, scale = 0.0, *direction[MAX_WRT];
+    for (int i = 0; i < b->wrt.count; i++) {
+        const int64_t count = tg_shape_count(tg_tensor_shape(b->wrt.items[i]));
+        direction[i] = malloc(sizeof(double) * (size_t)count);
+        assert_non_null(direction[i]);
+        for (int64_t k = 0; k < count; k++) {
+            direction[i][k] = support_random_uniform(random, -1.0, 1.0);
+            const double term = direction[i][k] * tg_reference_value(r, b->grads[i].id)[k];
+            along += term;
+            scale += fabs(term);
+        }
+    }
+    double value[2];
+    for (int side = 0; side < 2; side++) {
+        for (int i = 0; i < b->wrt.count; i++)
+            for (int64_t k = 0; k < tg_shape_count(tg_tensor_shape(b->wrt.items[i])); k++)
+                l->data[b->wrt.items[i].id][k] += (side == 0 ? 1.0 : -2.0) * STEP * direction[i][k];
+        value[side] = scalar_at(l, b->scalar.id);
+    }
+    for (int i = 0; i < b->wrt.count; i++) {
+        for (int64_t k = 0; k < tg_shape_count(tg_tensor_shape(b->wrt.items[i])); k++)
+            l->data[b->wrt.items[i].id][k] += STEP * direction[i][k];
+        free(direction[i]);
+    }
+    char what[160];
+    snprintf(what, sizeof what, "%s%s: along a random direction", b->c->name, b->second ? ", second" : "");
+    return close_enough(what, along, (value[0] - value[1]) / (2 * STEP), scale);
+}
+
+static bool used[TG_OP_COUNT];
+
+static bool check_f64(const gradient_case *c, bool second) {
+    tg_context *ctx = support_context();
+    built b = {.c = c, .second = second};
+    const support_case traced = {build_gradients, &b, NULL, NULL};
+    tg_graph *g = support_trace(ctx, &traced);
+    if (!g) fail_msg("%s: %s", c->name, tg_error_message(ctx));
+    for (int i = 0; i < b.forward_nodes; i++) used[g->nodes.items[i].op] = true;
+    assert_int_equal(tg_graph_verify(g), TG_OK);
+    leaves l = leaves_make(g, c);
+    tg_reference *r = tg_reference_run(g, (const double *const *)l.data);
+    assert_non_null(r);
+    support_random random = support_random_make(support_seed(7));
+    bool same = check_elements(&l, &b, r);
+    for (int i = 0; i < 3; i++) same = check_adjoint(&l, &b, r, &random) && same;
+    tg_reference_destroy(r);
+    leaves_free(&l);
+    tg_graph_destroy(g);
+    tg_context_destroy(ctx);
+    return same;
+}
+
+static double largest(const support_outputs *outputs) {
+    double most = 0.0;
+    for (int i = 0; i < outputs->count; i++)
+        for (int64_t k = 0; k < outputs->items[i].count; k++) most = fmax(most, fabs(outputs->items[i].data[k]));
+    return most;
+}
+
+static bool check_f32(const gradient_case *c, bool second, bool no_fusion) {
+    built b = {.c = c, .second = second};
+    const support_case traced = {build_gradients, &b, fill_gradients, (void *)(uintptr_t)c};
+    support_outputs want, got;
+    char what[128];
+    if (!support_run_reference(&traced, 1, &want)) fail_msg("%s: reference: %s", c->name, want.message);
+    support_run_cpu(&traced, &(support_options){.no_fusion = no_fusion}, &got);
+    snprintf(what, sizeof what, "%s%s, cpu%s", c->name, second ? ", second" : "", no_fusion ? ", not fused" : "");
+    const bool same = support_outputs_equal(what, &got, &want, (support_tolerance){8.0, 2e-6 * (1.0 + largest(&want)), 2e-5});
+    support_outputs_free(&want);
+    support_outputs_free(&got);
+    return same;
+}
+
+static void test_first(void **state) {
+    const gradient_case *c = *state;
+    bool same = check_f64(c, false);
+    same = check_f32(c, false, false) && same;
+    same = check_f32(c, false, true) && same;
+    assert_true(same);
+}
+
+static void test_second(void **state) {
+    const gradient_case *c = *state;
+    bool same = check_f64(c, true);
+    same = check_f32(c, true, false) && same;
+    assert_true(same);
+}
+
+/* ---------------------------------------------------------------- what has none */
+
+static bool has_gradient(tg_op op) {
+    switch (tg_op_table[op].class_) {
+    case TG_CLASS_LEAF:
+    case TG_CLASS_COMPARE:
+    case TG_CLASS_LOGICAL: return false;
+    case TG_CLASS_REDUCE: return op != TG_OP_ARGMAX && op != TG_OP_ARGMIN;
+    default: return true;
+    }
+}
+
+static void test_every_primitive_was_checked(void **state) {
+    (void)state;
+    bool all = true;
+    for (int op = 1; op < TG_OP_COUNT; op++) {
+        if (!has_gradient((tg_op)op) || used[op]) continue;
+        fprintf(stderr, "%s: no gradient case\n", tg_op_table[op].name);
+        all = false;
+    }
+    assert_true(all);
+}
+
+/* f(stop(x)) has gradient 0, and only the other path counts in x * stop(x). */
+static tg_tensor build_stopped(tg_graph *g, void *user) {
+    (void)user;
+    tg_tensor grads[2];
+    const tg_tensor x[2] = {tg_input(g, "a", TG_SHAPE(4), TG_F32), tg_input(g, "b", TG_SHAPE(3), TG_F32)};
+    const tg_tensor loss = tg_add(tg_sum_all(tg_mul(x[0], tg_stop_gradient(x[0]))), tg_sum_all(tg_exp(tg_stop_gradient(x[1]))));
+    tg_grad(loss, x, 2, grads);
+    tg_capture("stopped", grads[1]);
+    tg_capture("difference", tg_sub(grads[0], x[0]));
+    return loss;
+}
+
+static void test_stop_gradient(void **state) {
+    (void)state;
+    const support_case c = {build_stopped, NULL, NULL, NULL};
+    support_outputs got;
+    if (!support_run_cpu(&c, &(support_options){0}, &got)) fail_msg("%s", got.message);
+    for (int i = 0; i < 3; i++) assert_true(support_outputs_find(&got, "stopped")->data[i] == 0.0);
+    for (int i = 0; i < 4; i++) assert_true(support_outputs_find(&got, "difference")->data[i] == 0.0);
+    support_outputs_free(&got);
+}
+
+typedef enum mistake { LOSS_OF_RANK_1, LOSS_OF_I32, WRT_OF_I32, COTANGENT_SHAPE, THROUGH_ARGMAX_ONLY, MISTAKES } mistake;
+
+static tg_tensor build_mistake(tg_graph *g, void *user) {
+    const tg_tensor x = tg_input(g, "x", TG_SHAPE(4), TG_F32), i = tg_input(g, "i", TG_SHAPE(4), TG_I32);
+    tg_tensor out[1];
+    switch (*(const mistake *)user) {
+    case LOSS_OF_RANK_1: tg_grad(tg_exp(x), &x, 1, out); break;
+    case LOSS_OF_I32: tg_grad(tg_sum_all(i), &x, 1, out); break;
+    case WRT_OF_I32: tg_grad(tg_sum_all(tg_mul(x, tg_cast(i, TG_F32))), &i, 1, out); break;
+    case COTANGENT_SHAPE: tg_vjp(tg_exp(x), tg_ones(g, TG_SHAPE(2)), &x, 1, out); break;
+    case THROUGH_ARGMAX_ONLY: tg_vjp(tg_argmax(x, 0), tg_argmax(x, 0), &x, 1, out); break;
+    case MISTAKES: break;
+    }
+    return tg_sum_all(x);
+}
+
+static void test_mistakes(void **state) {
+    (void)state;
+    for (mistake m = LOSS_OF_RANK_1; m < MISTAKES; m++) {
+        tg_context *ctx = support_context();
+        tg_tensor result;
+        tg_graph *g = tg_trace(ctx, build_mistake, &m, &result);
+        if (tg_error(ctx) == TG_OK) fail_msg("mistake %d was accepted", (int)m);
+        assert_string_not_equal(tg_error_message(ctx), "");
+        if (g) tg_graph_destroy(g);
+        tg_context_destroy(ctx);
+    }
+}
+
+int main(void) {
+    static struct CMUnitTest tests[2 * SUPPORT_COUNT(cases) + 4];
+    static char names[2 * SUPPORT_COUNT(cases)][64];
+    size_t count = 0;
+    for (int second = 0; second < 2; second++)
+        for (int i = 0; i < SUPPORT_COUNT(cases); i++) {
+            if (second && !cases[i].smooth) continue;
+            snprintf(names[count], sizeof names[count], "%s%s", cases[i].name, second ? ", second" : "");
+            tests[count] = (struct CMUnitTest){names[count], second ? test_second : test_first, NULL, NULL, (void *)(uintptr_t)&cases[i]};
+            count++;
+        }
+    tests[count++] = (struct CMUnitTest){"every primitive was checked", test_every_primitive_was_checked, NULL, NULL, NULL};
+    tests[count++] = (struct CMUnitTest){"stop_gradient", test_stop_gradient, NULL, NULL, NULL};
+    tests[count++] = (struct CMUnitTest){"mistakes", test_mistakes, NULL, NULL, NULL};
+    return _cmocka_run_group_tests("gradients", tests, count, NULL, NULL);
+}

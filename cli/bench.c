@@ -1,0 +1,210 @@
+/* bench: times training steps and the matrix product, in one process, so that their ratio means something. */
+#include "cli.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct bench_result {
+    const char *workload;
+    const tg_example *example; /* NULL: matmul */
+    int64_t size;              /* matmul: N */
+    char device[32], adapter[128];
+    int64_t threads, steps;
+    double ms_per_step, ms_min;
+    int dispatches;
+    int64_t peak_bytes;
+    double loss_first, loss_last;
+    double flops; /* of the contractions of one step */
+} bench_result;
+
+#define MATMUL_MAX 16384
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median_of(double *times, int64_t count) {
+    qsort(times, (size_t)count, sizeof *times, compare_doubles);
+    return count % 2 ? times[count / 2] : 0.5 * (times[count / 2 - 1] + times[count / 2]);
+}
+
+/* "matmul:N": *size gets N, 1 .. MATMUL_MAX. CLI_USAGE after a message. */
+static int parse_matmul(const char *text, int64_t *size) {
+    const char *digits = text + strlen("matmul:");
+    char *end = NULL;
+    long long value = *digits >= '0' && *digits <= '9' ? strtoll(digits, &end, 10) : 0;
+    if (!end || *end || value < 1 || value > MATMUL_MAX) {
+        cli_say("%s: the size must be a whole number from 1 to %d", text, MATMUL_MAX);
+        return CLI_USAGE;
+    }
+    *size = value;
+    return CLI_DONE;
+}
+
+/* c[N, N] = a b, N^3 multiply-adds, on the calling thread. */
+static int bench_matmul(bench_result *result, const cli_options *options) {
+    int64_t n = result->size;
+    result->flops = 2.0 * (double)n * (double)n * (double)n;
+    int64_t steps = options->steps;
+    if (!steps) { /* about half a second at 50 GFLOP/s, 5 at least */
+        double wanted = 2.5e10 / result->flops;
+        steps = wanted > 2000 ? 2000 : wanted < 5 ? 5 : (int64_t)wanted;
+    }
+    size_t count = (size_t)n * (size_t)n;
+    tg_context *ctx = tg_context_create(NULL);
+    float *a = malloc(count * sizeof *a), *b = malloc(count * sizeof *b), *c = malloc(count * sizeof *c);
+    double *times = malloc((size_t)steps * sizeof *times);
+    int code = CLI_DONE;
+    if (!ctx || !a || !b || !c || !times) {
+        cli_say("%s: out of memory", result->workload);
+        code = CLI_FAILED;
+    } else {
+        for (size_t i = 0; i < count; i++) {
+            a[i] = (float)(i % 17) / 17.0F - 0.5F;
+            b[i] = (float)(i % 23) / 23.0F - 0.5F;
+        }
+        for (int64_t step = -2; step < steps && code == CLI_DONE; step++) { /* two to warm up */
+            double start = cli_seconds();
+            if (tg_gemm(ctx, n, n, n, a, b, c) != TG_OK) code = cli_context_error(ctx, result->workload, CLI_FAILED);
+            if (step >= 0) times[step] = 1e3 * (cli_seconds() - start);
+        }
+    }
+    if (code == CLI_DONE) {
+        result->steps = steps;
+        result->threads = 1;
+        result->ms_per_step = median_of(times, steps);
+        result->ms_min = times[0];
+        snprintf(result->device, sizeof result->device, "cpu");
+        snprintf(result->adapter, sizeof result->adapter, "%s", tg_cpu_name());
+    }
+    free(times);
+    free(c);
+    free(b);
+    free(a);
+    tg_context_destroy(ctx);
+    return code;
+}
+
+static int time_steps(bench_result *result, cli_session *session, uint64_t seed, double *times) {
+    for (int64_t step = 0; step < result->steps; step++) {
+        float loss = 0;
+        if (cli_session_step(session, seed, step + 1, &loss, &times[step]) != TG_OK)
+            return cli_context_error(session->ctx, result->workload, CLI_FAILED);
+        if (step == 0) result->loss_first = loss;
+        result->loss_last = loss;
+    }
+    result->ms_per_step = median_of(times, result->steps);
+    result->ms_min = times[0];
+    return CLI_DONE;
+}
+
+/* The number before " thread" in "cpu (avx512, 2 threads)"; 0 when there is none. */
+static int64_t threads_of(const char *device) {
+    const char *word = strstr(device, " thread");
+    while (word && word > device && word[-1] >= '0' && word[-1] <= '9') word--;
+    return word ? strtoll(word, NULL, 10) : 0;
+}
+
+static int bench_example(bench_result *result, const cli_options *options) {
+    cli_session session;
+    int code = cli_session_open(&session, result->example, options);
+    tg_model_info info;
+    if (code == CLI_DONE && tg_model_get_info(session.model, &info) != TG_OK)
+        code = cli_context_error(session.ctx, result->workload, CLI_FAILED);
+    if (code == CLI_DONE) {
+        result->dispatches = info.dispatches;
+        result->peak_bytes = info.peak_bytes;
+        result->flops = info.contraction_flops;
+        result->threads = options->threads ? options->threads : threads_of(info.device);
+        result->steps = options->steps ? options->steps : info.contraction_flops > 1e8 ? 60 : 2000;
+        snprintf(result->device, sizeof result->device, "%.*s", (int)strcspn(info.device, " ("), info.device);
+        snprintf(result->adapter, sizeof result->adapter, "%s", info.device);
+        double *times = malloc((size_t)result->steps * sizeof *times);
+        if (!times) {
+            cli_say("%s: out of memory", result->workload);
+            code = CLI_FAILED;
+        } else {
+            code = time_steps(result, &session, options->seed, times);
+        }
+        free(times);
+    }
+    cli_session_close(&session);
+    return code;
+}
+
+/* GFLOP/s of matmul:512 in this run; 0 when it was not asked for. */
+static double matmul_rate(const bench_result *results, int count) {
+    for (int i = 0; i < count; i++)
+        if (!results[i].example && results[i].size == 512) return results[i].flops * 1e-6 / results[i].ms_per_step;
+    return 0;
+}
+
+static void print_json(const bench_result *result, double rate) {
+    bool trains = result->example != NULL;
+    printf("{\"workload\": ");
+    cli_json_text(stdout, result->workload);
+    printf(", \"device\": ");
+    cli_json_text(stdout, result->device);
+    printf(", \"adapter\": ");
+    cli_json_text(stdout, result->adapter);
+    printf(", \"steps\": %lld, \"ms_per_step\": %.6g, \"ms_min\": %.6g", (long long)result->steps, result->ms_per_step, result->ms_min);
+    if (trains) printf(", \"dispatches\": %d, \"peak_bytes\": %lld", result->dispatches, (long long)result->peak_bytes);
+    else printf(", \"dispatches\": null, \"peak_bytes\": null");
+    printf(", \"loss_first\": ");
+    cli_json_number(stdout, trains ? result->loss_first : (double)NAN, 9);
+    printf(", \"loss_last\": ");
+    cli_json_number(stdout, trains ? result->loss_last : (double)NAN, 9);
+    printf(", \"gflops\": ");
+    cli_json_number(stdout, result->flops * 1e-6 / result->ms_per_step, 6);
+    printf(", \"contraction_flops\": %.17g, \"threads\": ", result->flops);
+    if (result->threads) printf("%lld", (long long)result->threads);
+    else printf("null");
+    if (trains && rate > 0) {
+        double floor_ms = result->flops * 1e-6 / rate;
+        printf(", \"ms_contractions\": %.6g, \"ratio\": %.4g", floor_ms, result->ms_per_step / floor_ms);
+    }
+    printf("}\n");
+}
+
+static void print_table(const bench_result *results, int count, double rate) {
+    printf("%-18s %7s %12s %12s %10s %10s  %s\n", "workload", "steps", "ms/step", "ms min", "GFLOP/s", "ratio", "on");
+    for (int i = 0; i < count; i++) {
+        const bench_result *result = &results[i];
+        char ratio[32] = "-";
+        if (result->example && rate > 0)
+            snprintf(ratio, sizeof ratio, "%.2f", result->ms_per_step * rate / (result->flops * 1e-6));
+        printf("%-18s %7lld %12.4f %12.4f %10.2f %10s  %s\n", result->workload, (long long)result->steps, result->ms_per_step,
+               result->ms_min, result->flops * 1e-6 / result->ms_per_step, ratio, result->adapter);
+    }
+    if (rate > 0) printf("ratio: time of a step over the time of its contractions alone at the rate of matmul:512 above\n");
+}
+
+int command_bench(const cli_options *options) {
+    bench_result results[CLI_MAX_WORDS];
+    memset(results, 0, sizeof results);
+    if (options->word_count == 0) {
+        cli_say("bench needs a workload: an example or matmul:N");
+        return CLI_USAGE;
+    }
+    for (int i = 0; i < options->word_count; i++) {
+        results[i].workload = options->words[i];
+        if (strncmp(options->words[i], "matmul:", strlen("matmul:")) == 0) {
+            int code = parse_matmul(options->words[i], &results[i].size);
+            if (code != CLI_DONE) return code;
+        } else {
+            results[i].example = tg_example_find(options->words[i]);
+            if (!results[i].example) return cli_no_example(options->words[i]);
+        }
+    }
+    for (int i = 0; i < options->word_count; i++) {
+        int code = results[i].example ? bench_example(&results[i], options) : bench_matmul(&results[i], options);
+        if (code != CLI_DONE) return code;
+    }
+    double rate = matmul_rate(results, options->word_count);
+    if (options->json)
+        for (int i = 0; i < options->word_count; i++) print_json(&results[i], rate);
+    else print_table(results, options->word_count, rate);
+    return CLI_DONE;
+}

@@ -1,0 +1,94 @@
+/* cli: the command line tool. Owns options, messages and exit codes; uses the public API, the examples' table and, for files,
+ * src/io.
+ * Exit status: 0 done, 1 the run failed (loss not finite, disk full), 2 the command line or a named file is wrong. */
+#ifndef TENSORGRAD_CLI_H
+#define TENSORGRAD_CLI_H
+
+#include "examples.h"
+#include "tensorgrad/tensorgrad.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+#define CLI_MAX_WORDS 16
+
+typedef struct cli_options {
+    const char *words[CLI_MAX_WORDS]; /* what is not an option: examples, workloads, files */
+    int word_count;
+    int64_t steps; /* 0: not given */
+    int64_t threads;
+    uint64_t seed;
+    bool has_seed;
+    tg_device_kind device;
+    double target_loss; /* 0: not given */
+    const char *save, *resume, *plot;
+    bool json, picture, ir, kernels, plan, dot, c, wgsl, help;
+} cli_options;
+
+/* options.c. Returns CLI_DONE or prints one line and returns CLI_USAGE. */
+int cli_parse(const char *command, int count, char **words, cli_options *out);
+void cli_help(FILE *out);
+
+/* message.c */
+/* "tensorgrad: ..." as one line on stderr. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 1, 2)))
+#endif
+void cli_say(const char *format, ...);
+int cli_no_example(const char *name);           /* says which there are; CLI_USAGE */
+int cli_context_error(const tg_context *ctx, const char *what, int code); /* the context's message; returns code */
+void cli_json_text(FILE *out, const char *text); /* quoted and escaped */
+void cli_json_number(FILE *out, double value, int digits); /* null when not finite */
+double cli_seconds(void); /* monotonic */
+bool cli_utf8(void);      /* the terminal's character set, by LC_ALL, LC_CTYPE, LANG */
+
+/* The commands. */
+int command_devices(const cli_options *options);
+int command_train(const cli_options *options);
+int command_bench(const cli_options *options);
+int command_inspect(const cli_options *options);
+
+/* An example, compiled, with room for one batch. */
+typedef struct cli_session {
+    const tg_example *example;
+    tg_context *ctx;
+    tg_model *model;
+    tg_optimizer optimizer;
+    void *arrays[TG_EXAMPLE_MAX_INPUTS];
+    tg_feed feeds[TG_EXAMPLE_MAX_INPUTS];
+} cli_session;
+/* session.c. Prints what went wrong. Close in every case. */
+int cli_session_open(cli_session *session, const tg_example *example, const cli_options *options);
+void cli_session_close(cli_session *session);
+/* Fills the batch of step t and runs it; *milliseconds is the time of the step alone. */
+tg_status cli_session_step(cli_session *session, uint64_t seed, int64_t t, float *loss, double *milliseconds);
+
+/* history.c: the losses of a run in bounded memory: every `stride`-th is kept, the stride doubles when the room is full. */
+#define CLI_HISTORY_MAX 8192
+typedef struct cli_history {
+    double step[CLI_HISTORY_MAX];
+    double loss[CLI_HISTORY_MAX];
+    int count;
+    int64_t stride;
+} cli_history;
+void cli_history_add(cli_history *history, int64_t step, double loss);
+
+/* plot.c, picture.c: `fit` curves are absent when fit_count is 0. */
+typedef struct cli_curves {
+    const char *title;
+    const cli_history *history;
+    int fit_count;
+    const float *x, *truth, *predicted;
+} cli_curves;
+/* Writes an SVG beside `path`, then renames it over `path`. Prints what went wrong; the old file stays. */
+int cli_plot(tg_context *ctx, const char *path, const cli_curves *curves);
+void cli_picture(FILE *out, const cli_curves *curves, bool colour);
+
+/* checkpoint.c: what a safetensors file holds. Prints one line where it cannot be read. */
+int cli_checkpoint_seed(const char *path, uint64_t *seed); /* *seed is left alone when the file names none */
+int cli_checkpoint_inspect(const char *path, bool json);
+
+#endif

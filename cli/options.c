@@ -1,0 +1,203 @@
+/* options: the table of options, and a parser that says in one line what is wrong with a command line. */
+#include "cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEVICES = 1, TRAIN = 2, BENCH = 4, INSPECT = 8 };
+
+typedef enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_COUNT, OPTION_SEED, OPTION_RATE, OPTION_DEVICE } option_kind;
+
+typedef struct option_entry {
+    const char *name;
+    option_kind kind;
+    unsigned commands; /* which take it */
+    size_t field;
+    int64_t max; /* OPTION_COUNT: 1 .. max */
+} option_entry;
+
+#define FIELD(name) offsetof(cli_options, name)
+#define MAX_STEPS 1000000000
+#define MAX_THREADS 1024
+
+static const option_entry option_table[] = {
+    {"--device", OPTION_DEVICE, TRAIN | BENCH, FIELD(device), 0},
+    {"--steps", OPTION_COUNT, TRAIN | BENCH, FIELD(steps), MAX_STEPS},
+    {"--threads", OPTION_COUNT, TRAIN | BENCH | INSPECT, FIELD(threads), MAX_THREADS},
+    {"--seed", OPTION_SEED, TRAIN | BENCH, FIELD(seed), 0},
+    {"--save", OPTION_TEXT, TRAIN, FIELD(save), 0},
+    {"--resume", OPTION_TEXT, TRAIN, FIELD(resume), 0},
+    {"--plot", OPTION_TEXT, TRAIN, FIELD(plot), 0},
+    {"--picture", OPTION_FLAG, TRAIN, FIELD(picture), 0},
+    {"--target-loss", OPTION_RATE, TRAIN, FIELD(target_loss), 0},
+    {"--json", OPTION_FLAG, DEVICES | TRAIN | BENCH | INSPECT, FIELD(json), 0},
+    {"--ir", OPTION_FLAG, INSPECT, FIELD(ir), 0},
+    {"--kernels", OPTION_FLAG, INSPECT, FIELD(kernels), 0},
+    {"--plan", OPTION_FLAG, INSPECT, FIELD(plan), 0},
+    {"--dot", OPTION_FLAG, INSPECT, FIELD(dot), 0},
+    {"--c", OPTION_FLAG, INSPECT, FIELD(c), 0},
+    {"--wgsl", OPTION_FLAG, INSPECT, FIELD(wgsl), 0},
+    {"--help", OPTION_FLAG, DEVICES | TRAIN | BENCH | INSPECT, FIELD(help), 0},
+};
+
+void cli_help(FILE *out) {
+    fputs("tensorgrad " TG_VERSION ": trains small neural networks\n"
+          "\n"
+          "tensorgrad devices [--json]\n"
+          "    what this machine can compute with\n"
+          "tensorgrad train EXAMPLE [options]\n"
+          "    --steps N          steps to run now (default: the example's own number)\n"
+          "    --seed S           of initial values and batches (default 0; a resumed run keeps its own)\n"
+          "    --device D         auto, cpu or webgpu\n"
+          "    --threads N        CPU threads; the result does not depend on it (default: TENSORGRAD_THREADS, else all cores)\n"
+          "    --save FILE        write a checkpoint at the end (safetensors)\n"
+          "    --resume FILE      go on from a checkpoint: same batches as if it had never stopped\n"
+          "    --plot FILE.svg    draw the loss, and the fit where there is one\n"
+          "    --picture          draw them in the terminal\n"
+          "    --target-loss X    go on, for up to as many steps again, until the loss is below X; exit with 1 if it never is\n"
+          "    --json             one object per step: step, loss, lr, ms\n"
+          "tensorgrad bench WORKLOAD... [--steps N] [--device D] [--threads N] [--seed S] [--json]\n"
+          "    WORKLOAD: an example, or matmul:N (one thread)\n"
+          "tensorgrad inspect EXAMPLE|FILE [--ir] [--kernels] [--plan] [--dot] [--c] [--threads N] [--json]\n"
+          "    the compiled training step of an example, or the tensors of a checkpoint\n"
+          "tensorgrad --version\n"
+          "\nexamples:\n",
+          out);
+    int count = 0;
+    const tg_example *examples = tg_examples(&count);
+    for (int i = 0; i < count; i++) fprintf(out, "    %-18s %s\n", examples[i].name, examples[i].summary);
+}
+
+static unsigned command_bit(const char *command) {
+    if (strcmp(command, "devices") == 0) return DEVICES;
+    if (strcmp(command, "train") == 0) return TRAIN;
+    if (strcmp(command, "bench") == 0) return BENCH;
+    return INSPECT;
+}
+
+static bool is_digits(const char *text) {
+    if (!*text) return false;
+    for (; *text; text++)
+        if (*text < '0' || *text > '9') return false;
+    return true;
+}
+
+static int parse_count(const option_entry *entry, const char *text, int64_t *out) {
+    errno = 0;
+    long long value = is_digits(text) ? strtoll(text, NULL, 10) : -1;
+    if (value < 0) cli_say("%s takes a whole number, not '%s'", entry->name, text);
+    else if (value == 0) cli_say("%s must be at least 1", entry->name);
+    else if (errno == ERANGE || value > entry->max) cli_say("%s %s is too large (at most %lld)", entry->name, text, (long long)entry->max);
+    else {
+        *out = value;
+        return CLI_DONE;
+    }
+    return CLI_USAGE;
+}
+
+static int parse_seed(const option_entry *entry, const char *text, uint64_t *out) {
+    errno = 0;
+    unsigned long long value = is_digits(text) ? strtoull(text, NULL, 10) : 0;
+    if (!is_digits(text)) cli_say("%s takes a whole number, not '%s'", entry->name, text);
+    else if (errno == ERANGE) cli_say("%s %s is too large (at most 2^64 - 1)", entry->name, text);
+    else {
+        *out = value;
+        return CLI_DONE;
+    }
+    return CLI_USAGE;
+}
+
+static int parse_rate(const option_entry *entry, const char *text, double *out) {
+    char *end = NULL;
+    double value = strtod(text, &end);
+    if (end == text || *end || !isfinite(value) || value <= 0) {
+        cli_say("%s takes a number above 0, not '%s'", entry->name, text);
+        return CLI_USAGE;
+    }
+    *out = value;
+    return CLI_DONE;
+}
+
+static int parse_device(const char *text, tg_device_kind *out) {
+    if (strcmp(text, "auto") == 0) *out = TG_DEVICE_AUTO;
+    else if (strcmp(text, "cpu") == 0) *out = TG_DEVICE_CPU;
+    else if (strcmp(text, "webgpu") == 0) {
+        cli_say("--device webgpu: this build has no WebGPU device; use cpu or auto");
+        return CLI_USAGE;
+    } else {
+        cli_say("--device takes auto, cpu or webgpu, not '%s'", text);
+        return CLI_USAGE;
+    }
+    return CLI_DONE;
+}
+
+static int parse_value(const option_entry *entry, const char *text, cli_options *out) {
+    void *field = (char *)out + entry->field;
+    switch (entry->kind) {
+    case OPTION_COUNT: return parse_count(entry, text, field);
+    case OPTION_SEED: out->has_seed = true; return parse_seed(entry, text, field);
+    case OPTION_RATE: return parse_rate(entry, text, field);
+    case OPTION_DEVICE: return parse_device(text, field);
+    case OPTION_FLAG:
+    case OPTION_TEXT: break;
+    }
+    if (!*text) {
+        cli_say("%s needs a file name", entry->name);
+        return CLI_USAGE;
+    }
+    *(const char **)field = text;
+    return CLI_DONE;
+}
+
+/* The entry for "--name" or "--name=value"; NULL when there is none for this command. */
+static const option_entry *find_option(const char *word, unsigned command) {
+    size_t length = strcspn(word, "=");
+    for (size_t i = 0; i < sizeof option_table / sizeof option_table[0]; i++) {
+        const option_entry *entry = &option_table[i];
+        if (strlen(entry->name) == length && strncmp(word, entry->name, length) == 0)
+            return (entry->commands & command) ? entry : NULL;
+    }
+    return NULL;
+}
+
+int cli_parse(const char *command, int count, char **words, cli_options *out) {
+    memset(out, 0, sizeof *out);
+    unsigned bit = command_bit(command);
+    for (int i = 0; i < count; i++) {
+        const char *word = words[i];
+        if (word[0] != '-' || !word[1]) {
+            if (out->word_count == CLI_MAX_WORDS) {
+                cli_say("%s: too many arguments (at most %d)", command, CLI_MAX_WORDS);
+                return CLI_USAGE;
+            }
+            out->words[out->word_count++] = word;
+            continue;
+        }
+        const option_entry *entry = find_option(strcmp(word, "-h") == 0 ? "--help" : word, bit);
+        if (!entry) {
+            cli_say("%s: unknown option '%s'; try `tensorgrad --help`", command, word);
+            return CLI_USAGE;
+        }
+        const char *value = strchr(word, '=');
+        if (entry->kind == OPTION_FLAG) {
+            if (value) {
+                cli_say("%s takes no value", entry->name);
+                return CLI_USAGE;
+            }
+            *(bool *)((char *)out + entry->field) = true;
+            continue;
+        }
+        if (value) value++;
+        else if (i + 1 < count) value = words[++i];
+        else {
+            cli_say("%s needs a value", entry->name);
+            return CLI_USAGE;
+        }
+        int code = parse_value(entry, value, out);
+        if (code != CLI_DONE) return code;
+    }
+    return CLI_DONE;
+}

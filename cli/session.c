@@ -1,0 +1,51 @@
+/* session: an example compiled for training, with its batch arrays. */
+#include "cli.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool make_arrays(cli_session *session) {
+    const tg_example *example = session->example;
+    for (int i = 0; i < example->input_count; i++) {
+        const tg_example_input *input = &example->inputs[i];
+        int64_t count = tg_shape_count(input->shape);
+        if (count < 1) return false;
+        session->arrays[i] = calloc((size_t)count, 4);
+        if (!session->arrays[i]) return false;
+        session->feeds[i] = tg_feed_make_(input->name, input->dtype, session->arrays[i], count);
+    }
+    return true;
+}
+
+int cli_session_open(cli_session *session, const tg_example *example, const cli_options *options) {
+    memset(session, 0, sizeof *session);
+    session->example = example;
+    session->ctx = tg_context_create(NULL);
+    if (!session->ctx || !make_arrays(session)) {
+        cli_say("out of memory");
+        return CLI_FAILED;
+    }
+    session->optimizer = example->optimizer();
+    tg_compile_options compile = {0};
+    compile.optimizer = session->optimizer;
+    compile.seed = options->seed;
+    compile.device = options->device;
+    compile.threads = (int)options->threads;
+    session->model = tg_compile(session->ctx, example->build, NULL, &compile);
+    return session->model ? CLI_DONE : cli_context_error(session->ctx, example->name, CLI_FAILED);
+}
+
+void cli_session_close(cli_session *session) {
+    tg_model_destroy(session->model);
+    tg_context_destroy(session->ctx);
+    for (int i = 0; i < TG_EXAMPLE_MAX_INPUTS; i++) free(session->arrays[i]);
+    memset(session, 0, sizeof *session);
+}
+
+tg_status cli_session_step(cli_session *session, uint64_t seed, int64_t t, float *loss, double *milliseconds) {
+    session->example->fill_batch(seed, t, session->arrays);
+    double start = cli_seconds();
+    tg_status status = tg_step(session->model, session->feeds, session->example->input_count, loss);
+    *milliseconds = 1e3 * (cli_seconds() - start);
+    return status;
+}

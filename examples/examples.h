@@ -1,0 +1,62 @@
+/* The examples as data: what `tensorgrad train`, `bench` and `inspect` need to drive any of them. Each example is one
+ * readable file (mlp_sin.c, transformer_add.c) that uses the public API only; examples.c holds the table. */
+#ifndef TENSORGRAD_EXAMPLES_H
+#define TENSORGRAD_EXAMPLES_H
+
+#include "tensorgrad/tensorgrad.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+#define TG_EXAMPLE_MAX_INPUTS 4
+
+typedef struct tg_example_input {
+    const char *name;
+    tg_dtype dtype;
+    tg_shape shape;
+} tg_example_input;
+
+typedef struct tg_example {
+    const char *name;                /* as on the command line */
+    const char *summary;             /* one line */
+    tg_build_fn build;               /* training: returns the loss. `user` is always NULL */
+    tg_build_fn forward;             /* prediction, a sibling of the training model, for `evaluate` and `fit` */
+    tg_optimizer (*optimizer)(void); /* the recipe; its schedule does not depend on how many steps are asked for */
+    int64_t default_steps;
+    int batch; /* rows of a training batch */
+    int input_count;
+    tg_example_input inputs[TG_EXAMPLE_MAX_INPUTS]; /* of the training model, batch dimension included */
+
+    /* Writes the batch of step t = 1, 2, ... A pure function of (seed, t): the same numbers on every machine, and a resumed
+     * run goes on where it stopped. arrays[i] has room for inputs[i] (4 bytes an element). */
+    void (*fill_batch)(uint64_t seed, int64_t t, void *const *arrays);
+
+    /* Runs `forward` (compiled from .forward) on data the training has not seen; prints its findings on `out` (NULL: nothing).
+     * *score gets the value that score_name names. */
+    const char *score_name; /* "exact_match" (1 is perfect), "max_error" (0 is perfect) */
+    tg_status (*evaluate)(tg_model *forward, uint64_t seed, FILE *out, double *score);
+
+    /* For a picture of the fit: fills x, truth and predicted (each fit_points long), x ascending. NULL where there is none. */
+    int fit_points;
+    tg_status (*fit)(tg_model *forward, float *x, float *truth, float *predicted);
+} tg_example;
+
+const tg_example *tg_examples(int *count);
+const tg_example *tg_example_find(const char *name); /* NULL when there is none */
+
+/* mlp_sin.c */
+tg_tensor mlp_sin_loss(tg_graph *g, void *user);
+tg_tensor mlp_sin_forward(tg_graph *g, void *user);
+tg_optimizer mlp_sin_optimizer(void);
+void mlp_sin_batch(uint64_t seed, int64_t t, void *const *arrays);
+tg_status mlp_sin_fit(tg_model *forward, float *x, float *truth, float *predicted);
+tg_status mlp_sin_evaluate(tg_model *forward, uint64_t seed, FILE *out, double *score);
+
+/* transformer_add.c */
+tg_tensor transformer_add_loss(tg_graph *g, void *user);
+tg_tensor transformer_add_forward(tg_graph *g, void *user);
+tg_optimizer transformer_add_optimizer(void);
+void transformer_add_batch(uint64_t seed, int64_t t, void *const *arrays);
+tg_status transformer_add_evaluate(tg_model *forward, uint64_t seed, FILE *out, double *score);
+
+#endif

@@ -7,7 +7,11 @@
 
 #include <string.h>
 
-typedef struct probe { int kernels, nodes; int64_t workspace, peak; int widest; } probe;
+typedef struct probe {
+    int kernels, nodes;
+    int64_t workspace, peak;
+    int widest;
+} probe;
 
 static support_options fused(void) {
     support_options o;
@@ -73,8 +77,8 @@ static tg_tensor build_chain(tg_graph *g, void *user) {
 static tg_tensor build_views(tg_graph *g, void *user) {
     (void)user;
     tg_tensor x = tg_input(g, "x", TG_SHAPE(6, 4, 5), TG_F32), b = tg_input(g, "b", TG_SHAPE(1, 5, 1), TG_F32);
-    tg_tensor y = tg_add(tg_transpose(x, TG_AXES(1, 2, 0)), b);     /* [4, 5, 6] */
-    y = tg_narrow(tg_reshape(y, TG_SHAPE(20, 6)), 0, 5, 10);        /* [10, 6] */
+    tg_tensor y = tg_add(tg_transpose(x, TG_AXES(1, 2, 0)), b); /* [4, 5, 6] */
+    y = tg_narrow(tg_reshape(y, TG_SHAPE(20, 6)), 0, 5, 10);    /* [10, 6] */
     const tg_tensor parts[] = {y, tg_mul(y, 2)};
     return tg_concat(parts, 2, 1);
 }
@@ -87,9 +91,12 @@ static tg_tensor build_two_outputs(tg_graph *g, void *user) {
 
 static void common_patterns_are_one_kernel(void **state) {
     (void)state;
-    static const struct { const char *name; tg_build_fn build; } table[] = {
-        {"softmax", build_softmax}, {"layer norm", build_layer_norm}, {"linear, relu", build_linear_relu},
-        {"linear, gelu", build_linear_gelu}, {"elementwise chain", build_chain}, {"views", build_views}, {"two outputs", build_two_outputs}};
+    static const struct {
+        const char *name;
+        tg_build_fn build;
+    } table[] = {{"softmax", build_softmax},          {"layer norm", build_layer_norm},   {"linear, relu", build_linear_relu},
+                 {"linear, gelu", build_linear_gelu}, {"elementwise chain", build_chain}, {"views", build_views},
+                 {"two outputs", build_two_outputs}};
     support_options o = fused(), apart = fused();
     apart.no_fusion = true;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
@@ -230,7 +237,8 @@ static tg_tensor build_self_transpose(tg_graph *g, void *user) {
 }
 static tg_tensor build_momentum(tg_graph *g, void *user) {
     (void)user;
-    tg_tensor p = tg_state(g, "p", TG_SHAPE(40), TG_F32, 1), m = tg_state(g, "m", TG_SHAPE(40), TG_F32, 0), x = tg_input(g, "x", TG_SHAPE(40), TG_F32);
+    tg_tensor p = tg_state(g, "p", TG_SHAPE(40), TG_F32, 1), m = tg_state(g, "m", TG_SHAPE(40), TG_F32, 0),
+              x = tg_input(g, "x", TG_SHAPE(40), TG_F32);
     tg_tensor next = tg_add(tg_mul(m, 0.9), x);
     tg_writeback(m, next);
     tg_writeback(p, tg_sub(p, tg_mul(next, 0.1)));
@@ -241,14 +249,20 @@ static tg_tensor build_normalise_in_place(tg_graph *g, void *user) {
     tg_tensor p = tg_state(g, "p", TG_SHAPE(9, 700), TG_F32, 0.5), x = tg_input(g, "x", TG_SHAPE(9, 700), TG_F32);
     tg_tensor q = tg_add(p, x);
     tg_writeback(p, tg_sub(q, tg_mean(q, TG_AXES(-1), .keepdims = true)));
-    tg_writeback(tg_state(g, "n", TG_SHAPE(9, 1), TG_F32, 0), tg_max(tg_sub(q, tg_mean(q, TG_AXES(-1), .keepdims = true)), TG_AXES(-1), .keepdims = true));
+    tg_writeback(tg_state(g, "n", TG_SHAPE(9, 1), TG_F32, 0),
+                 tg_max(tg_sub(q, tg_mean(q, TG_AXES(-1), .keepdims = true)), TG_AXES(-1), .keepdims = true));
     return tg_sum(tg_square(p), TG_ALL);
 }
 static void states_hold_what_was_asked_whatever_reads_them(void **state) {
     (void)state;
-    static const struct { const char *name; tg_build_fn build; } table[] = {
-        {"swap", build_swap}, {"rotate", build_rotate}, {"self transpose", build_self_transpose}, {"momentum", build_momentum},
-        {"normalise in place", build_normalise_in_place}};
+    static const struct {
+        const char *name;
+        tg_build_fn build;
+    } table[] = {{"swap", build_swap},
+                 {"rotate", build_rotate},
+                 {"self transpose", build_self_transpose},
+                 {"momentum", build_momentum},
+                 {"normalise in place", build_normalise_in_place}};
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         support_options o = fused();
         o.runs = 3;
@@ -262,7 +276,7 @@ static void an_elementwise_update_is_one_kernel_without_copies(void **state) {
     (void)state;
     support_options o = fused();
     probe p = look(build_momentum, &o);
-    assert_int_equal(p.kernels, 2); /* loss, update */
+    assert_int_equal(p.kernels, 2);     /* loss, update */
     assert_int_equal(p.workspace, 256); /* the loss */
 }
 

@@ -6,7 +6,10 @@
 
 #define TG_MAX_BOUNDS 12
 
-typedef struct tg_loops { int32_t count; int64_t extent[TG_MAX_LOOP]; } tg_loops;
+typedef struct tg_loops {
+    int32_t count;
+    int64_t extent[TG_MAX_LOOP];
+} tg_loops;
 
 /* Which element of a tensor a loop point touches: one affine per axis, and the bounds under which it exists at all. */
 typedef struct tg_index_map {
@@ -21,7 +24,11 @@ typedef enum tg_push_status {
     TG_PUSH_SPLIT, /* would be affine if loop `loop` were split into (extent / factor, factor) */
     TG_PUSH_NO     /* not affine, or too many bounds: the operand must be stored */
 } tg_push_status;
-typedef struct tg_push { tg_push_status status; int32_t loop; int64_t factor; } tg_push;
+typedef struct tg_push {
+    tg_push_status status;
+    int32_t loop;
+    int64_t factor;
+} tg_push;
 
 tg_affine tg_affine_constant(int64_t value);
 tg_affine tg_affine_loop(int32_t loop);

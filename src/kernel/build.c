@@ -44,7 +44,9 @@ struct tg_builder {
     int64_t split_factor;
 };
 
-struct tg_builder *tg_builder_create(tg_arena *arena) { return TG_NEW(arena, struct tg_builder, 1); }
+struct tg_builder *tg_builder_create(tg_arena *arena) {
+    return TG_NEW(arena, struct tg_builder, 1);
+}
 
 static int emit_value(struct tg_builder *b, int32_t node, const tg_index_map *map);
 
@@ -102,17 +104,17 @@ static int append_instruction(struct tg_builder *b, tg_instruction instruction, 
     return b->body_count++;
 }
 
-static bool keep_bounds(struct tg_builder *b, tg_instruction *instruction, const tg_index_map *map, uint32_t *mask) {
-    if (map->bound_count == 0) return true;
-    if (b->bound_count + map->bound_count > BUILD_MAX_BOUNDS) {
+static bool keep_bounds(struct tg_builder *b, tg_instruction *instruction, const tg_bound *bounds, int count, uint32_t *mask) {
+    if (count == 0) return true;
+    if (b->bound_count + count > BUILD_MAX_BOUNDS) {
         builder_fail(b, TG_BUILD_LARGE, 0);
         return false;
     }
     instruction->bounds = b->bounds + b->bound_count;
-    instruction->bound_count = map->bound_count;
-    for (int i = 0; i < map->bound_count; i++) {
-        b->bounds[b->bound_count++] = map->bounds[i];
-        *mask |= tg_affine_loops(&map->bounds[i].at, &b->loops);
+    instruction->bound_count = count;
+    for (int i = 0; i < count; i++) {
+        b->bounds[b->bound_count++] = bounds[i];
+        *mask |= tg_affine_loops(&bounds[i].at, &b->loops);
     }
     return true;
 }
@@ -148,9 +150,7 @@ static bool in_this_group(const struct tg_builder *b, int32_t node) {
     return false;
 }
 
-static bool stored_elsewhere(const struct tg_builder *b, int32_t node) {
-    return tg_has_storage(b->f, node) && !in_this_group(b, node);
-}
+static bool stored_elsewhere(const struct tg_builder *b, int32_t node) { return tg_has_storage(b->f, node) && !in_this_group(b, node); }
 
 static int emit_load(struct tg_builder *b, int32_t node, const tg_affine *flat, const tg_index_map *map) {
     int found = memo_find(b, node, flat, map);
@@ -162,7 +162,7 @@ static int emit_load(struct tg_builder *b, int32_t node, const tg_affine *flat, 
     load.at = *flat;
     load.argument = builder_argument(b, node, load.dtype, TG_ACCESS_READ);
     uint32_t mask = tg_affine_loops(flat, &b->loops);
-    if (load.argument < 0 || !keep_bounds(b, &load, map, &mask)) return -1;
+    if (load.argument < 0 || !keep_bounds(b, &load, map->bounds, map->bound_count, &mask)) return -1;
     int at = append_instruction(b, load, mask, 0);
     if (at >= 0) memo_add(b, node, flat, map, at);
     return at;
@@ -193,11 +193,8 @@ static int emit_inside(struct tg_builder *b, const tg_bound *bounds, int count) 
     memset(&inside, 0, sizeof inside);
     inside.op = TG_K_INSIDE;
     inside.dtype = TG_BOOL;
-    tg_index_map only;
-    only.bound_count = count;
-    memcpy(only.bounds, bounds, sizeof(tg_bound) * (size_t)count);
     uint32_t mask = 0;
-    if (!keep_bounds(b, &inside, &only, &mask)) return -1;
+    if (!keep_bounds(b, &inside, bounds, count, &mask)) return -1;
     return append_instruction(b, inside, mask, 0);
 }
 
@@ -349,7 +346,7 @@ static int emit_gather(struct tg_builder *b, int32_t node, const tg_index_map *m
     gather.src[0] = row;
     gather.argument = builder_argument(b, base, gather.dtype, TG_ACCESS_READ);
     uint32_t mask = tg_affine_loops(&gather.at, &b->loops);
-    if (gather.argument < 0 || !keep_bounds(b, &gather, map, &mask)) return -1;
+    if (gather.argument < 0 || !keep_bounds(b, &gather, map->bounds, map->bound_count, &mask)) return -1;
     return append_instruction(b, gather, mask, 1);
 }
 
@@ -621,7 +618,10 @@ static void visit_affines(tg_kernel *kernel, int32_t loop, affine_visit visit, v
     }
 }
 
-struct merge_question { int64_t inner; bool mergeable; };
+struct merge_question {
+    int64_t inner;
+    bool mergeable;
+};
 
 static void ask_mergeable(tg_affine *a, int32_t loop, void *user) {
     struct merge_question *q = user;
@@ -662,8 +662,10 @@ static void kernel_name(const struct tg_builder *b, char *name, size_t size) {
     int32_t last = 0;
     name[0] = 0;
     for (int32_t i = 0; i < b->body_count; i++) {
-        int32_t op = b->body[i].op == TG_K_ACC ? (int32_t)TG_OP_CONTRACT : b->body[i].op == TG_K_GATHER ? (int32_t)TG_OP_GATHER :
-                     b->body[i].op == TG_K_SCATTER ? (int32_t)TG_OP_SCATTER_ADD : b->body[i].op;
+        int32_t op = b->body[i].op == TG_K_ACC       ? (int32_t)TG_OP_CONTRACT
+                     : b->body[i].op == TG_K_GATHER  ? (int32_t)TG_OP_GATHER
+                     : b->body[i].op == TG_K_SCATTER ? (int32_t)TG_OP_SCATTER_ADD
+                                                     : b->body[i].op;
         if (op >= TG_OP_COUNT || op == TG_OP_CONST || op == last) continue;
         last = op;
         size_t length = strlen(tg_op_table[op].name);
@@ -690,13 +692,24 @@ static tg_kernel *finish_kernel(struct tg_builder *b) {
     if (!kernel || !body || !arguments || !nodes || !kept_name || (b->bound_count && !bounds)) return NULL;
     for (int32_t i = 0; i < b->body_count; i++)
         if (body[i].bounds) body[i].bounds = bounds + (body[i].bounds - b->bounds);
-    *kernel = (tg_kernel){.kind = b->domain->kind, .name = kept_name, .loop_count = b->loops.count, .outer_count = b->outer,
-                          .m_begin = b->m_begin, .n_begin = b->n_begin, .a = b->a, .b = b->b, .body = body,
-                          .body_count = b->body_count, .arguments = arguments, .argument_count = b->argument_count, .nodes = nodes};
+    *kernel = (tg_kernel){.kind = b->domain->kind,
+                          .name = kept_name,
+                          .loop_count = b->loops.count,
+                          .outer_count = b->outer,
+                          .m_begin = b->m_begin,
+                          .n_begin = b->n_begin,
+                          .a = b->a,
+                          .b = b->b,
+                          .body = body,
+                          .body_count = b->body_count,
+                          .arguments = arguments,
+                          .argument_count = b->argument_count,
+                          .nodes = nodes};
     memcpy(kernel->extent, b->loops.extent, sizeof(int64_t) * (size_t)b->loops.count);
     for (int32_t i = 0; i < b->memo_count; i++) {
         tg_op_class c = tg_op_table[builder_node(b, b->memo[i].node)->op].class_;
-        if (!stored_elsewhere(b, b->memo[i].node) && c != TG_CLASS_LEAF && c != TG_CLASS_VIEW) nodes[kernel->node_count++] = b->memo[i].node;
+        if (!stored_elsewhere(b, b->memo[i].node) && c != TG_CLASS_LEAF && c != TG_CLASS_VIEW)
+            nodes[kernel->node_count++] = b->memo[i].node;
     }
     if (kernel->node_count == 0)
         for (int i = 0; i < b->item_count; i++) nodes[kernel->node_count++] = b->f->items.items[b->items[i]].node;
@@ -721,8 +734,8 @@ static void build_once(struct tg_builder *b, const bool *stored) {
         b->status = TG_BUILD_LARGE;
 }
 
-tg_build_status tg_build_kernel(tg_fusion *f, const int32_t *items, int count, const bool *stored, const tg_domain *domain,
-                                tg_kernel **out, int32_t *culprit) {
+tg_build_status tg_build_kernel(tg_fusion *f, const int32_t *items, int count, const bool *stored, const tg_domain *domain, tg_kernel **out,
+                                int32_t *culprit) {
     struct tg_builder *b = f->builder;
     if (count > TG_MAX_BODY / 4) return TG_BUILD_LARGE;
     b->f = f;

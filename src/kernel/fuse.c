@@ -25,9 +25,7 @@ int32_t tg_strip_reshape(const tg_graph *g, int32_t node) {
 
 /* ---- what is alive */
 
-static void mark_live(tg_fusion *f, int32_t root) {
-    f->live[root] = true;
-}
+static void mark_live(tg_fusion *f, int32_t root) { f->live[root] = true; }
 
 static void spread_live(tg_fusion *f) {
     for (int32_t id = f->node_count - 1; id > 0; id--)
@@ -78,9 +76,19 @@ static int32_t chain_end(const tg_fusion *f, int32_t node, const int32_t *users,
 
 static int operation_cost(tg_op op) {
     switch (op) {
-    case TG_OP_EXP: case TG_OP_LOG: case TG_OP_SIN: case TG_OP_COS: case TG_OP_TANH: case TG_OP_ERF: case TG_OP_SIGMOID:
-    case TG_OP_SOFTPLUS: case TG_OP_POW: return TG_COST_TRANSCENDENTAL;
-    case TG_OP_DIV: case TG_OP_SQRT: case TG_OP_RSQRT: case TG_OP_RECIPROCAL: return TG_COST_DIVIDE;
+    case TG_OP_EXP:
+    case TG_OP_LOG:
+    case TG_OP_SIN:
+    case TG_OP_COS:
+    case TG_OP_TANH:
+    case TG_OP_ERF:
+    case TG_OP_SIGMOID:
+    case TG_OP_SOFTPLUS:
+    case TG_OP_POW: return TG_COST_TRANSCENDENTAL;
+    case TG_OP_DIV:
+    case TG_OP_SQRT:
+    case TG_OP_RSQRT:
+    case TG_OP_RECIPROCAL: return TG_COST_DIVIDE;
     case TG_OP_GATHER: return TG_COST_GATHER;
     default: return TG_COST_CHEAP;
     }
@@ -123,6 +131,26 @@ static void store_shared(tg_fusion *f, int32_t *cost, int32_t *roots) {
     }
 }
 
+static int32_t behind_views(const tg_fusion *f, int32_t node) {
+    while (tg_op_table[fuse_node(f, node)->op].class_ == TG_CLASS_VIEW) node = fuse_node(f, node)->inputs[0];
+    return node;
+}
+
+/* The gradient of an extremum goes where x equals max(x): the very bits that the reduction saw, so x is stored. Computed a
+ * second time elsewhere, with other roundings (a b + c in one go or in two), no element might be equal. */
+static void store_compared_extrema(tg_fusion *f) {
+    for (int32_t id = 1; id < f->node_count; id++) {
+        const tg_node *n = fuse_node(f, id);
+        if (!f->live[id] || n->op != TG_OP_EQUAL) continue;
+        for (int side = 0; side < 2; side++) {
+            const tg_node *extremum = fuse_node(f, behind_views(f, n->inputs[side]));
+            if (extremum->op != TG_OP_REDUCE_MAX && extremum->op != TG_OP_REDUCE_MIN) continue;
+            realise_base(f, extremum->inputs[0]);
+            realise_base(f, n->inputs[1 - side]);
+        }
+    }
+}
+
 static void decide_stored(tg_fusion *f, int32_t *users, int32_t *only_user, int32_t *cost) {
     for (int32_t id = 1; id < f->node_count; id++) {
         if (!f->live[id]) continue;
@@ -138,7 +166,8 @@ static void decide_stored(tg_fusion *f, int32_t *users, int32_t *only_user, int3
             if (n->op == TG_OP_SCATTER_ADD) realise(f, id);
             else realise_base(f, n->inputs[0]);
             break;
-        case TG_CLASS_LEAF: case TG_CLASS_VIEW: break;
+        case TG_CLASS_LEAF:
+        case TG_CLASS_VIEW: break;
         default:
             if (f->no_fusion) realise(f, id);
         }
@@ -152,6 +181,7 @@ static void decide_stored(tg_fusion *f, int32_t *users, int32_t *only_user, int3
             f->realised[id] = true;
             realise(f, end);
         }
+    store_compared_extrema(f);
     recompute_costs(f, cost);
     store_shared(f, cost, only_user);
 }
@@ -216,8 +246,7 @@ static bool join_domains(const tg_fusion *f, const tg_domain *a, const tg_domain
     if (a->kind == TG_KERNEL_SCATTER_ADD || b->kind == TG_KERNEL_SCATTER_ADD) return false;
     if (a->kind == TG_KERNEL_REDUCE && b->kind == TG_KERNEL_REDUCE) return join_reduce_domains(f, a, b);
     if (b->kind != TG_KERNEL_MAP) return false;
-    if (a->kind == TG_KERNEL_REDUCE)
-        return b->elements == a->rows || (b->elements == a->elements && a->trailing && !few_long_rows(a));
+    if (a->kind == TG_KERNEL_REDUCE) return b->elements == a->rows || (b->elements == a->elements && a->trailing && !few_long_rows(a));
     return a->elements == b->elements;
 }
 
@@ -260,10 +289,11 @@ static bool send_writebacks(tg_fusion *f) {
         const tg_writeback_info *w = &g->writebacks.items[i];
         int32_t source = tg_strip_reshape(g, w->source), state = writeback_state(f, w);
         const tg_node *n = fuse_node(f, source);
-        if (n->op != TG_OP_PACK || f->pack_state[source] != state) {
+        if (n->op != TG_OP_PACK) {
             if (!send_to_state(f, source, state, 0)) return false;
             continue;
         }
+        /* part by part into every state it is written to: what lies between the parts stays as it is */
         for (int32_t p = 0; p < n->input_count; p++)
             if (!send_to_state(f, tg_strip_reshape(g, n->inputs[p]), state, n->attr.offsets[p])) return false;
     }
@@ -346,7 +376,8 @@ static int32_t choose_cut(const tg_fusion *f, int32_t root, bool *seen) {
 
 static tg_status fuse_fault(tg_fusion *f, int32_t node, const char *what) {
     const tg_node *n = fuse_node(f, node);
-    return tg_fail(f->ctx, TG_ERROR_INTERNAL, n->site, "no kernel can be made for %s (node %d): %s", tg_op_table[n->op].name, (int)node, what);
+    return tg_fail(f->ctx, TG_ERROR_INTERNAL, n->site, "no kernel can be made for %s (node %d): %s", tg_op_table[n->op].name, (int)node,
+                   what);
 }
 
 /* Every item by itself. *again: something more was marked as stored. */
@@ -383,7 +414,7 @@ static bool make_items(tg_fusion *f, const int32_t *outputs, int output_count) {
         int32_t node = tg_strip_reshape(f->graph, outputs[i]);
         if (f->pack_state[node] >= 0) continue;
         int32_t item = tg_fusion_output_item(f, node);
-        if (item < 0) item = add_item(f, node, !can_be_primary(f, node));
+        if (item < 0) item = add_item(f, node, f->item_of[node] >= 0 || !can_be_primary(f, node));
         if (item < 0) return false;
         f->items.items[item].pinned = true;
     }
@@ -392,9 +423,12 @@ static bool make_items(tg_fusion *f, const int32_t *outputs, int output_count) {
     return true;
 }
 
+/* An output begins where its buffer does: a value that lies further on in a state needs a copy. */
+static bool begins_its_buffer(const tg_item *item) { return item->state < 0 || item->state_offset == 0; }
+
 int32_t tg_fusion_output_item(const tg_fusion *f, int32_t node) {
     node = tg_strip_reshape(f->graph, node);
-    if (f->item_of[node] >= 0) return f->item_of[node];
+    if (f->item_of[node] >= 0 && begins_its_buffer(&f->items.items[f->item_of[node]])) return f->item_of[node];
     for (int32_t i = 0; i < (int32_t)f->items.count; i++)
         if (f->items.items[i].copy && f->items.items[i].state < 0 && f->items.items[i].node == node) return i;
     return -1;
@@ -402,9 +436,7 @@ int32_t tg_fusion_output_item(const tg_fusion *f, int32_t node) {
 
 /* ---- joining */
 
-static bool group_reads_item(const tg_group *g, const tg_item *item) {
-    return !item->copy && primary_loads(g->kernel, item->node) != 0;
-}
+static bool group_reads_item(const tg_group *g, const tg_item *item) { return !item->copy && primary_loads(g->kernel, item->node) != 0; }
 
 static bool group_reads_group(const tg_fusion *f, int32_t reader, int32_t writer) {
     const tg_group *r = &f->groups.items[reader], *w = &f->groups.items[writer];
@@ -452,14 +484,17 @@ static bool depends_on(const tg_fusion *f, int32_t from, int32_t target, bool di
     return false;
 }
 
-typedef struct fuse_scratch { bool *seen, *stored; int32_t *stack, *dependencies, *joint; } fuse_scratch;
+typedef struct fuse_scratch {
+    bool *seen, *stored;
+    int32_t *stack, *dependencies, *joint;
+} fuse_scratch;
 
 static int joint_items(const tg_fusion *f, const tg_group *a, const tg_group *b, int32_t *out) {
     int64_t i = 0, j = 0;
     int n = 0;
     while (i < a->items.count || j < b->items.count) {
-        bool take_a = j == b->items.count ||
-            (i < a->items.count && f->items.items[a->items.items[i]].node <= f->items.items[b->items.items[j]].node);
+        bool take_a =
+            j == b->items.count || (i < a->items.count && f->items.items[a->items.items[i]].node <= f->items.items[b->items.items[j]].node);
         out[n++] = take_a ? a->items.items[i++] : b->items.items[j++];
     }
     return n;
@@ -471,13 +506,59 @@ static bool item_needed_outside(const tg_fusion *f, const tg_item *item, const t
     return outside > 0;
 }
 
+/* Does `reader` read, from its state, a PACK that `writer` writes a part of? All parts must be there first: one kernel cannot
+ * do both. */
+static bool reads_pack_of(const tg_fusion *f, int32_t reader, int32_t writer) {
+    const tg_kernel *k = f->groups.items[reader].kernel;
+    const tg_group *w = &f->groups.items[writer];
+    for (int32_t i = 0; i < k->argument_count; i++) {
+        int32_t node = k->arguments[i].buffer;
+        if (node < 0 || f->item_of[node] >= 0 || f->pack_state[node] < 0) continue;
+        for (int64_t j = 0; j < w->items.count; j++)
+            if (f->items.items[w->items.items[j]].state == f->pack_state[node]) return true;
+    }
+    return false;
+}
+
+/* The extremum behind an operand in a kernel: 1 when it is made there, 2 when it is loaded, else 0. */
+static int extremum_in_kernel(const tg_fusion *f, const tg_kernel *k, int32_t operand) {
+    if (operand < 0) return 0;
+    const tg_instruction *x = &k->body[operand];
+    if (x->op == TG_OP_REDUCE_MAX || x->op == TG_OP_REDUCE_MIN) return 1;
+    if (x->op != TG_K_LOAD || k->arguments[x->argument].buffer < 0) return 0;
+    const tg_node *n = fuse_node(f, k->arguments[x->argument].buffer);
+    return n->op == TG_OP_REDUCE_MAX || n->op == TG_OP_REDUCE_MIN ? 2 : 0;
+}
+
+static bool is_stored_in_kernel(const tg_kernel *k, int32_t value) {
+    for (int32_t i = 0; i < k->body_count; i++)
+        if (k->body[i].op == TG_K_STORE && k->body[i].src[0] == value) return true;
+    return false;
+}
+
+/* Would the kernel compare an extremum with a second computation of what it was taken of? See store_compared_extrema. */
+static bool recomputes_extremum(const tg_fusion *f, const tg_kernel *k) {
+    for (int32_t i = 0; i < k->body_count; i++) {
+        const tg_instruction *x = &k->body[i];
+        for (int side = 0; side < 2 && x->op == TG_OP_EQUAL; side++) {
+            int32_t other = x->src[1 - side];
+            int kind = extremum_in_kernel(f, k, x->src[side]);
+            if (kind == 0 || other < 0 || k->body[other].op == TG_K_LOAD) continue;
+            if (kind == 1 ? k->body[x->src[side]].src[0] != other : !is_stored_in_kernel(k, other)) return true;
+        }
+    }
+    return false;
+}
+
 /* Joins b into a when one kernel can make both. */
 static tg_status try_join(tg_fusion *f, int32_t ia, int32_t ib, fuse_scratch *s, bool *joined) {
     tg_group *a = &f->groups.items[ia], *b = &f->groups.items[ib];
     tg_domain domain;
     *joined = false;
     if (a->items.count + b->items.count > TG_MAX_BODY / 4 || !join_domains(f, &a->domain, &b->domain, &domain)) return TG_OK;
-    if (depends_on(f, ib, ia, false, s->seen, s->stack, s->dependencies) || depends_on(f, ia, ib, false, s->seen, s->stack, s->dependencies))
+    if (reads_pack_of(f, ia, ib) || reads_pack_of(f, ib, ia)) return TG_OK;
+    if (depends_on(f, ib, ia, false, s->seen, s->stack, s->dependencies) ||
+        depends_on(f, ia, ib, false, s->seen, s->stack, s->dependencies))
         return TG_OK;
     int count = joint_items(f, a, b, s->joint);
     for (int i = 0; i < count; i++) s->stored[i] = item_needed_outside(f, &f->items.items[s->joint[i]], a->kernel, b->kernel);
@@ -485,7 +566,7 @@ static tg_status try_join(tg_fusion *f, int32_t ia, int32_t ib, fuse_scratch *s,
     int32_t culprit;
     tg_build_status status = tg_build_kernel(f, s->joint, count, s->stored, &domain, &kernel, &culprit);
     if (status == TG_BUILD_FAILED) return f->ctx->status;
-    if (status != TG_BUILD_OK) return TG_OK;
+    if (status != TG_BUILD_OK || recomputes_extremum(f, kernel)) return TG_OK;
     int32_t *items = tg_arena_copy(&f->arena, s->joint, sizeof(int32_t) * (size_t)count);
     if (!items) return f->ctx->status;
     count_loads(f, a->kernel, -1);
@@ -505,10 +586,12 @@ static tg_status try_join(tg_fusion *f, int32_t ia, int32_t ib, fuse_scratch *s,
 typedef bool (*join_filter)(const tg_fusion *f, int32_t a, int32_t b);
 
 static bool epilogue_pair(const tg_fusion *f, int32_t a, int32_t b) {
-    return f->groups.items[a].domain.kind == TG_KERNEL_CONTRACT && f->groups.items[b].domain.kind == TG_KERNEL_MAP && group_reads_group(f, b, a);
+    return f->groups.items[a].domain.kind == TG_KERNEL_CONTRACT && f->groups.items[b].domain.kind == TG_KERNEL_MAP &&
+           group_reads_group(f, b, a);
 }
 static bool row_pair(const tg_fusion *f, int32_t a, int32_t b) {
-    return (f->groups.items[a].domain.kind == TG_KERNEL_REDUCE || f->groups.items[b].domain.kind == TG_KERNEL_REDUCE) && group_reads_group(f, b, a);
+    return (f->groups.items[a].domain.kind == TG_KERNEL_REDUCE || f->groups.items[b].domain.kind == TG_KERNEL_REDUCE) &&
+           group_reads_group(f, b, a);
 }
 static bool producer_pair(const tg_fusion *f, int32_t a, int32_t b) { return group_reads_group(f, b, a); }
 
@@ -546,7 +629,8 @@ static tg_status rebuild_group(tg_fusion *f, tg_group *group) {
         stored[i] = item->pinned || f->load_count[item->node] - (old ? primary_loads(old, item->node) : 0) > 0;
     }
     int32_t culprit;
-    tg_build_status status = tg_build_kernel(f, group->items.items, (int)group->items.count, stored, &group->domain, &group->kernel, &culprit);
+    tg_build_status status =
+        tg_build_kernel(f, group->items.items, (int)group->items.count, stored, &group->domain, &group->kernel, &culprit);
     if (status == TG_BUILD_FAILED) return f->ctx->status;
     if (status != TG_BUILD_OK) return TG_INTERNAL(f->ctx, "a kernel could not be built again");
     if (old) count_loads(f, old, -1);

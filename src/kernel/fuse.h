@@ -10,9 +10,9 @@
 typedef struct tg_item {
     int32_t node;
     int32_t group;
-    bool copy;          /* stores a value that also lives elsewhere (a leaf, or a second destination) */
-    bool pinned;        /* a program output or a state: stored whoever reads it */
-    int32_t state;      /* index in the graph's states, or -1: a buffer of its own */
+    bool copy;            /* stores a value that also lives elsewhere (a leaf, or a second destination) */
+    bool pinned;          /* a program output or a state: stored whoever reads it */
+    int32_t state;        /* index in the graph's states, or -1: a buffer of its own */
     int64_t state_offset; /* elements */
 } tg_item;
 
@@ -34,13 +34,13 @@ typedef struct tg_group {
 typedef struct tg_fusion {
     tg_graph *graph;
     tg_context *ctx;
-    tg_arena arena;     /* dies with the fusion */
+    tg_arena arena; /* dies with the fusion */
     tg_limits limits;
     bool no_fusion;
     int32_t node_count;
     bool *live;
-    bool *realised;     /* node has a primary item */
-    int32_t *item_of;   /* node -> primary item, or -1 */
+    bool *realised;      /* node has a primary item */
+    int32_t *item_of;    /* node -> primary item, or -1 */
     int32_t *pack_state; /* PACK node -> state it is written to, or -1 */
     int32_t *load_count; /* node -> groups whose kernel reads it */
     TG_LIST(tg_item) items;
@@ -50,15 +50,15 @@ typedef struct tg_fusion {
 
 typedef enum tg_build_status {
     TG_BUILD_OK,
-    TG_BUILD_STORE, /* node `culprit` must be stored first */
-    TG_BUILD_LARGE, /* body or argument list too long */
+    TG_BUILD_STORE,   /* node `culprit` must be stored first */
+    TG_BUILD_LARGE,   /* body or argument list too long */
     TG_BUILD_REFUSED, /* these items cannot share a kernel */
-    TG_BUILD_FAILED /* out of memory: recorded */
+    TG_BUILD_FAILED   /* out of memory: recorded */
 } tg_build_status;
 
 /* One kernel for `items` (ascending node id), memory in f->arena. Stores are made for items that `stored` names (parallel array). */
-tg_build_status tg_build_kernel(tg_fusion *f, const int32_t *items, int count, const bool *stored, const tg_domain *domain,
-                                tg_kernel **out, int32_t *culprit);
+tg_build_status tg_build_kernel(tg_fusion *f, const int32_t *items, int count, const bool *stored, const tg_domain *domain, tg_kernel **out,
+                                int32_t *culprit);
 struct tg_builder *tg_builder_create(tg_arena *arena);
 
 /* The node behind reshapes: same elements in the same order. */

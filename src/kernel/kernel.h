@@ -28,9 +28,15 @@ typedef enum tg_kernel_kind { TG_KERNEL_MAP, TG_KERNEL_REDUCE, TG_KERNEL_CONTRAC
 typedef enum tg_level { TG_LEVEL_UNIFORM, TG_LEVEL_OUTER, TG_LEVEL_ELEMENT } tg_level;
 
 /* offset + sum_d stride[d] * i[d], in elements */
-typedef struct tg_affine { int64_t offset; int64_t stride[TG_MAX_LOOP]; } tg_affine;
+typedef struct tg_affine {
+    int64_t offset;
+    int64_t stride[TG_MAX_LOOP];
+} tg_affine;
 /* lo <= at(i) < hi */
-typedef struct tg_bound { tg_affine at; int64_t lo, hi; } tg_bound;
+typedef struct tg_bound {
+    tg_affine at;
+    int64_t lo, hi;
+} tg_bound;
 
 /* A body instruction's operation: an elementwise tg_op (UNARY, BINARY, COMPARE, LOGICAL, SELECT, CAST), a reduction
  * tg_op (SUM, REDUCE_MAX, REDUCE_MIN, ARGMAX, ARGMIN: src[0] ELEMENT -> OUTER; CONST), or one of these. */
@@ -50,20 +56,27 @@ typedef struct tg_instruction {
     tg_dtype dtype; /* of the result (STORE: of the argument) */
     tg_level level;
     int32_t src[3];
-    int32_t argument;      /* LOAD, GATHER, STORE, SCATTER */
+    int32_t argument; /* LOAD, GATHER, STORE, SCATTER */
     tg_affine at;
     int64_t row_stride, rows; /* GATHER, SCATTER */
     int32_t bound_count;
     const tg_bound *bounds;
-    double value;          /* CONST */
+    double value; /* CONST */
 } tg_instruction;
 
 typedef enum tg_access { TG_ACCESS_READ = 1, TG_ACCESS_WRITE = 2, TG_ACCESS_READ_WRITE = 3 } tg_access;
 /* One buffer a kernel touches: `buffer` indexes the program's buffers. In-place kernels name the buffer once, READ_WRITE:
  * then every load of it is at the same affine as the store that overwrites it, or precedes... (no other case is made). */
-typedef struct tg_argument { int32_t buffer; tg_dtype dtype; tg_access access; } tg_argument;
+typedef struct tg_argument {
+    int32_t buffer;
+    tg_dtype dtype;
+    tg_access access;
+} tg_argument;
 
-typedef struct tg_operand_access { int32_t argument; tg_affine at; } tg_operand_access;
+typedef struct tg_operand_access {
+    int32_t argument;
+    tg_affine at;
+} tg_operand_access;
 
 typedef struct tg_kernel {
     tg_kernel_kind kind;

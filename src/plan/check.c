@@ -67,12 +67,14 @@ static bool access_range(const tg_kernel *k, const tg_instruction *x, const tg_a
     return *lo <= *hi;
 }
 
-static tg_status check_access(const program_check *c, int32_t kernel, const tg_instruction *x, int32_t argument, const tg_affine *at, int64_t extra) {
+static tg_status check_access(const program_check *c, int32_t kernel, const tg_instruction *x, int32_t argument, const tg_affine *at,
+                              int64_t extra) {
     const tg_kernel *k = &c->program->kernels[kernel];
     if (argument < 0 || argument >= k->argument_count) return check_fail(c, kernel, "argument out of range");
     int64_t lo, hi;
     if (!access_range(k, x, at, &lo, &hi)) return TG_OK;
-    if (lo < 0 || hi + extra >= c->program->buffers[k->arguments[argument].buffer].count) return check_fail(c, kernel, "access outside its buffer");
+    if (lo < 0 || hi + extra >= c->program->buffers[k->arguments[argument].buffer].count)
+        return check_fail(c, kernel, "access outside its buffer");
     return TG_OK;
 }
 
@@ -88,9 +90,11 @@ static tg_status check_instruction(const program_check *c, int32_t kernel, int32
     }
     if (x->op != TG_K_LOAD && x->op != TG_K_GATHER && x->op != TG_K_STORE && x->op != TG_K_SCATTER) return TG_OK;
     if (x->argument >= 0 && x->argument < k->argument_count) {
-        if (c->program->buffers[k->arguments[x->argument].buffer].dtype != x->dtype) return check_fail(c, kernel, "dtype differs from the buffer's");
+        if (c->program->buffers[k->arguments[x->argument].buffer].dtype != x->dtype)
+            return check_fail(c, kernel, "dtype differs from the buffer's");
         bool writes = x->op == TG_K_STORE || x->op == TG_K_SCATTER;
-        if (!(k->arguments[x->argument].access & (writes ? TG_ACCESS_WRITE : TG_ACCESS_READ))) return check_fail(c, kernel, "access not declared");
+        if (!(k->arguments[x->argument].access & (writes ? TG_ACCESS_WRITE : TG_ACCESS_READ)))
+            return check_fail(c, kernel, "access not declared");
     }
     int64_t extra = x->op == TG_K_GATHER || x->op == TG_K_SCATTER ? (x->rows - 1) * x->row_stride : 0;
     return check_access(c, kernel, x, x->argument, &x->at, extra);
@@ -120,7 +124,8 @@ static tg_status check_reads(program_check *c, int32_t kernel) {
         const tg_buffer *b = &c->program->buffers[k->arguments[i].buffer];
         if (b->storage != TG_STORAGE_WORKSPACE || !(k->arguments[i].access & TG_ACCESS_READ)) continue;
         for (int64_t block = b->offset / CHECK_BLOCK; block * CHECK_BLOCK < b->offset + check_bytes(b); block++)
-            if (c->owner[block] != k->arguments[i].buffer + 1) return check_fail(c, kernel, "reads a buffer that is not there any more, or not yet");
+            if (c->owner[block] != k->arguments[i].buffer + 1)
+                return check_fail(c, kernel, "reads a buffer that is not there any more, or not yet");
     }
     return TG_OK;
 }

@@ -116,8 +116,13 @@ static tg_status settle_own_hazards(tg_planner *p) {
 }
 
 /* before[i] of edges: group that must run before group after[i]; item: the state write that asks for it, or -1. */
-typedef struct order_edge { int32_t before, after, item; } order_edge;
-typedef struct order_edges { order_edge *items; int64_t count, capacity; } order_edges;
+typedef struct order_edge {
+    int32_t before, after, item;
+} order_edge;
+typedef struct order_edges {
+    order_edge *items;
+    int64_t count, capacity;
+} order_edges;
 
 static bool add_edge(tg_planner *p, order_edges *edges, int32_t before, int32_t after, int32_t item) {
     if (before == after) return true;
@@ -174,7 +179,8 @@ static int32_t sort_groups(tg_planner *p, const order_edges *edges, int32_t *wai
     }
     if (left == 0) return -1;
     for (int64_t i = 0; i < edges->count; i++)
-        if (edges->items[i].item >= 0 && waiting[edges->items[i].before] >= 0 && waiting[edges->items[i].after] > 0) return edges->items[i].item;
+        if (edges->items[i].item >= 0 && waiting[edges->items[i].before] >= 0 && waiting[edges->items[i].after] > 0)
+            return edges->items[i].item;
     return -2;
 }
 

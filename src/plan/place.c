@@ -11,7 +11,8 @@ static int64_t element_bytes(tg_dtype dtype) { return dtype == TG_BOOL ? 1 : 4; 
 static int32_t add_buffer(tg_planner *p, tg_storage storage, const tg_node *n, int32_t node, int32_t slot) {
     tg_program *program = p->program;
     tg_buffer *b = &program->buffers[program->buffer_count];
-    *b = (tg_buffer){.storage = storage, .dtype = n->dtype, .count = tg_shape_count(n->shape), .slot = slot, .node = node, .first = -1, .last = -1};
+    *b = (tg_buffer){
+        .storage = storage, .dtype = n->dtype, .count = tg_shape_count(n->shape), .slot = slot, .node = node, .first = -1, .last = -1};
     if (n->name) b->name = tg_arena_text(&program->arena, n->name);
     return program->buffer_count++;
 }
@@ -50,7 +51,8 @@ static bool argument_buffer(tg_planner *p, int32_t reference, int32_t *out) {
         tg_item *x = &f->items.items[item];
         if (x->state >= 0) *out = state_buffer_of(p, x->state);
         else {
-            if (p->item_buffer[item] < 0) p->item_buffer[item] = add_buffer(p, TG_STORAGE_WORKSPACE, &p->graph->nodes.items[x->node], x->node, 0);
+            if (p->item_buffer[item] < 0)
+                p->item_buffer[item] = add_buffer(p, TG_STORAGE_WORKSPACE, &p->graph->nodes.items[x->node], x->node, 0);
             *out = p->item_buffer[item];
         }
         return true;
@@ -264,6 +266,8 @@ static bool make_maps(tg_planner *p) {
 }
 
 tg_status tg_plan_buffers(tg_planner *p) {
-    if (make_maps(p) && make_buffers(p) && (p->options->no_fusion || reuse_in_place(p)) && set_outputs(p) && place_workspace(p) && finish_kernels(p)) return TG_OK;
+    if (make_maps(p) && make_buffers(p) && (p->options->no_fusion || reuse_in_place(p)) && set_outputs(p) && place_workspace(p) &&
+        finish_kernels(p))
+        return TG_OK;
     return p->ctx->status != TG_OK ? p->ctx->status : TG_INTERNAL(p->ctx, "planning stopped without a reason");
 }

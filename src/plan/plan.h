@@ -11,9 +11,9 @@ typedef struct tg_planner {
     tg_program *program;
     const tg_plan_options *options;
     tg_arena scratch;
-    int32_t *outputs;    /* nodes */
+    int32_t *outputs; /* nodes */
     int32_t output_count;
-    int32_t *order;      /* position -> group */
+    int32_t *order; /* position -> group */
     int32_t order_count;
     int32_t *node_buffer, *item_buffer, *state_buffer; /* -1: none */
 } tg_planner;

@@ -27,11 +27,15 @@ void tg_program_print(const tg_program *program, tg_text_buffer *text) {
         const tg_kernel *kernel = &program->kernels[k];
         tg_text_add(text, "k%d %s %s:", (int)k, kind_names[kernel->kind], kernel->name);
         for (int32_t i = 0; i < kernel->argument_count; i++)
-            tg_text_add(text, " %sb%d", kernel->arguments[i].access == TG_ACCESS_READ ? "" : kernel->arguments[i].access == TG_ACCESS_WRITE ? "=" : "*",
+            tg_text_add(text, " %sb%d",
+                        kernel->arguments[i].access == TG_ACCESS_READ    ? ""
+                        : kernel->arguments[i].access == TG_ACCESS_WRITE ? "="
+                                                                         : "*",
                         (int)kernel->arguments[i].buffer);
         tg_text_add(text, "\n");
     }
-    for (int32_t i = 0; i < program->output_count; i++) tg_text_add(text, "output %s: b%d\n", program->outputs[i].name, (int)program->outputs[i].buffer);
+    for (int32_t i = 0; i < program->output_count; i++)
+        tg_text_add(text, "output %s: b%d\n", program->outputs[i].name, (int)program->outputs[i].buffer);
 }
 
 static void print_affine(const tg_affine *a, tg_text_buffer *text) {

@@ -28,7 +28,8 @@ static int32_t check_flag(tg_graph *g, const tg_index_check *check) {
     int32_t low = tg_ir_binary(g, TG_OP_LESS, check->node, scalar_i32(g, check->lo));
     int32_t high = tg_ir_unary(g, TG_OP_NOT, tg_ir_binary(g, TG_OP_LESS, check->node, scalar_i32(g, check->hi)));
     int32_t bad = tg_ir_binary(g, TG_OP_OR, low, high);
-    if (check->has_ignore) bad = tg_ir_binary(g, TG_OP_AND, bad, tg_ir_binary(g, TG_OP_NOT_EQUAL, check->node, scalar_i32(g, check->ignore)));
+    if (check->has_ignore)
+        bad = tg_ir_binary(g, TG_OP_AND, bad, tg_ir_binary(g, TG_OP_NOT_EQUAL, check->node, scalar_i32(g, check->ignore)));
     int32_t flags = tg_ir_cast(g, bad, TG_I32);
     if (flags == 0) return 0;
     int32_t rank = g->nodes.items[flags].shape.rank;

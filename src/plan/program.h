@@ -14,22 +14,39 @@ typedef enum tg_storage {
 
 typedef struct tg_buffer {
     tg_storage storage;
-    tg_dtype dtype;   /* f32 and i32: 4 bytes; bool: 1 byte on the CPU (WebGPU executors widen to 4) */
-    int64_t count;    /* elements */
-    int64_t offset;   /* bytes; WORKSPACE offsets are multiples of 256 */
+    tg_dtype dtype; /* f32 and i32: 4 bytes; bool: 1 byte on the CPU (WebGPU executors widen to 4) */
+    int64_t count;  /* elements */
+    int64_t offset; /* bytes; WORKSPACE offsets are multiples of 256 */
     int32_t slot;
     const void *data;
-    const char *name; /* for messages; may be NULL */
-    int32_t node;     /* graph node whose value it holds */
+    const char *name;    /* for messages; may be NULL */
+    int32_t node;        /* graph node whose value it holds */
     int32_t first, last; /* kernels [first, last] between which it must hold its value; program outputs: last = kernel_count */
 } tg_buffer;
 
-typedef struct tg_output { const char *name; int32_t buffer; tg_shape shape; tg_dtype dtype; } tg_output;
+typedef struct tg_output {
+    const char *name;
+    int32_t buffer;
+    tg_shape shape;
+    tg_dtype dtype;
+} tg_output;
 
 /* An index check on a computed value: outputs[output] is an i32 scalar, non-zero when some index was bad. */
-typedef struct tg_computed_check { int32_t output; const char *op; tg_site site; int64_t lo, hi; } tg_computed_check;
+typedef struct tg_computed_check {
+    int32_t output;
+    const char *op;
+    tg_site site;
+    int64_t lo, hi;
+} tg_computed_check;
 /* An index check on a fed value, made on the host before anything runs. */
-typedef struct tg_feed_check { int32_t input; int64_t lo, hi; bool has_ignore; int32_t ignore; const char *op; tg_site site; } tg_feed_check;
+typedef struct tg_feed_check {
+    int32_t input;
+    int64_t lo, hi;
+    bool has_ignore;
+    int32_t ignore;
+    const char *op;
+    tg_site site;
+} tg_feed_check;
 
 typedef struct tg_program {
     tg_arena arena;
@@ -41,7 +58,7 @@ typedef struct tg_program {
     int32_t input_count;
     tg_state_info *states; /* slot -> what it is */
     int32_t state_count;
-    tg_output *outputs;    /* [0] result; then captures; then check flags */
+    tg_output *outputs; /* [0] result; then captures; then check flags */
     int32_t output_count;
     int32_t capture_begin, capture_count;
     tg_computed_check *computed_checks;
@@ -60,7 +77,8 @@ typedef struct tg_plan_options {
     bool captures; /* captures become outputs */
 } tg_plan_options;
 
-/* g has been through tg_flatten_params and tg_pass_run; nodes are appended to it. Returned: destroy with tg_program_destroy. NULL recorded. */
+/* g has been through tg_flatten_params and tg_pass_run; nodes are appended to it. Returned: destroy with tg_program_destroy. NULL recorded.
+ */
 tg_program *tg_program_make(tg_graph *g, const tg_plan_options *options);
 void tg_program_destroy(tg_program *program, tg_context *ctx);
 int64_t tg_program_bytes(const tg_program *program); /* the program's own size */

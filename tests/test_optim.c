@@ -35,6 +35,7 @@ static machine *machine_make(void) {
     m->ctx = tg_context_create(NULL);
     m->g = tg_graph_create(m->ctx);
     m->g->current_site = TG_SITE;
+    m->ctx->trace = m->g;
     tg_arena_init(&m->arena, m->ctx);
     return m;
 }
@@ -671,6 +672,7 @@ static void test_allocation(void **state) {
         const tg_optimizer o = tg_adam(.lr = tg_lr_constant(0.1), .weight_decay = 0.1, .clip_norm = 1);
         tg_context *ctx = tg_context_create(&options);
         tg_graph *g = tg_graph_create(ctx);
+        ctx->trace = g;
         tg_arena arena;
         tg_layout layout;
         tg_arena_init(&arena, ctx);

@@ -6,8 +6,8 @@
  *  - Tensor operations take and return tg_tensor by value. An operation that fails returns the poison tensor
  *    (id 0); an operation on poison returns poison and records nothing. Check once, after tg_compile.
  *  - Shapes are row-major, axes may be negative (-1 is the last). Broadcasting is NumPy's.
- *  - Pointers named `out` are written only on success. "Returned" objects belong to the caller until the
- *    destroy function named beside them; arguments are borrowed for the call unless the text says otherwise.
+ *  - Results are written only on success, unless the text beside a call says otherwise. "Returned" objects belong to the
+ *    caller until the destroy function named beside them; arguments are borrowed for the call unless the text says otherwise.
  *  - A context and everything made from it belong to one thread at a time.
  */
 #ifndef TENSORGRAD_H
@@ -87,7 +87,7 @@ typedef enum tg_log_level { TG_LOG_INFO = 0, TG_LOG_WARNING = 1 } tg_log_level;
 typedef void (*tg_log_fn)(void *user, tg_log_level level, const char *message);
 
 typedef struct tg_context_options {
-    const tg_allocator *allocator; /* copied; NULL: malloc */
+    const tg_allocator *allocator; /* copied; NULL, or one of its functions NULL: malloc */
     tg_log_fn log;                 /* NULL: silence */
     void *log_user;
 } tg_context_options;
@@ -150,8 +150,9 @@ extern "C" {
 #define TG_SCALAR tg_shape_make(0, NULL)
 #define TG_ALL tg_axes_make(-1, NULL)
 
-/* A tensor or a number, on either side of a binary operation. A number takes the other side's dtype; a number
- * that the dtype cannot hold exactly (0.5 against i32) is TG_ERROR_DTYPE. */
+/* A tensor or a number, on either side of a binary operation. A number takes the other side's dtype, rounded to f32 where
+ * that is f32; one that does not fit (0.5 against i32, 1e39 against f32, 2 against bool) is TG_ERROR_DTYPE. Infinity and
+ * NaN fit f32. Two numbers belong to no trace: the result is poison, with no error. */
 typedef struct tg_operand { tg_tensor tensor; double number; bool is_number; } tg_operand;
 static inline tg_operand tg_operand_tensor_(tg_tensor t) {
     tg_operand o;
@@ -207,7 +208,9 @@ typedef struct tg_param_options {
 } tg_param_options;
 
 /* A trained f32 parameter, named by the open scopes and `name` ("layers.0.W"). The same name twice in one trace
- * is TG_ERROR_DUPLICATE. In a sibling forward graph the same name is the same parameter (its shape must agree). */
+ * is TG_ERROR_DUPLICATE. In a sibling forward graph the same name is the same parameter (its shape must agree). Names of
+ * parameters and states that begin with "tg.", and "__metadata__", are reserved: TG_ERROR_ARGUMENT. Names are UTF-8: a model
+ * with others cannot be saved. */
 TG_API tg_tensor tg_param_at(tg_site site, tg_graph *g, const char *name, tg_shape shape, tg_param_options options);
 #define tg_param(g, name, shape, ...) tg_param_at(TG_SITE, (g), (name), (shape), TG_OPTIONS_(tg_param_options, __VA_ARGS__))
 
@@ -220,7 +223,8 @@ TG_API void tg_scope_pop(tg_graph *g);
 TG_API tg_tensor tg_input_at(tg_site site, tg_graph *g, const char *name, tg_shape shape, tg_dtype dtype);
 #define tg_input(g, name, shape, dtype) tg_input_at(TG_SITE, (g), (name), (shape), (dtype))
 
-/* A value kept between steps beside the parameters (an optimiser's moments, a counter), first filled with `value`. */
+/* A value kept between steps beside the parameters (an optimiser's moments, a counter), first filled with `value`. Scopes do
+ * not matter. In a sibling the same name is the same state (shape and dtype must agree), as filled by whoever made it first. */
 TG_API tg_tensor tg_state_at(tg_site site, tg_graph *g, const char *name, tg_shape shape, tg_dtype dtype, double value);
 #define tg_state(g, name, shape, dtype, value) tg_state_at(TG_SITE, (g), (name), (shape), (dtype), (value))
 
@@ -245,7 +249,7 @@ TG_API tg_tensor tg_constant_at(tg_site site, tg_graph *g, tg_shape shape, tg_dt
 #define TG_UNARY_(name) TG_API tg_tensor tg_##name##_at(tg_site site, tg_tensor x)
 TG_UNARY_(neg);         /* -x; f32, i32 */
 TG_UNARY_(abs);         /* |x|; f32, i32   [sign(x), 0 at 0] */
-TG_UNARY_(sign);        /* -1, 0, 1; f32, i32   [0] */
+TG_UNARY_(sign);        /* -1, 0, 1, NaN stays NaN; f32, i32   [0] */
 TG_UNARY_(square);      /* x x; f32, i32 */
 TG_UNARY_(sqrt);
 TG_UNARY_(rsqrt);       /* 1 / sqrt x */
@@ -286,14 +290,15 @@ TG_UNARY_(stop_gradient);
 #define tg_logical_not(x) tg_logical_not_at(TG_SITE, (x))
 #define tg_stop_gradient(x) tg_stop_gradient_at(TG_SITE, (x))
 
-/* y = f(a, b), broadcast; each side a tensor or a number; both sides of one dtype. Gradients are summed back to each
- * operand's shape. */
+/* y = f(a, b), broadcast; each side a tensor or a number; both sides of one dtype: f32 or i32 unless said, bool too for equal
+ * and not_equal. i32 results wrap around. Gradients are summed back to each operand's shape. */
 #define TG_BINARY_(name) TG_API tg_tensor tg_##name##_at(tg_site site, tg_operand a, tg_operand b)
 TG_BINARY_(add);
 TG_BINARY_(sub);
 TG_BINARY_(mul);
-TG_BINARY_(div);     /* i32: truncates towards 0; by 0 gives 0 */
-TG_BINARY_(pow);     /* f32; 0^0 = 1; negative base with a whole exponent is exact in sign; else NaN */
+TG_BINARY_(div);     /* i32: truncates towards 0; by 0 gives 0, by the number 0 is TG_ERROR_ARGUMENT */
+TG_BINARY_(pow);     /* f32; 0^0 = 1; negative base with a whole exponent is exact in sign; else NaN
+                        [of the exponent: 0 where the base is not over 0] */
 TG_BINARY_(minimum); /* NaN wins; a tie shares its cotangent half and half */
 TG_BINARY_(maximum);
 TG_BINARY_(less);    /* -> bool, no gradient; so are the next five */
@@ -320,7 +325,8 @@ TG_BINARY_(logical_or);
 #define tg_logical_and(a, b) tg_logical_and_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
 #define tg_logical_or(a, b) tg_logical_or_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
 
-/* min(max(x, lo), hi); NaN stays NaN; lo > hi is an error. Gradient as maximum and minimum. */
+/* min(max(x, lo), hi); f32, i32; NaN stays NaN; lo > hi, or a NaN bound, is TG_ERROR_ARGUMENT. Gradient as maximum and
+ * minimum: half at a bound. */
 TG_API tg_tensor tg_clamp_at(tg_site site, tg_tensor x, double lo, double hi);
 #define tg_clamp(x, lo, hi) tg_clamp_at(TG_SITE, (x), (lo), (hi))
 
@@ -344,7 +350,8 @@ TG_REDUCE_(min);
 #define tg_mean(x, axes, ...) tg_mean_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
 #define tg_max(x, axes, ...) tg_max_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
 #define tg_min(x, axes, ...) tg_min_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
-/* Index (i32) of the first largest / smallest element along one axis; the axis is dropped unless keepdims. No gradient. */
+/* Index (i32) of the first largest / smallest element along one axis, of the first NaN where there is one; the axis is dropped
+ * unless keepdims. No gradient. */
 TG_API tg_tensor tg_argmax_at(tg_site site, tg_tensor x, int axis, tg_reduce_options options);
 TG_API tg_tensor tg_argmin_at(tg_site site, tg_tensor x, int axis, tg_reduce_options options);
 #define tg_argmax(x, axis, ...) tg_argmax_at(TG_SITE, (x), (axis), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
@@ -379,9 +386,9 @@ TG_API tg_tensor tg_stack_at(tg_site site, const tg_tensor *parts, int count, in
 TG_API tg_tensor tg_matmul_at(tg_site site, tg_tensor x, tg_tensor w);
 /* [batch..., M, K] x [batch..., K, N] -> [batch..., M, N]; batch dims broadcast. */
 TG_API tg_tensor tg_matmul_batched_at(tg_site site, tg_tensor a, tg_tensor b);
-/* table [V, D], indices i32 [...] -> [..., D]. An index outside [0, V) is TG_ERROR_INDEX when the step runs. */
+/* table [V, D], indices i32 [...] -> [..., D]. An index outside [0, V) is TG_ERROR_INDEX when the step or run is asked for. */
 TG_API tg_tensor tg_embedding_at(tg_site site, tg_tensor table, tg_tensor indices);
-/* i32 [...] -> [..., depth] of `dtype`. */
+/* i32 [...] -> [..., depth] of `dtype`. An index outside [0, depth) is TG_ERROR_INDEX, as above. */
 TG_API tg_tensor tg_one_hot_at(tg_site site, tg_tensor indices, int64_t depth, tg_dtype dtype);
 #define tg_matmul(x, w) tg_matmul_at(TG_SITE, (x), (w))
 #define tg_matmul_batched(a, b) tg_matmul_batched_at(TG_SITE, (a), (b))
@@ -390,6 +397,7 @@ TG_API tg_tensor tg_one_hot_at(tg_site site, tg_tensor indices, int64_t depth, t
 
 /* ---------------------------------------------------------------- softmax family */
 
+/* Equal finite fills (all -1e9) give equal shares; a row of nothing but -infinity is NaN. */
 TG_API tg_tensor tg_softmax_at(tg_site site, tg_tensor x, int axis);
 TG_API tg_tensor tg_log_softmax_at(tg_site site, tg_tensor x, int axis);
 TG_API tg_tensor tg_logsumexp_at(tg_site site, tg_tensor x, int axis); /* the axis is dropped */
@@ -429,7 +437,8 @@ TG_API tg_tensor tg_nn_merge_heads_at(tg_site site, tg_tensor x);               
 #define tg_nn_split_heads(x, heads) tg_nn_split_heads_at(TG_SITE, (x), (heads))
 #define tg_nn_merge_heads(x) tg_nn_merge_heads_at(TG_SITE, (x))
 
-/* logits [..., V], targets i32 [...] -> per-position -log softmax(logits)[target], [...]. */
+/* logits [..., V], targets i32 [...] -> per-position -log softmax(logits)[target], [...]. A target outside [0, V) that is not
+ * `ignore` is TG_ERROR_INDEX, as in an embedding. */
 TG_API tg_tensor tg_nn_cross_entropy_last_at(tg_site site, tg_tensor logits, tg_tensor targets);
 /* As above, averaged over positions whose target is not `ignore` -> rank 0; every target ignored: 0, gradient 0. */
 TG_API tg_tensor tg_nn_cross_entropy_at(tg_site site, tg_tensor logits, tg_tensor targets, int32_t ignore);
@@ -444,7 +453,8 @@ TG_API tg_tensor tg_nn_bce_with_logits_at(tg_site site, tg_tensor logits, tg_ten
 /* ---------------------------------------------------------------- gradients */
 
 /* out[i] = d loss / d wrt[i], same shape as wrt[i]; zeros where the loss does not depend on it. loss must be rank 0
- * f32, each wrt f32. The gradients are ordinary tensors of the trace: differentiate them again at will. */
+ * f32, each wrt f32. The gradients are ordinary tensors of the trace: differentiate them again at will. On failure out[0..n)
+ * are poison, so that a build function may go on and check once. */
 TG_API tg_status tg_grad_at(tg_site site, tg_tensor loss, const tg_tensor *wrt, int n, tg_tensor *out);
 /* out[i] = sum_j cotangent_j d y_j / d wrt[i]; cotangent has y's shape. */
 TG_API tg_status tg_vjp_at(tg_site site, tg_tensor y, tg_tensor cotangent, const tg_tensor *wrt, int n, tg_tensor *out);
@@ -483,7 +493,10 @@ typedef enum tg_eps_mode {
 } tg_eps_mode;
 /* Zero fields mean the default in brackets. Decay is decoupled and acts on parameters whose decay flag is set:
  * p <- (1 - lr wd) p - update.
- * SGD: d = g; buf = momentum buf + d; update = lr (nesterov ? d + momentum buf : buf).   Adam: SPEC formula, eps_mode. */
+ * SGD: d = g; buf = momentum buf + d; update = lr (nesterov ? d + momentum buf : buf).
+ * Adam: m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g g; the update is beside eps_mode.
+ * A parameter the loss does not use has gradient 0, and decays if its flag says so. An optimizer without any unfrozen parameter
+ * is TG_ERROR_GRADIENT. */
 typedef struct tg_optimizer {
     int reserved_;
     tg_optimizer_kind kind;
@@ -493,7 +506,7 @@ typedef struct tg_optimizer {
     double weight_decay;       /* [0] */
     double momentum;           /* [0] */
     bool nesterov;
-    double clip_norm;          /* [0: off] scale all gradients by min(1, clip_norm / ||g||) */
+    double clip_norm;          /* [0: off] scale all gradients by min(1, clip_norm / ||g||), ||g|| over all parameters */
     bool (*decay_filter)(void *user, const char *name); /* overrides the decay flags when set; called while compiling */
     void *decay_user;
 } tg_optimizer;
@@ -511,23 +524,26 @@ typedef struct tg_compile_options {
     tg_optimizer optimizer; /* none: a step computes loss and gradients and changes nothing but writebacks */
     uint64_t seed;          /* of the initial values */
     tg_device_kind device;
-    int threads;            /* CPU; 0: TENSORGRAD_THREADS, else the number of cores. Results do not depend on it. */
+    int threads;            /* CPU, 0 to 1024; 0: TENSORGRAD_THREADS, else the number of cores. Results do not depend on it. */
     bool no_fusion;         /* one kernel per operation: slow, for comparison */
 } tg_compile_options;
 
-/* Traces, differentiates with respect to every unfrozen parameter, fuses, plans, initialises. options may be NULL.
+/* Traces, differentiates with respect to every unfrozen parameter, fuses, plans, initialises. options may be NULL. A build
+ * function cannot compile or trace: TG_ERROR_TRACE.
  * Returned: destroy with tg_model_destroy. NULL on error, see tg_error(ctx). */
 TG_API tg_model *tg_compile(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options);
-/* Forward only: the built tensor is the output, any shape and dtype. */
+/* Forward only: the built tensor is the output, any shape and dtype. The optimizer of the options is not looked at. */
 TG_API tg_model *tg_compile_forward(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options);
-/* A forward graph that shares `parent`'s parameters (all its parameters must exist there). Destroyed with its parent at
- * the latest; destroying it earlier is fine. */
+/* A forward graph that shares `parent`'s parameters, states and threads. All its parameters must exist there; it lists all of
+ * the parent's, used or not. Its runs make no writebacks. Destroyed with its parent at the latest; destroying it earlier is
+ * fine. Resets, uploads and loads through it act on the shared values. */
 TG_API tg_model *tg_compile_sibling(tg_model *parent, tg_build_fn build, void *user);
 /* Cascades to siblings. NULL is fine. */
 TG_API void tg_model_destroy(tg_model *model);
 TG_API tg_context *tg_model_context(const tg_model *model);
 
-/* One named input of a call. `count` elements of `dtype` (bool: one byte each, 0 or 1). */
+/* One named input of a call. `count` elements of `dtype` (bool: one byte each, 0 or 1; more is TG_ERROR_ARGUMENT). `data` is only
+ * read, and only during the call. */
 typedef struct tg_feed { const char *name; tg_dtype dtype; const void *data; int64_t count; } tg_feed;
 static inline tg_feed tg_feed_make_(const char *name, tg_dtype dtype, const void *data, int64_t count) {
     tg_feed f;
@@ -542,14 +558,19 @@ static inline tg_feed tg_feed_i32(const char *name, const int32_t *data, int64_t
 static inline tg_feed tg_feed_bool(const char *name, const uint8_t *data, int64_t count) { return tg_feed_make_(name, TG_BOOL, data, count); }
 
 /* One training step. *loss gets the loss (loss may be NULL). A missing, unknown, doubled or wrongly sized or typed feed,
- * or an index outside its table, is an error and changes nothing. A loss that is NaN or infinite gives
- * TG_ERROR_NOT_FINITE after the step: *loss is written and the update has been made. Allocates nothing. */
+ * or an index outside its table, is an error and changes nothing. Fed indices are checked on the host; indices that the model
+ * computes by a small program that runs before the step. A loss that is NaN or infinite gives TG_ERROR_NOT_FINITE after the
+ * step: *loss is written and the update has been made. Allocates nothing. */
 TG_API tg_status tg_step(tg_model *model, const tg_feed *feeds, int n, float *loss);
-/* As tg_step; *captures gets every captured tensor. Returned: destroy with tg_captures_destroy. */
+/* As tg_step; *captures gets every captured tensor, as it was before the update. Returned: destroy with tg_captures_destroy,
+ * before the context; it may outlive the model. Handed over on TG_ERROR_NOT_FINITE too; on every other error *captures is NULL.
+ * The first call compiles a program of its own. */
 TG_API tg_status tg_step_captures(tg_model *model, const tg_feed *feeds, int n, float *loss, tg_captures **captures);
-/* The built tensor (the loss of a training model), no update. `capacity` is in elements and must be at least the
- * output's count; elements are of the output's dtype. */
+/* The built tensor (the loss of a training model), no update and no writebacks. `capacity` is in elements and must be at least
+ * the output's count; elements are of the output's dtype. NaN and infinity are values like any other. Feeds and indices as in
+ * tg_step. The first call on a training model compiles a program of its own; later ones allocate nothing. */
 TG_API tg_status tg_run(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity);
+/* As tg_run and tg_step_captures; on an error *captures is NULL. */
 TG_API tg_status tg_run_captures(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity, tg_captures **captures);
 
 TG_API int tg_captures_count(const tg_captures *captures);
@@ -565,21 +586,27 @@ TG_API tg_status tg_model_param_shape(const tg_model *model, const char *name, t
 /* One parameter by name; count must equal its element count. */
 TG_API tg_status tg_param_upload(tg_model *model, const char *name, const float *data, int64_t count);
 TG_API tg_status tg_param_download(tg_model *model, const char *name, float *data, int64_t count);
-/* Gradient of the last step; TG_ERROR_STATE before the first, and for forward models. */
+/* Gradient of the last step, before clipping; zeros for a frozen parameter. TG_ERROR_STATE before the first step, after a reset
+ * or a load, and for forward models. */
 TG_API tg_status tg_param_grad_download(tg_model *model, const char *name, float *data, int64_t count);
 /* Many at once: every name and length is checked before anything is written. partial: names may be missing. */
 TG_API tg_status tg_params_upload(tg_model *model, const tg_feed *params, int n, bool partial);
 
-/* Initial values again (same seed, same values); optimiser state, user states and step counter back to the start. */
+/* Initial values again (same seed, same values); optimiser state, user states and step counter back to the start. A schedule
+ * set by tg_model_set_lr stays in force and begins again. */
 TG_API tg_status tg_model_reset(tg_model *model);
+/* Optimiser state and step counter back to the start, the schedule as above; parameters and user states stay. */
 TG_API tg_status tg_model_reset_optimizer(tg_model *model);
-/* Replaces the schedule; a decaying schedule begins at its start now. Governs decoupled decay too. */
+/* Replaces the schedule; a decaying schedule begins at its start now. Governs decoupled decay too. TG_ERROR_STATE for a model
+ * without an optimizer. */
 TG_API tg_status tg_model_set_lr(tg_model *model, tg_lr schedule);
 TG_API int64_t tg_model_step_count(const tg_model *model);
 
-/* Parameters (and, for training models, optimiser state, step counter, seed) in safetensors format, written to a
- * temporary file that then replaces `path`: a failed save leaves the old file. Load checks everything before it
- * writes anything. */
+/* Parameters (and, for training models, optimiser state, schedule, step counter, seed, its own user states) in safetensors format,
+ * written to a temporary file that then replaces `path`: a failed save leaves the old file. Load checks everything before it
+ * writes anything; names must agree on both sides, dtypes and shapes too. A training file into a forward model or a sibling:
+ * its parameters, the rest is left out. Parameters alone into a training model: those, and all else from the start. Gradients
+ * are not kept. Where training state is loaded, the seed of later resets is the file's. */
 TG_API tg_status tg_model_save(tg_model *model, const char *path);
 TG_API tg_status tg_model_load(tg_model *model, const char *path);
 
@@ -594,7 +621,7 @@ typedef struct tg_model_info {
     int64_t peak_bytes;    /* parameters, gradients, optimiser state, inputs, constants, workspace */
     int64_t workspace_bytes;
     double contraction_flops; /* of one step: 2 M K N each */
-    const char *device;    /* "cpu (avx512, 2 threads)"; owned by the model */
+    const char *device;    /* "cpu (avx512, 2 threads)"; owned by the model, or by a sibling's parent */
 } tg_model_info;
 TG_API tg_status tg_model_get_info(tg_model *model, tg_model_info *info);
 TG_API tg_shape tg_model_output_shape(const tg_model *model);
@@ -603,19 +630,21 @@ typedef enum tg_text { TG_TEXT_IR = 0, TG_TEXT_KERNELS, TG_TEXT_PLAN, TG_TEXT_DO
 /* Owned by the model, valid until the next tg_model_text or its destruction. NULL on error. */
 TG_API const char *tg_model_text(tg_model *model, tg_text what);
 
-/* CPU features of this machine as text: "avx512", "avx2", "neon", "scalar". */
+/* The instruction set in use on this machine: "avx512", "avx2", "neon", "simd128", "scalar". */
 TG_API const char *tg_cpu_name(void);
-/* c[m, n] = a[m, k] b[k, n], row-major, on the calling thread: what the benchmark of matmul:N measures. */
+/* c[m, n] = a[m, k] b[k, n], row-major, sizes at least 1, on the calling thread: what the benchmark of matmul:N measures. */
 TG_API tg_status tg_gemm(tg_context *ctx, int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c);
 
 /* ---------------------------------------------------------------- the open IR */
 
-/* Runs build in a fresh trace and returns the graph (destroy with tg_graph_destroy), the built tensor in *result. */
+/* Runs build in a fresh trace and returns the graph (destroy with tg_graph_destroy), the built tensor in *result. NULL on error.
+ * Operations on its tensors after that are TG_ERROR_TRACE. */
 TG_API tg_graph *tg_trace(tg_context *ctx, tg_build_fn build, void *user, tg_tensor *result);
 TG_API void tg_graph_destroy(tg_graph *graph);
-TG_API tg_shape tg_tensor_shape(tg_tensor t);
+TG_API tg_shape tg_tensor_shape(tg_tensor t); /* poison: rank 0 and f32 */
 TG_API tg_dtype tg_tensor_dtype(tg_tensor t);
-/* Appends the optimiser over every unfrozen parameter: gradients, update, writebacks, step counter. */
+/* Appends the optimiser over every unfrozen parameter: gradients, update, writebacks, step counter. In a build function, once
+ * (TG_ERROR_DUPLICATE), after the last parameter (TG_ERROR_STATE); compile the model without an optimizer of its own then. */
 TG_API tg_status tg_append_optimizer_at(tg_site site, tg_tensor loss, const tg_optimizer *optimizer);
 #define tg_append_optimizer(loss, optimizer) tg_append_optimizer_at(TG_SITE, (loss), (optimizer))
 

@@ -37,6 +37,10 @@ tg_graph *tg_graph_create(tg_context *ctx) {
 void tg_graph_destroy(tg_graph *graph) {
     if (!graph) return;
     tg_context *ctx = graph->ctx;
+    if (graph->building) {
+        tg_fail(ctx, TG_ERROR_TRACE, graph->current_site, "graph_destroy: a build function cannot destroy the graph it is building");
+        return;
+    }
     if (ctx->trace == graph) ctx->trace = NULL;
     graph_free_lists(graph);
     tg_arena_free(&graph->arena);

@@ -84,6 +84,7 @@ struct tg_graph {
     TG_LIST(const char *) scopes;
     int32_t result; /* the built tensor; 0 before */
     bool is_sibling_of_training; /* free for the session */
+    bool building;               /* its build function is running */
 };
 
 tg_graph *tg_graph_create(tg_context *ctx);  /* destroy: tg_graph_destroy */

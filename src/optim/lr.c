@@ -1,6 +1,7 @@
 /* lr: learning-rate schedules: as values on the host, as graph nodes with the numbers built in, and as graph nodes that read
  * the numbers from a state. All three follow the formulas beside tg_lr in the public header. Must not know optimisers. */
 #include "optim/optim.h"
+#include "trace/trace.h"
 
 #include <float.h>
 #include <math.h>
@@ -127,11 +128,11 @@ static int32_t lr_schedule_nodes(tg_graph *g, tg_lr schedule, int32_t t) {
 }
 
 tg_tensor tg_resolve_lr_at(tg_site site, tg_lr schedule, tg_tensor t) {
+    tg_call call;
     tg_tensor result = {t.graph, 0};
     tg_graph *g = t.graph;
     char text[TG_SHAPE_TEXT + 128];
-    if (g == NULL || t.id <= 0 || t.id >= g->nodes.count) return result;
-    g->current_site = site;
+    if (!tg_call_enter(&call, site, "resolve_lr", &t, 1)) return result;
     if (tg_lr_check(g->ctx, site, "resolve_lr", schedule) != TG_OK) return result;
     const tg_node *node = tg_graph_node(g, t.id);
     if (node->dtype != TG_I32) {

@@ -2,6 +2,7 @@
  * Formulas: beside tg_optimizer in the public header; Kingma & Ba 2015 (Adam), Loshchilov & Hutter 2019 (decoupled decay),
  * Sutskever et al. 2013 (Nesterov). Must not know how the flat buffers are stored. */
 #include "optim/optim.h"
+#include "trace/trace.h"
 
 #include <float.h>
 #include <math.h>
@@ -300,15 +301,14 @@ tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *opti
 }
 
 tg_status tg_append_optimizer_at(tg_site site, tg_tensor loss, const tg_optimizer *optimizer) {
+    tg_call call;
     tg_graph *g = loss.graph;
     tg_arena arena;
     tg_layout layout;
     if (g == NULL) return TG_ERROR_ARGUMENT;
-    if (loss.id == 0 && g->ctx->status != TG_OK) return g->ctx->status;
-    g->current_site = site;
-    if (optimizer == NULL || loss.id <= 0 || loss.id >= g->nodes.count)
-        return tg_fail(g->ctx, TG_ERROR_ARGUMENT, site, "append_optimizer: %s is missing",
-                       optimizer == NULL ? "the optimizer" : "the loss");
+    if (!tg_call_enter(&call, site, "append_optimizer", &loss, 1)) /* TRACE: poison from before the error was cleared */
+        return g->ctx->status != TG_OK ? g->ctx->status : TG_ERROR_TRACE;
+    if (optimizer == NULL) return tg_fail(g->ctx, TG_ERROR_ARGUMENT, site, "append_optimizer: the optimizer is missing");
     tg_arena_init(&arena, g->ctx);
     tg_status status = tg_layout_make(g, optimizer, &arena, &layout);
     if (status == TG_OK) status = tg_append_training(g, loss.id, optimizer, &layout);

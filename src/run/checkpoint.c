@@ -54,12 +54,21 @@ static tg_status checkpoint_add_flat(checkpoint_map *map, const tg_family *famil
     return TG_OK;
 }
 
+/* Not one that only a sibling has: the file must fit the model without its siblings. */
+static bool checkpoint_has_state(const tg_model *model, const char *name) {
+    for (int64_t i = 0; i < model->traced->states.count; i++)
+        if (strcmp(model->traced->states.items[i].name, name) == 0) return true;
+    return false;
+}
+
 /* Everything of training but the parameters. Gradients are not kept. */
-static tg_status checkpoint_add_training(checkpoint_map *map, const tg_family *family) {
+static tg_status checkpoint_add_training(checkpoint_map *map, const tg_model *model) {
+    const tg_family *family = model->family;
     for (int32_t slot = 0; slot < family->states.count; slot++) {
         const tg_family_state *state = &family->states.items[slot];
         if (strcmp(state->name, "tg.parameters") == 0 || strcmp(state->name, "tg.gradients") == 0) continue;
         bool of_training = checkpoint_is_training_name(state->name);
+        if (!of_training && !checkpoint_has_state(model, state->name)) continue;
         bool flat = of_training && state->dtype == TG_F32 && state->shape.rank == 1 && state->count == family->layout.total;
         checkpoint_place place = {state->name, state->dtype, state->shape, slot, 0, state->count};
         if (!of_training) place.name = tg_arena_format(&map->arena, "tg.state/%s", state->name);
@@ -75,7 +84,7 @@ static tg_status checkpoint_map_make(checkpoint_map *map, const tg_model *model)
     tg_arena_init(&map->arena, model->ctx);
     int32_t slot = tg_family_find(model->family, "tg.parameters");
     tg_status status = slot >= 0 ? checkpoint_add_flat(map, model->family, slot, NULL) : TG_OK;
-    return status == TG_OK && model->training ? checkpoint_add_training(map, model->family) : status;
+    return status == TG_OK && model->training ? checkpoint_add_training(map, model) : status;
 }
 
 /* ---------------------------------------------------------------- saving */

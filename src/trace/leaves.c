@@ -64,6 +64,24 @@ static bool name_is_free(const tg_call *call, const char *taken, int32_t node) {
     return false;
 }
 
+/* "tg." begins the names of the library's own states, in memory and in files; "__metadata__" is no tensor in a file. */
+static bool name_is_the_users(const tg_call *call) {
+    if (strncmp(call->subject, "tg.", 3) != 0 && strcmp(call->subject, "__metadata__") != 0) return true;
+    tg_call_fail(call, TG_ERROR_ARGUMENT, NULL, 0, "the name is reserved, like all that begin with tg.");
+    return false;
+}
+
+/* An optimiser appended to the trace has laid out the parameters it found. */
+static bool params_are_open(const tg_call *call) {
+    const tg_graph *g = call->graph;
+    for (int64_t i = 0; i < g->states.count; i++)
+        if (strcmp(g->states.items[i].name, "tg.gradients") == 0) {
+            tg_call_fail(call, TG_ERROR_STATE, NULL, 0, "made after the optimizer: append the optimizer last");
+            return false;
+        }
+    return true;
+}
+
 tg_tensor tg_param_at(tg_site site, tg_graph *g, const char *name, tg_shape shape, tg_param_options options) {
     tg_call call;
     if (!tg_call_enter_graph(&call, site, "param", g)) return tg_call_poison(&call);
@@ -71,6 +89,7 @@ tg_tensor tg_param_at(tg_site site, tg_graph *g, const char *name, tg_shape shap
     const char *full = tg_call_full_name(&call, name);
     if (full == NULL) return tg_call_poison(&call);
     call.subject = full;
+    if (!name_is_the_users(&call) || !params_are_open(&call)) return tg_call_poison(&call);
     if (!tg_call_shape_ok(&call, shape)) return tg_call_poison(&call);
     for (int64_t i = 0; i < g->params.count; i++)
         if (!name_is_free(&call, g->params.items[i].name, g->params.items[i].node)) return tg_call_poison(&call);
@@ -93,6 +112,7 @@ tg_tensor tg_state_at(tg_site site, tg_graph *g, const char *name, tg_shape shap
     double held = 0;
     if (!tg_call_enter_graph(&call, site, "state", g) || !tg_call_name_ok(&call, name)) return tg_call_poison(&call);
     call.subject = name;
+    if (!name_is_the_users(&call)) return tg_call_poison(&call);
     if (!tg_call_dtype_ok(&call, dtype) || !tg_call_shape_ok(&call, shape)) return tg_call_poison(&call);
     if (!tg_call_number(&call, value, dtype, 0, &held)) return tg_call_poison(&call);
     for (int64_t i = 0; i < g->states.count; i++)

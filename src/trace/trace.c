@@ -346,7 +346,9 @@ tg_graph *tg_trace(tg_context *ctx, tg_build_fn build, void *user, tg_tensor *re
     tg_graph *g = tg_graph_create(ctx);
     if (g == NULL) return NULL;
     ctx->trace = g;
+    g->building = true;
     tg_tensor built = build(g, user);
+    g->building = false;
     ctx->trace = NULL;
     g->current_op = NULL;
     check_built(g, built);

@@ -430,6 +430,7 @@ static void test_allocation_failures(void **state) {
         bool failed = f.calls >= f.fail_at;
         assert_int_equal(status, failed ? TG_ERROR_MEMORY : TG_OK);
         assert_int_equal(f.live, live);
+        f.fail_at = 0;
         assert_int_equal(tg_gemm(ctx, 8, 8, 8, a, b, c), TG_OK);
         tg_context_destroy(ctx);
         assert_int_equal(f.live, 0);

@@ -206,7 +206,8 @@ static double oracle_point(hand *h, int i, const int64_t *index, const double *v
     switch (instruction->op) {
     case TG_OP_CONST: return instruction->dtype == TG_F32 ? (double)(float)instruction->value : instruction->value;
     case TG_K_LOAD:
-        return oracle_inside(instruction, index, loops) ? argument_get(h, instruction->argument, at_point(&instruction->at, index, loops)) : 0;
+        return oracle_inside(instruction, index, loops) ? argument_get(h, instruction->argument, at_point(&instruction->at, index, loops))
+                                                        : 0;
     case TG_K_GATHER: {
         if (!oracle_inside(instruction, index, loops)) return 0;
         int64_t row = a < 0 ? 0 : a >= (double)instruction->rows ? instruction->rows - 1 : (int64_t)a;
@@ -219,7 +220,8 @@ static double oracle_point(hand *h, int i, const int64_t *index, const double *v
     case TG_OP_CAST: return instruction->dtype == TG_I32 ? to_i32(a) : instruction->dtype == TG_BOOL ? (double)(a != 0) : a;
     default: {
         tg_dtype from = h->body[instruction->src[0]].dtype;
-        double r = tg_op_table[instruction->op].arity == 1 ? oracle_unary(instruction->op, from, a) : oracle_binary(instruction->op, from, a, b);
+        double r =
+            tg_op_table[instruction->op].arity == 1 ? oracle_unary(instruction->op, from, a) : oracle_binary(instruction->op, from, a, b);
         return instruction->dtype == TG_F32 ? (double)(float)r : r;
     }
     }
@@ -327,7 +329,10 @@ static int machine_isas(tg_isa *isas) {
     return count;
 }
 
-typedef struct machine { tg_context *ctx; tg_pool *pool[4]; } machine; /* pool[t]: t threads */
+typedef struct machine {
+    tg_context *ctx;
+    tg_pool *pool[4];
+} machine; /* pool[t]: t threads */
 
 static int machine_setup(void **state) {
     machine *m = calloc(1, sizeof *m);
@@ -385,8 +390,9 @@ static void machine_run_once(machine *m, hand *h, tg_isa isa, int threads, void 
 }
 
 static double get_at(const void *data, tg_dtype dtype, int64_t i) {
-    return dtype == TG_F32 ? (double)((const float *)data)[i] : dtype == TG_I32 ? (double)((const int32_t *)data)[i]
-                                                                                 : (double)((const uint8_t *)data)[i];
+    return dtype == TG_F32   ? (double)((const float *)data)[i]
+           : dtype == TG_I32 ? (double)((const int32_t *)data)[i]
+                             : (double)((const uint8_t *)data)[i];
 }
 static void describe(const hand *h) {
     printf("kind %d m %d n %d outer %d extents", (int)h->kernel.kind, h->kernel.m_begin, h->kernel.n_begin, h->kernel.outer_count);
@@ -394,8 +400,9 @@ static void describe(const hand *h) {
     printf("\n");
     for (int i = 0; i < h->kernel.body_count; ++i) {
         const tg_instruction *instruction = &h->body[i];
-        printf("%3d op %d dtype %d level %d src %d %d %d arg %d at %lld:", i, instruction->op, (int)instruction->dtype, (int)instruction->level,
-               instruction->src[0], instruction->src[1], instruction->src[2], instruction->argument, (long long)instruction->at.offset);
+        printf("%3d op %d dtype %d level %d src %d %d %d arg %d at %lld:", i, instruction->op, (int)instruction->dtype,
+               (int)instruction->level, instruction->src[0], instruction->src[1], instruction->src[2], instruction->argument,
+               (long long)instruction->at.offset);
         for (int d = 0; d < h->kernel.loop_count; ++d) printf(" %lld", (long long)instruction->at.stride[d]);
         if (instruction->bound_count > 0) printf(" bounds %d", instruction->bound_count);
         if (instruction->op == TG_OP_CONST) printf(" value %g", instruction->value);
@@ -418,13 +425,13 @@ static void check_hand(machine *m, hand *h, double relative) {
     int isa_count = machine_isas(isas);
     for (int k = 0; k < isa_count; ++k)
         for (int threads = 1; threads <= 3; ++threads) {
-            for (int a = 0; a < arguments; ++a)
-                memcpy(got[a], before[a], (size_t)h->count[a] * dtype_bytes(h->arguments[a].dtype));
+            for (int a = 0; a < arguments; ++a) memcpy(got[a], before[a], (size_t)h->count[a] * dtype_bytes(h->arguments[a].dtype));
             (has_in_place(h) ? machine_run_once : machine_run)(m, h, isas[k], threads, got);
             for (int a = 0; a < arguments; ++a) {
                 size_t bytes = (size_t)h->count[a] * dtype_bytes(h->arguments[a].dtype);
                 if (threads == 1) memcpy(one[a], got[a], bytes);
-                else if (memcmp(one[a], got[a], bytes) != 0) fail_msg("%d threads change argument %d on %s", threads, a, tg_isa_name(isas[k]));
+                else if (memcmp(one[a], got[a], bytes) != 0)
+                    fail_msg("%d threads change argument %d on %s", threads, a, tg_isa_name(isas[k]));
                 for (int64_t i = 0; i < h->count[a]; ++i) {
                     double x = get_at(got[a], h->arguments[a].dtype, i), y = get_at(want[a], h->arguments[a].dtype, i);
                     if ((isnan(x) && isnan(y)) || x == y || fabs(x - y) <= relative * fmax(1, fabs(y))) continue;
@@ -442,17 +449,29 @@ static void check_hand(machine *m, hand *h, double relative) {
 
 /* ---- accuracy of elementwise functions */
 
-typedef struct accuracy { int op; double ulp, absolute; double lo, hi; } accuracy;
+typedef struct accuracy {
+    int op;
+    double ulp, absolute;
+    double lo, hi;
+} accuracy;
 static const accuracy accuracies[] = {
-    {TG_OP_EXP, 1, 0, -104, 89}, {TG_OP_EXP, 1, 0, -1, 1}, {TG_OP_LOG, 2, 0, 0, 3}, {TG_OP_LOG, 2, 0, 0, 1e30}, {TG_OP_LOG, 2, 0, 0.9, 1.1},
-    {TG_OP_SIN, 0, 1e-7, -1e5, 1e5}, {TG_OP_COS, 0, 1e-7, -1e5, 1e5}, {TG_OP_SIN, 2, 0, -1.5, 1.5}, {TG_OP_COS, 0, 1e-7, -10, 10},
-    {TG_OP_TANH, 4, 0, -10, 10}, {TG_OP_TANH, 4, 0, -1, 1}, {TG_OP_ERF, 0, 2e-7, -5, 5}, {TG_OP_ERF, 4, 0, -1, 1},
-    {TG_OP_SIGMOID, 4, 0, -80, 80}, {TG_OP_SIGMOID, 4, 0, -2, 2}, {TG_OP_SOFTPLUS, 4, 0, -80, 80}, {TG_OP_SOFTPLUS, 4, 0, -2, 2},
-    {TG_OP_SQRT, 0.5001, 0, 0, 100}, {TG_OP_RSQRT, 1.5, 0, 0, 100}, {TG_OP_RECIPROCAL, 0.5001, 0, -100, 100},
-    {TG_OP_NEG, 0, 0, -10, 10}, {TG_OP_ABS, 0, 0, -10, 10}, {TG_OP_SIGN, 0, 0, -10, 10}, {TG_OP_RELU, 0, 0, -10, 10},
+    {TG_OP_EXP, 1, 0, -104, 89},     {TG_OP_EXP, 1, 0, -1, 1},
+    {TG_OP_LOG, 2, 0, 0, 3},         {TG_OP_LOG, 2, 0, 0, 1e30},
+    {TG_OP_LOG, 2, 0, 0.9, 1.1},     {TG_OP_SIN, 0, 1e-7, -1e5, 1e5},
+    {TG_OP_COS, 0, 1e-7, -1e5, 1e5}, {TG_OP_SIN, 2, 0, -1.5, 1.5},
+    {TG_OP_COS, 0, 1e-7, -10, 10},   {TG_OP_TANH, 4, 0, -10, 10},
+    {TG_OP_TANH, 4, 0, -1, 1},       {TG_OP_ERF, 0, 2e-7, -5, 5},
+    {TG_OP_ERF, 4, 0, -1, 1},        {TG_OP_SIGMOID, 4, 0, -80, 80},
+    {TG_OP_SIGMOID, 4, 0, -2, 2},    {TG_OP_SOFTPLUS, 4, 0, -80, 80},
+    {TG_OP_SOFTPLUS, 4, 0, -2, 2},   {TG_OP_SQRT, 0.5001, 0, 0, 100},
+    {TG_OP_RSQRT, 1.5, 0, 0, 100},   {TG_OP_RECIPROCAL, 0.5001, 0, -100, 100},
+    {TG_OP_NEG, 0, 0, -10, 10},      {TG_OP_ABS, 0, 0, -10, 10},
+    {TG_OP_SIGN, 0, 0, -10, 10},     {TG_OP_RELU, 0, 0, -10, 10},
 };
-static const float specials[] = {0.0f, -0.0f, 1.0f, -1.0f, 1e-45f, -1e-45f, 1e-39f, -1e-39f, 1.1754944e-38f, FLT_MAX, -FLT_MAX, INFINITY, -INFINITY, NAN,
-                                 0.5f, -0.5f, 2.0f, -2.0f, 3.0f, -3.0f, 88.7f, 88.72284f, 88.9f, -88.9f, -103.9f, -104.5f, 1000.0f, -1000.0f, 1e-8f, 1e10f, 0.625f};
+static const float specials[] = {0.0f,           -0.0f,   1.0f,     -1.0f,    1e-45f,    -1e-45f,   1e-39f, -1e-39f,
+                                 1.1754944e-38f, FLT_MAX, -FLT_MAX, INFINITY, -INFINITY, NAN,       0.5f,   -0.5f,
+                                 2.0f,           -2.0f,   3.0f,     -3.0f,    88.7f,     88.72284f, 88.9f,  -88.9f,
+                                 -103.9f,        -104.5f, 1000.0f,  -1000.0f, 1e-8f,     1e10f,     0.625f};
 
 enum { SAMPLES = 4099 };
 
@@ -515,7 +534,8 @@ static void test_pow(void **state) {
     support_random random = support_random_make(support_seed(12));
     hand *h = elementwise_1d(TG_OP_POW, 2, TG_F32, TG_F32);
     float *x = h->data[0], *y = h->data[1], *z = h->data[2];
-    const float exponents[] = {0, -0.0f, 1, 2, 3, -1, -2, -3, 0.5f, -0.5f, 2.5f, 16777215, 16777216, 1e30f, INFINITY, -INFINITY, NAN, 1.0f / 3};
+    const float exponents[] = {0,     -0.0f, 1,        2,        3,     -1,       -2,        -3,  0.5f,
+                               -0.5f, 2.5f,  16777215, 16777216, 1e30f, INFINITY, -INFINITY, NAN, 1.0f / 3};
     int i = 0;
     for (int a = 0; a < SUPPORT_COUNT(specials); ++a)
         for (int b = 0; b < SUPPORT_COUNT(exponents); ++b, ++i) x[i] = specials[a], y[i] = exponents[b];
@@ -548,7 +568,8 @@ static void test_constant_powers(void **state) {
 }
 static void test_float_pairs(void **state) {
     machine *m = *state;
-    static const int ops[] = {TG_OP_ADD, TG_OP_SUB, TG_OP_MUL, TG_OP_DIV, TG_OP_MIN, TG_OP_MAX, TG_OP_LESS, TG_OP_LESS_EQUAL, TG_OP_EQUAL, TG_OP_NOT_EQUAL};
+    static const int ops[] = {TG_OP_ADD, TG_OP_SUB,  TG_OP_MUL,        TG_OP_DIV,   TG_OP_MIN,
+                              TG_OP_MAX, TG_OP_LESS, TG_OP_LESS_EQUAL, TG_OP_EQUAL, TG_OP_NOT_EQUAL};
     for (int o = 0; o < SUPPORT_COUNT(ops); ++o) {
         hand *h = elementwise_1d(ops[o], 2, TG_F32, o < 6 ? TG_F32 : TG_BOOL);
         for (int i = 0; i < SAMPLES; ++i) {
@@ -562,13 +583,14 @@ static void test_float_pairs(void **state) {
 static const int32_t whole_specials[] = {0, 1, -1, 2, -2, 3, 7, -7, INT32_MAX, INT32_MIN, INT32_MIN + 1, 46341, -46341, 65536, 1000000007};
 static void test_whole_numbers(void **state) {
     machine *m = *state;
-    static const int ops[] = {TG_OP_ADD, TG_OP_SUB, TG_OP_MUL, TG_OP_DIV, TG_OP_MIN, TG_OP_MAX, TG_OP_LESS, TG_OP_LESS_EQUAL, TG_OP_EQUAL, TG_OP_NOT_EQUAL,
-                              TG_OP_NEG, TG_OP_ABS, TG_OP_SIGN};
+    static const int ops[] = {TG_OP_ADD,        TG_OP_SUB,   TG_OP_MUL,       TG_OP_DIV, TG_OP_MIN, TG_OP_MAX, TG_OP_LESS,
+                              TG_OP_LESS_EQUAL, TG_OP_EQUAL, TG_OP_NOT_EQUAL, TG_OP_NEG, TG_OP_ABS, TG_OP_SIGN};
     for (int o = 0; o < SUPPORT_COUNT(ops); ++o) {
         hand *h = elementwise_1d(ops[o], o < 10 ? 2 : 1, TG_I32, o >= 6 && o < 10 ? TG_BOOL : TG_I32);
         for (int k = 0; k < (o < 10 ? 2 : 1); ++k)
             for (int i = 0; i < SAMPLES; ++i)
-                ((int32_t *)h->data[k])[i] = whole_specials[(k == 0 ? i : i / SUPPORT_COUNT(whole_specials)) % SUPPORT_COUNT(whole_specials)];
+                ((int32_t *)h->data[k])[i] =
+                    whole_specials[(k == 0 ? i : i / SUPPORT_COUNT(whole_specials)) % SUPPORT_COUNT(whole_specials)];
         check_hand(m, h, 0);
         hand_free(h);
     }
@@ -602,12 +624,16 @@ static void test_truths(void **state) {
 }
 static void test_casts(void **state) {
     machine *m = *state;
-    static const float floats[] = {-1.7f, 1.7f, -0.0f, 3e9f, -3e9f, NAN, INFINITY, -INFINITY, 0.5f, 2147483520.0f, 2147483648.0f, -2147483648.0f, 1e-45f, 0.0f};
+    static const float floats[] = {-1.7f,     1.7f, -0.0f,         3e9f,          -3e9f,          NAN,    INFINITY,
+                                   -INFINITY, 0.5f, 2147483520.0f, 2147483648.0f, -2147483648.0f, 1e-45f, 0.0f};
     for (int from = TG_F32; from <= TG_BOOL; ++from)
         for (int to = TG_F32; to <= TG_BOOL; ++to) {
             hand *h = elementwise_1d(TG_OP_CAST, 1, (tg_dtype)from, (tg_dtype)to);
             for (int i = 0; i < SAMPLES; ++i)
-                argument_set(h, 0, i, from == TG_F32 ? (double)floats[i % SUPPORT_COUNT(floats)] : from == TG_I32 ? whole_specials[i % SUPPORT_COUNT(whole_specials)] : i % 2);
+                argument_set(h, 0, i,
+                             from == TG_F32   ? (double)floats[i % SUPPORT_COUNT(floats)]
+                             : from == TG_I32 ? whole_specials[i % SUPPORT_COUNT(whole_specials)]
+                                              : i % 2);
             check_hand(m, h, 0);
             hand_free(h);
         }
@@ -641,11 +667,15 @@ static const int reductions[] = {TG_OP_SUM, TG_OP_REDUCE_MAX, TG_OP_REDUCE_MIN, 
 static void fill_quarters(hand *h, int a, support_random *random) {
     for (int64_t i = 0; i < h->count[a]; ++i) {
         int64_t x = support_random_below(random, 32) - 16;
-        argument_set(h, a, i, h->arguments[a].dtype == TG_F32 ? (double)x / 4 : h->arguments[a].dtype == TG_I32 ? (double)x : (double)(x & 1));
+        argument_set(h, a, i,
+                     h->arguments[a].dtype == TG_F32   ? (double)x / 4
+                     : h->arguments[a].dtype == TG_I32 ? (double)x
+                                                       : (double)(x & 1));
     }
 }
 /* outer x inner, reduced along contiguous memory or across it. */
-static void check_reduction(machine *m, support_random *random, int op, tg_dtype dtype, int64_t outer, int64_t inner, bool across, bool with_nan) {
+static void check_reduction(machine *m, support_random *random, int op, tg_dtype dtype, int64_t outer, int64_t inner, bool across,
+                            bool with_nan) {
     int64_t extents[2] = {outer, inner}, along[2] = {inner, 1}, down[2] = {1, outer}, out[2] = {1, 0};
     hand *h = hand_new(TG_KERNEL_REDUCE, 1, 1, extents);
     int x = hand_load(h, hand_argument(h, dtype, TG_ACCESS_READ, outer * inner), affine(0, 2, across ? down : along));
@@ -746,6 +776,32 @@ static void test_softmax(void **state) {
             check_softmax(m, sizes[s] > 1000 ? 3 : 37, sizes[s], across, s % 2 == 0);
         }
 }
+/* Row i of a T x T block sees columns 0..i; the mask is the same in every tile. A bias per column besides. */
+static void test_causal_softmax(void **state) {
+    machine *m = *state;
+    static const int64_t lengths[] = {3, 8, 16, 31, 40};
+    for (int s = 0; s < SUPPORT_COUNT(lengths); ++s) {
+        int64_t n = lengths[s], extents[3] = {77, n, n}, all[3] = {n * n, n, 1}, row[3] = {0, 1, 0}, col[3] = {0, 0, 1};
+        support_random random = support_random_make(support_seed(19));
+        hand *h = hand_new(TG_KERNEL_REDUCE, 2, 1, extents);
+        int x = hand_load(h, hand_argument(h, TG_F32, TG_ACCESS_READ, 77 * n * n), affine(0, 3, all));
+        int b = hand_load(h, hand_argument(h, TG_F32, TG_ACCESS_READ, n), affine(0, 3, col));
+        tg_affine row_at = affine(0, 3, row), col_at = affine(0, 3, col);
+        hand_add(h, TG_K_INDEX, TG_I32, TG_LEVEL_OUTER)->at = row_at;
+        int i = hand_last(h);
+        hand_add(h, TG_K_INDEX, TG_I32, TG_LEVEL_ELEMENT)->at = col_at;
+        int seen = hand_binary(h, TG_OP_LESS_EQUAL, hand_last(h), i);
+        int y = hand_op(h, TG_OP_SELECT, TG_F32, seen, hand_binary(h, TG_OP_ADD, x, b), hand_const(h, TG_F32, -1e9));
+        int e = hand_unary(h, TG_OP_EXP, hand_binary(h, TG_OP_SUB, y, hand_reduce(h, TG_OP_REDUCE_MAX, y)));
+        e = hand_op(h, TG_OP_SELECT, TG_F32, seen, e, hand_const(h, TG_F32, 0));
+        hand_store(h, hand_argument(h, TG_F32, TG_ACCESS_WRITE, 77 * n * n), affine(0, 3, all),
+                   hand_binary(h, TG_OP_DIV, e, hand_reduce(h, TG_OP_SUM, e)));
+        for (int a = 0; a < 2; ++a)
+            for (int64_t k = 0; k < h->count[a]; ++k) ((float *)h->data[a])[k] = support_random_float(&random, -3, 3);
+        check_hand(m, h, 2e-6);
+        hand_free(h);
+    }
+}
 /* Normalisation in place: x <- (x - mean) rsqrt(var + eps) g + b. */
 static void test_normalise_in_place(void **state) {
     machine *m = *state;
@@ -773,7 +829,13 @@ static void test_normalise_in_place(void **state) {
 
 /* ---- random kernels */
 
-typedef struct random_access { tg_affine at; int64_t count; bool bounded; tg_affine bound_at; int64_t lo, hi; } random_access;
+typedef struct random_access {
+    tg_affine at;
+    int64_t count;
+    bool bounded;
+    tg_affine bound_at;
+    int64_t lo, hi;
+} random_access;
 
 /* A buffer with the loops in `mask` as axes, in random order, sometimes padded, flipped, broadcast or read past its edge. */
 static random_access make_access(const hand *h, support_random *random, uint32_t mask, bool plain, bool may_bound) {
@@ -808,7 +870,8 @@ static random_access make_access(const hand *h, support_random *random, uint32_t
     return access;
 }
 static int random_load(hand *h, support_random *random, tg_dtype dtype) {
-    uint32_t all = (1u << h->kernel.loop_count) - 1u, mask = support_random_below(random, 2) ? all : (uint32_t)support_random_bits(random) & all;
+    uint32_t all = (1u << h->kernel.loop_count) - 1u,
+             mask = support_random_below(random, 2) ? all : (uint32_t)support_random_bits(random) & all;
     if (h->kernel.kind == TG_KERNEL_CONTRACT) mask &= (1u << h->kernel.outer_count) - 1u;
     random_access access = make_access(h, random, mask, support_random_below(random, 2) != 0, true);
     int load = hand_load(h, hand_argument(h, dtype, TG_ACCESS_READ, access.count), access.at);
@@ -904,7 +967,8 @@ static hand *random_reduce(support_random *random) {
         int op = reductions[support_random_below(random, SUPPORT_COUNT(reductions))];
         last = hand_reduce(h, op, v);
         if (h->body[last].dtype == TG_I32) last = hand_op(h, TG_OP_CAST, TG_F32, last, -1, -1);
-        if (h->body[v].level == TG_LEVEL_ELEMENT && op == TG_OP_SUM) last = hand_op(h, TG_OP_MUL, TG_F32, last, hand_const(h, TG_F32, 0.0625), -1);
+        if (h->body[v].level == TG_LEVEL_ELEMENT && op == TG_OP_SUM)
+            last = hand_op(h, TG_OP_MUL, TG_F32, last, hand_const(h, TG_F32, 0.0625), -1);
     }
     random_store(h, random, last, outside);
     if (support_random_below(random, 2)) {
@@ -916,7 +980,8 @@ static hand *random_reduce(support_random *random) {
 }
 static hand *random_contract(support_random *random) {
     int64_t extents[TG_MAX_LOOP];
-    int batch = (int)support_random_below(random, 3), rows = (int)support_random_below(random, 3), cols = (int)support_random_below(random, 3);
+    int batch = (int)support_random_below(random, 3), rows = (int)support_random_below(random, 3),
+        cols = (int)support_random_below(random, 3);
     int inner = 1 + (int)support_random_below(random, 2), outer = batch + rows + cols;
     random_extents(random, extents, outer + inner, 20000);
     hand *h = hand_new(TG_KERNEL_CONTRACT, outer, inner, extents);
@@ -940,6 +1005,7 @@ static hand *random_scatter(support_random *random) {
     int n = 1 + (int)support_random_below(random, 2);
     random_extents(random, extents, n + 1, 4000);
     hand *h = hand_new(TG_KERNEL_SCATTER_ADD, n + 1, 0, extents);
+    h->kernel.m_begin = n;
     uint32_t places = (1u << n) - 1u;
     random_access where = make_access(h, random, places, true, false);
     int index = hand_load(h, hand_argument(h, TG_I32, TG_ACCESS_READ, where.count), where.at);
@@ -986,7 +1052,11 @@ static void test_gather(void **state) {
     for (int form = 0; form < 4; ++form) {
         int64_t extents[2] = {50, 37}, by_row[2] = {1, 0}, by_col[2] = {0, 1}, both[2] = {37, 1}, place[2] = {0, 1};
         hand *h = hand_new(TG_KERNEL_MAP, 2, 0, extents);
-        int index = hand_load(h, hand_argument(h, TG_I32, TG_ACCESS_READ, 50 * 37), affine(0, 2, form == 0 ? by_row : form == 1 ? by_col : both));
+        int index = hand_load(h, hand_argument(h, TG_I32, TG_ACCESS_READ, 50 * 37),
+                              affine(0, 2,
+                                     form == 0   ? by_row
+                                     : form == 1 ? by_col
+                                                 : both));
         tg_instruction *gather = hand_add(h, TG_K_GATHER, TG_F32, TG_LEVEL_ELEMENT);
         gather->src[0] = index;
         gather->argument = hand_argument(h, TG_F32, TG_ACCESS_READ, 9 * 37);
@@ -1005,6 +1075,7 @@ static void test_scatter_of_many_duplicates(void **state) {
     machine *m = *state;
     int64_t extents[2] = {4096, 5}, by_row[2] = {1, 0}, both[2] = {5, 1}, place[2] = {0, 1};
     hand *h = hand_new(TG_KERNEL_SCATTER_ADD, 2, 0, extents);
+    h->kernel.m_begin = 1;
     int index = hand_load(h, hand_argument(h, TG_I32, TG_ACCESS_READ, 4096), affine(0, 2, by_row));
     int value = hand_load(h, hand_argument(h, TG_F32, TG_ACCESS_READ, 4096 * 5), affine(0, 2, both));
     hand_op(h, TG_K_SCATTER, TG_F32, index, value, -1);
@@ -1080,6 +1151,7 @@ int main(void) {
         cmocka_unit_test(test_smallest_whole_number),
         cmocka_unit_test(test_long_sums_are_accurate),
         cmocka_unit_test(test_softmax),
+        cmocka_unit_test(test_causal_softmax),
         cmocka_unit_test(test_normalise_in_place),
         cmocka_unit_test(test_gather),
         cmocka_unit_test(test_scatter_of_many_duplicates),

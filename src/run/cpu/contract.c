@@ -397,20 +397,20 @@ static void contract_copy_rows(const contract_job *job, float *to, int64_t strid
     }
 }
 
-/* One tile's rows: to[p * 16 + r] */
-static void contract_copy_tile(const contract_job *job, float *to, int64_t m0, int64_t rows, int64_t k0, int64_t kc) {
+/* One tile's rows: to[p * padded + r] */
+static void contract_copy_tile(const contract_job *job, float *to, int64_t padded, int64_t m0, int64_t rows, int64_t k0, int64_t kc) {
     const contract_axis *k_axis = &job->c->a.k, *m_axis = &job->c->a.free;
     bool contiguous = m_axis->stride == 1 && contract_run_length(m_axis, m0, rows) == rows;
     for (int64_t k = 0, run; k < kc; k += run) {
         run = contract_run_length(k_axis, k0 + k, kc - k);
         const float *from = job->a + contract_at(k_axis, k0 + k);
         if (contiguous) {
-            job->c->ops->pack_rows(to + k * 16, 16, from + contract_at(m_axis, m0), k_axis->stride, run, rows);
+            job->c->ops->pack_rows(to + k * padded, padded, from + contract_at(m_axis, m0), k_axis->stride, run, rows);
             continue;
         }
         for (int64_t r = 0; r < rows; ++r) {
             const float *row = from + contract_at(m_axis, m0 + r);
-            for (int64_t p = 0; p < run; ++p) to[(k + p) * 16 + r] = row[p * k_axis->stride];
+            for (int64_t p = 0; p < run; ++p) to[(k + p) * padded + r] = row[p * k_axis->stride];
         }
     }
 }
@@ -440,11 +440,11 @@ static contract_rows contract_place_a(const contract_job *job, int64_t m0, int64
         place.base = job->a_copy;
         place.row_stride = 1;
         place.row_step = 0;
-        place.k_stride = 16;
-        place.tile_step = kc * 16;
+        place.k_stride = contract_round_up(c->ops->max_rows[cols > c->ops->width], c->ops->width);
+        place.tile_step = kc * place.k_stride;
         for (int64_t i = 0, row = 0, height; i < place.tiles; ++i, row += height) {
             height = place.height + (i < place.taller);
-            contract_copy_tile(job, job->a_copy + i * place.tile_step, m0 + row, height, k0, kc);
+            contract_copy_tile(job, job->a_copy + i * place.tile_step, place.k_stride, m0 + row, height, k0, kc);
         }
     }
     return place;

@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct cpu_state { char *data; int64_t bytes; } cpu_state;
+typedef struct cpu_state {
+    char *data;
+    int64_t bytes;
+} cpu_state;
 
 struct tg_device {
     tg_context *ctx;
@@ -20,9 +23,15 @@ struct tg_device {
     TG_LIST(cpu_state) states;
 };
 
-typedef struct cpu_kernel { tg_vm_kernel *code; void **arguments; } cpu_kernel;
+typedef struct cpu_kernel {
+    tg_vm_kernel *code;
+    void **arguments;
+} cpu_kernel;
 /* A kernel argument that is a fed input: its pointer is set in every run. */
-typedef struct cpu_feed { void **argument; int32_t input; } cpu_feed;
+typedef struct cpu_feed {
+    void **argument;
+    int32_t input;
+} cpu_feed;
 
 struct tg_executable {
     tg_context *ctx;
@@ -231,8 +240,7 @@ static tg_status cpu_load(tg_device *device, const tg_program *program, const in
 static tg_status cpu_run(tg_device *device, tg_executable *e, const void *const *inputs, void *const *outputs) {
     const tg_program *program = e->program;
     for (int64_t k = 0; k < e->feed_count; ++k) *e->feeds[k].argument = (void *)(uintptr_t)inputs[e->feeds[k].input];
-    for (int32_t k = 0; k < program->kernel_count; ++k)
-        tg_vm_run(e->kernels[k].code, e->kernels[k].arguments, device->pool, e->scratch);
+    for (int32_t k = 0; k < program->kernel_count; ++k) tg_vm_run(e->kernels[k].code, e->kernels[k].arguments, device->pool, e->scratch);
     for (int32_t i = 0; outputs != NULL && i < program->output_count; ++i) {
         if (outputs[i] == NULL) continue;
         const tg_output *output = &program->outputs[i];

@@ -4,14 +4,14 @@
 #include <string.h>
 
 #ifdef TG_HAS_X86
-#define TG_ISA_AVX2
-#include "run/cpu/isa_begin.h"
+#  define TG_ISA_AVX2
+#  include "run/cpu/isa_begin.h"
 
-#include "run/cpu/vecmath.inc"
-#include "run/cpu/vm_kernels.inc"
-#include "run/cpu/vm_kernels_end.inc"
+#  include "run/cpu/vecmath.inc"
+#  include "run/cpu/vm_kernels.inc"
+#  include "run/cpu/vm_kernels_end.inc"
 
-#include "run/cpu/isa_end.h"
+#  include "run/cpu/isa_end.h"
 #else
 typedef int tg_vm_no_avx2; /* a unit must not be empty */
 #endif

@@ -9,8 +9,8 @@ typedef struct run_job {
     tg_vm_kernel *kernel;
     void *const *argument;
     char *const *scratch;
-    int64_t tile;   /* split reductions: the outer tile */
-    int32_t pass;   /* split reductions: which pass; == passes: the element stores */
+    int64_t tile; /* split reductions: the outer tile */
+    int32_t pass; /* split reductions: which pass; == passes: the element stores */
 } run_job;
 
 static int64_t run_smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -34,16 +34,20 @@ static tg_vm_frame *run_frame(const run_job *job, int worker) {
     f->registers = job->scratch[worker] + k->frame_bytes;
     f->inner_base = f->row0 = f->col0 = 0;
     f->first = true;
+    f->shape[TG_VM_FULL] = (tg_vm_shape){0, 0};
     for (int32_t s = 0; s < k->slot_count; ++s) {
         const tg_vm_slot *slot = &k->slots[s];
         f->row[s] = slot->row;
-        f->ptr[s] = slot->place == TG_VM_REGISTER ? f->registers + slot->offset : slot->place == TG_VM_SHARED ? k->shared + slot->offset : NULL;
+        f->ptr[s] = slot->place == TG_VM_REGISTER ? f->registers + slot->offset
+                    : slot->place == TG_VM_SHARED ? k->shared + slot->offset
+                                                  : NULL;
     }
     for (int32_t s = 0; s < k->stream_count; ++s) f->stream[s].col = k->streams[s].col;
     for (int32_t d = 0; d < k->loops.outside_count; ++d) f->outside[d] = 0;
     return f;
 }
 static void run_set_shape(tg_vm_frame *f, const tg_vm_kernel *k, int64_t rows, int64_t cols) {
+    if (f->shape[TG_VM_FULL].rows == rows && f->shape[TG_VM_FULL].cols == cols) return;
     f->shape[TG_VM_ONE] = (tg_vm_shape){1, 1};
     f->shape[TG_VM_PER_ROW] = (tg_vm_shape){1, rows};
     f->shape[TG_VM_PER_COL] = (tg_vm_shape){1, cols};
@@ -62,7 +66,8 @@ static void run_split_index(int64_t flat, const int64_t *extent, int32_t count, 
 /* ---- placing: stream bases, row tables and in-place operands for the tile at (row0, col0) */
 
 /* table[r] = offset of row row0 + r, for a stream whose rows are not evenly spaced. Runs along the last row loop. */
-static void run_fill_table(const tg_vm_loops *loops, const tg_vm_stream *stream, const int64_t *start, int64_t offset, int64_t rows, int64_t *table) {
+static void run_fill_table(const tg_vm_loops *loops, const tg_vm_stream *stream, const int64_t *start, int64_t offset, int64_t rows,
+                           int64_t *table) {
     int64_t index[TG_MAX_LOOP];
     const int32_t last = loops->row_count - 1;
     for (int32_t d = 0; d <= last; ++d) index[d] = start[d];
@@ -124,6 +129,12 @@ static void run_prologue(const run_job *job) {
     run_set_shape(f, k, 1, 1);
     run_segment(k, f, &k->prologue);
 }
+/* Values that are the same in every tile, for the largest tile there is. */
+static void run_setup(const tg_vm_kernel *k, tg_vm_frame *f) {
+    if (k->setup.code_count == 0) return;
+    run_set_shape(f, k, run_smaller(k->tile_rows, k->loops.rows), k->loops.cols);
+    run_segment(k, f, &k->setup);
+}
 /* Part `part` of `parts` nearly equal ranges of [0, count). */
 static int64_t run_range(int64_t count, int part, int parts) { return count * part / parts; }
 
@@ -133,6 +144,7 @@ static void run_map_part(void *user, int part, int worker) {
     const run_job *job = user;
     const tg_vm_kernel *k = job->kernel;
     tg_vm_frame *f = run_frame(job, worker);
+    run_setup(k, f);
     const int64_t row_tiles = (k->loops.rows + k->tile_rows - 1) / k->tile_rows, col_tiles = k->tiles / row_tiles;
     int64_t tile = run_range(k->tiles, part, k->parts);
     const int64_t end = run_range(k->tiles, part + 1, k->parts);
@@ -201,6 +213,7 @@ static void run_reduce_part(void *user, int part, int worker) {
     const run_job *job = user;
     const tg_vm_kernel *k = job->kernel;
     tg_vm_frame *f = run_frame(job, worker);
+    run_setup(k, f);
     const int64_t end = run_range(k->tiles, part + 1, k->parts), units = run_inner_units(k);
     for (int64_t tile = run_range(k->tiles, part, k->parts); tile < end; ++tile) {
         const int64_t extent = run_outer_tile(k, f, tile);
@@ -274,7 +287,8 @@ static void run_clear(const tg_vm_kernel *k, const run_job *job, int64_t col0, i
         float *at = (float *)job->argument[scatter->argument] + scatter->at.offset;
         for (int64_t row = 0; row < scatter->rows; ++row, at += scatter->row_stride) {
             if (step == 1) memset(at + col0, 0, (size_t)cols * sizeof(float));
-            else for (int64_t c = col0; c < col0 + cols; ++c) at[c * step] = 0;
+            else
+                for (int64_t c = col0; c < col0 + cols; ++c) at[c * step] = 0;
         }
     }
 }
@@ -319,7 +333,7 @@ static void run_block(void *user, int worker, int64_t batch, int64_t m0, int64_t
     const int64_t down0 = loops->turned ? 0 : m0, down = loops->turned ? 1 : rows, col_step = loops->turned ? ld : 1;
     const int64_t along0 = loops->turned ? m0 : n0, along = loops->turned ? rows : cols;
     for (int64_t j = 0; j < along;) {
-        const int64_t flat = along0 + j, position = flat % loops->cols;
+        const int64_t flat = along0 + j, position = flat < loops->cols ? flat : flat % loops->cols;
         const int64_t run = run_smaller(run_smaller(loops->cols - position, along - j), k->tile_cols);
         if (loops->outside_count > loops->batch_outside)
             run_split_index(flat / loops->cols, loops->outside_extent + loops->batch_outside, loops->outside_count - loops->batch_outside,
@@ -348,7 +362,8 @@ static void run_contract_part(void *user, int part, int worker) {
 
 static void run_parts(tg_pool *pool, tg_part_fn fn, run_job *job, int parts, bool alone) {
     if (!alone) tg_pool_run(pool, fn, job, parts);
-    else for (int part = 0; part < parts; ++part) fn(job, part, 0);
+    else
+        for (int part = 0; part < parts; ++part) fn(job, part, 0);
 }
 void tg_vm_run(tg_vm_kernel *kernel, void *const *argument, tg_pool *pool, char *const *scratch) {
     run_job job = {.kernel = kernel, .argument = argument, .scratch = scratch};
@@ -356,10 +371,9 @@ void tg_vm_run(tg_vm_kernel *kernel, void *const *argument, tg_pool *pool, char 
     switch (kernel->mode) {
     case TG_VM_MAP: run_parts(pool, run_map_part, &job, kernel->parts, kernel->parts == 1); break;
     case TG_VM_SCATTERING: run_parts(pool, run_scatter_part, &job, kernel->parts, kernel->parts == 1); break;
-    case TG_VM_EPILOGUE:
-        run_parts(pool, run_contract_part, &job, tg_contraction_parts(kernel->contraction), kernel->parts == 1);
-        break;
-    case TG_VM_ROWS: case TG_VM_COLUMNS:
+    case TG_VM_EPILOGUE: run_parts(pool, run_contract_part, &job, tg_contraction_parts(kernel->contraction), kernel->parts == 1); break;
+    case TG_VM_ROWS:
+    case TG_VM_COLUMNS:
         if (kernel->split_parts > 0) run_split(&job, pool);
         else run_parts(pool, run_reduce_part, &job, kernel->parts, kernel->parts == 1);
         break;

@@ -11,7 +11,10 @@ int32_t tg_vm_affine_count(const tg_kernel *kernel) {
 
 static bool shape_touches_memory(const tg_instruction *instruction) {
     switch (instruction->op) {
-    case TG_K_LOAD: case TG_K_GATHER: case TG_K_STORE: case TG_K_SCATTER: return true;
+    case TG_K_LOAD:
+    case TG_K_GATHER:
+    case TG_K_STORE:
+    case TG_K_SCATTER: return true;
     default: return false;
     }
 }
@@ -21,8 +24,7 @@ static int32_t shape_collect(const tg_kernel *kernel, tg_vm_affine_use *uses) {
     for (int32_t i = 0; i < kernel->body_count; ++i) {
         const tg_instruction *instruction = &kernel->body[i];
         bool memory = shape_touches_memory(instruction);
-        if (memory || instruction->op == TG_K_INDEX)
-            uses[count++] = (tg_vm_affine_use){instruction, &instruction->at, memory};
+        if (memory || instruction->op == TG_K_INDEX) uses[count++] = (tg_vm_affine_use){instruction, &instruction->at, memory};
         for (int32_t b = 0; b < instruction->bound_count; ++b)
             uses[count++] = (tg_vm_affine_use){instruction, &instruction->bounds[b].at, false};
     }
@@ -31,7 +33,11 @@ static int32_t shape_collect(const tg_kernel *kernel, tg_vm_affine_use *uses) {
 
 /* A group of loops that may be merged among themselves: kernel loop numbers, innermost last. After merging, each stands for
  * a run of loops whose strides are those of the last. */
-typedef struct shape_group { int32_t count; int32_t loop[TG_MAX_LOOP]; int64_t extent[TG_MAX_LOOP]; } shape_group;
+typedef struct shape_group {
+    int32_t count;
+    int32_t loop[TG_MAX_LOOP];
+    int64_t extent[TG_MAX_LOOP];
+} shape_group;
 
 static void shape_fill(shape_group *group, const tg_kernel *kernel, int32_t begin, int32_t end) {
     group->count = 0;
@@ -212,10 +218,19 @@ void tg_vm_shape_loops(const tg_kernel *kernel, tg_vm_affine_use *uses, tg_vm_mo
     int32_t count = shape_collect(kernel, uses);
     *loops = (tg_vm_loops){.rows = 1, .cols = 1, .outside = 1, .col_lead = -1};
     switch (kernel->kind) {
-    case TG_KERNEL_MAP: shape_map(kernel, uses, count, loops); *mode = TG_VM_MAP; break;
+    case TG_KERNEL_MAP:
+        shape_map(kernel, uses, count, loops);
+        *mode = TG_VM_MAP;
+        break;
     case TG_KERNEL_REDUCE: *mode = shape_reduce(kernel, uses, count, loops); break;
-    case TG_KERNEL_CONTRACT: shape_epilogue(kernel, uses, count, loops); *mode = TG_VM_EPILOGUE; break;
-    case TG_KERNEL_SCATTER_ADD: shape_scatter(kernel, uses, count, loops); *mode = TG_VM_SCATTERING; break;
+    case TG_KERNEL_CONTRACT:
+        shape_epilogue(kernel, uses, count, loops);
+        *mode = TG_VM_EPILOGUE;
+        break;
+    case TG_KERNEL_SCATTER_ADD:
+        shape_scatter(kernel, uses, count, loops);
+        *mode = TG_VM_SCATTERING;
+        break;
     }
 }
 

@@ -80,8 +80,7 @@ static void print_json(const char *path, const tg_safetensors *file) {
         printf(", \"dtype\": ");
         cli_json_text(stdout, tensor->dtype);
         printf(", \"shape\": [");
-        for (int axis = 0; axis < tensor->shape.rank; axis++)
-            printf("%s%lld", axis ? ", " : "", (long long)tensor->shape.dim[axis]);
+        for (int axis = 0; axis < tensor->shape.rank; axis++) printf("%s%lld", axis ? ", " : "", (long long)tensor->shape.dim[axis]);
         printf("], \"bytes\": %zu}", tensor->bytes);
         bytes += tensor->bytes;
     }

@@ -14,6 +14,7 @@
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
 #define CLI_MAX_WORDS 16
+#define CLI_DEFAULT_SEED 5 /* that of the stored curves under tests/curves, so that a plain run can be held against them */
 
 typedef struct cli_options {
     const char *words[CLI_MAX_WORDS]; /* what is not an option: examples, workloads, files */
@@ -38,12 +39,12 @@ void cli_help(FILE *out);
 __attribute__((format(printf, 1, 2)))
 #endif
 void cli_say(const char *format, ...);
-int cli_no_example(const char *name);           /* says which there are; CLI_USAGE */
+int cli_no_example(const char *name);                                     /* says which there are; CLI_USAGE */
 int cli_context_error(const tg_context *ctx, const char *what, int code); /* the context's message; returns code */
-void cli_json_text(FILE *out, const char *text); /* quoted and escaped */
-void cli_json_number(FILE *out, double value, int digits); /* null when not finite */
-double cli_seconds(void); /* monotonic */
-bool cli_utf8(void);      /* the terminal's character set, by LC_ALL, LC_CTYPE, LANG */
+void cli_json_text(FILE *out, const char *text);                          /* quoted and escaped */
+void cli_json_number(FILE *out, double value, int digits);                /* null when not finite */
+double cli_seconds(void);                                                 /* monotonic */
+bool cli_utf8(void);                                                      /* the terminal's character set, by LC_ALL, LC_CTYPE, LANG */
 
 /* The commands. */
 int command_devices(const cli_options *options);

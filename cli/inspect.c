@@ -6,7 +6,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-typedef struct inspect_text { const char *key; tg_text what; bool wanted; } inspect_text;
+typedef struct inspect_text {
+    const char *key;
+    tg_text what;
+    bool wanted;
+} inspect_text;
 
 static void print_shape(tg_shape shape) {
     printf("[");

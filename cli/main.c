@@ -4,7 +4,10 @@
 #include <errno.h>
 #include <string.h>
 
-typedef struct cli_command { const char *name; int (*run)(const cli_options *options); } cli_command;
+typedef struct cli_command {
+    const char *name;
+    int (*run)(const cli_options *options);
+} cli_command;
 
 static const cli_command commands[] = {
     {"devices", command_devices},

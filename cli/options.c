@@ -50,7 +50,7 @@ void cli_help(FILE *out) {
           "    what this machine can compute with\n"
           "tensorgrad train EXAMPLE [options]\n"
           "    --steps N          steps to run now (default: the example's own number)\n"
-          "    --seed S           of initial values and batches (default 0; a resumed run keeps its own)\n"
+          "    --seed S           of initial values and batches (default 5; a resumed run keeps its own)\n"
           "    --device D         auto, cpu or webgpu\n"
           "    --threads N        CPU threads; the result does not depend on it (default: TENSORGRAD_THREADS, else all cores)\n"
           "    --save FILE        write a checkpoint at the end (safetensors)\n"
@@ -157,14 +157,14 @@ static const option_entry *find_option(const char *word, unsigned command) {
     size_t length = strcspn(word, "=");
     for (size_t i = 0; i < sizeof option_table / sizeof option_table[0]; i++) {
         const option_entry *entry = &option_table[i];
-        if (strlen(entry->name) == length && strncmp(word, entry->name, length) == 0)
-            return (entry->commands & command) ? entry : NULL;
+        if (strlen(entry->name) == length && strncmp(word, entry->name, length) == 0) return (entry->commands & command) ? entry : NULL;
     }
     return NULL;
 }
 
 int cli_parse(const char *command, int count, char **words, cli_options *out) {
     memset(out, 0, sizeof *out);
+    out->seed = CLI_DEFAULT_SEED;
     unsigned bit = command_bit(command);
     for (int i = 0; i < count; i++) {
         const char *word = words[i];

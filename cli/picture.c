@@ -65,8 +65,7 @@ static void print_canvas(FILE *out, const canvas *from, const char *top, const c
     bool utf8 = cli_utf8();
     for (int row = 0; row < ROWS; row++) {
         fprintf(out, "%10s %s", row == 0 ? top : row == ROWS - 1 ? bottom : "", utf8 ? "\u2502" : "|");
-        for (int column = 0; column < COLUMNS; column++)
-            print_cell(out, from->model[row][column], from->truth[row][column], utf8, colour);
+        for (int column = 0; column < COLUMNS; column++) print_cell(out, from->model[row][column], from->truth[row][column], utf8, colour);
         fputc('\n', out);
     }
     fprintf(out, "%10s %s", "", utf8 ? "\u2514" : "+");
@@ -111,8 +110,8 @@ static void picture_fit(FILE *out, const cli_curves *curves, bool colour) {
         snprintf(left, sizeof left, "%.3g", to->x_low);
         snprintf(right, sizeof right, "%.3g", to->x_high);
         bool utf8 = cli_utf8();
-        fprintf(out, "\n%11s %s: what it learned (%s) over the truth (%s)\n", "", curves->title, utf8 ? "\u2812\u2812" : "*, # on the truth",
-                utf8 ? "\u00b7" : ".");
+        fprintf(out, "\n%11s %s: what it learned (%s) over the truth (%s)\n", "", curves->title,
+                utf8 ? "\u2812\u2812" : "*, # on the truth", utf8 ? "\u00b7" : ".");
         print_canvas(out, to, top, bottom, left, right, colour);
     }
     free(to);

@@ -19,9 +19,7 @@ typedef struct panel {
 } panel;
 
 static double place_x(const panel *p, double x) { return p->left + (x - p->x_low) / (p->x_high - p->x_low) * PANEL_WIDTH; }
-static double place_y(const panel *p, double y) {
-    return MARGIN_TOP + (p->y_high - y) / (p->y_high - p->y_low) * PANEL_HEIGHT;
-}
+static double place_y(const panel *p, double y) { return MARGIN_TOP + (p->y_high - y) / (p->y_high - p->y_low) * PANEL_HEIGHT; }
 
 static void grow(double value, double *low, double *high) {
     if (!isfinite(value)) return;
@@ -43,8 +41,8 @@ static void add_frame(tg_text_buffer *svg, const panel *p, const char *title, co
                 MARGIN_TOP + PANEL_HEIGHT + 38, x_name);
     for (int i = 0; i <= 4; i++) {
         double x = p->x_low + (p->x_high - p->x_low) * i / 4;
-        tg_text_add(svg, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.4g</text>\n", place_x(p, x),
-                    MARGIN_TOP + PANEL_HEIGHT + 18, x);
+        tg_text_add(svg, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.4g</text>\n", place_x(p, x), MARGIN_TOP + PANEL_HEIGHT + 18,
+                    x);
     }
 }
 
@@ -71,8 +69,8 @@ static void add_line(tg_text_buffer *svg, const panel *p, const double *x, const
 
 /* log10 of the losses against the step; a line at every power of ten. values: room for the history. */
 static void add_loss(tg_text_buffer *svg, const cli_history *history, double *values) {
-    panel p = {.left = MARGIN_LEFT, .x_low = history->step[0], .x_high = history->step[history->count - 1], .y_low = DBL_MAX,
-               .y_high = -DBL_MAX};
+    panel p = {
+        .left = MARGIN_LEFT, .x_low = history->step[0], .x_high = history->step[history->count - 1], .y_low = DBL_MAX, .y_high = -DBL_MAX};
     for (int i = 0; i < history->count; i++) {
         values[i] = history->loss[i] > 0 ? log10(history->loss[i]) : (double)NAN;
         grow(values[i], &p.y_low, &p.y_high);
@@ -90,8 +88,8 @@ static void add_loss(tg_text_buffer *svg, const cli_history *history, double *va
 static void add_fit(tg_text_buffer *svg, const cli_curves *curves, double *values) {
     int count = curves->fit_count;
     double *x = values, *truth = values + count, *model = values + 2 * count;
-    panel p = {.left = 2 * MARGIN_LEFT + PANEL_WIDTH + MARGIN_RIGHT, .x_low = DBL_MAX, .x_high = -DBL_MAX, .y_low = DBL_MAX,
-               .y_high = -DBL_MAX};
+    panel p = {
+        .left = 2 * MARGIN_LEFT + PANEL_WIDTH + MARGIN_RIGHT, .x_low = DBL_MAX, .x_high = -DBL_MAX, .y_low = DBL_MAX, .y_high = -DBL_MAX};
     for (int i = 0; i < count; i++) {
         x[i] = (double)curves->x[i];
         truth[i] = (double)curves->truth[i];

@@ -35,10 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     tg_context *ctx = tg_context_create(NULL);
     if (!ctx) return 0;
     tg_graph *graph = tg_graph_read(ctx, data, size);
-    if (graph)
-        fuzz_round_trip(ctx, graph);
-    else if (tg_error(ctx) != TG_ERROR_FORMAT)
-        fuzz_fail("refused with another status");
+    if (graph) fuzz_round_trip(ctx, graph);
+    else if (tg_error(ctx) != TG_ERROR_FORMAT) fuzz_fail("refused with another status");
     tg_graph_destroy(graph);
     if (ctx->live_blocks != 0 || ctx->live_bytes != 0) fuzz_fail("memory is left");
     tg_context_destroy(ctx);

@@ -2,7 +2,7 @@
 """Trains the examples in PyTorch (Debian's python3-torch) from the initial values and batches in the dump files, and
 writes the losses as a C header. Called by scripts/make_curves.sh.
 
-usage: make_curves.py MLP_DUMP TRANSFORMER_DUMP HEADER [--check-noise]
+usage: make_curves.py SEED MLP_DUMP TRANSFORMER_DUMP HEADER [--check-noise]
 --check-noise trains in float64 too and prints how far rounding alone takes the curves apart.
 """
 import json
@@ -80,17 +80,16 @@ def decayed(name):
     return name.endswith(".W") or name.endswith("Embedding")
 
 
-def adam_uncorrected(params, rate, decay=0.0, clip=0.0):
+def adam_uncorrected(params, rate, decay=0.0):
     """SPEC 3.3: p = (1 - lr wd) p - lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt v + eps)."""
     m = {name: torch.zeros_like(p) for name, p in params.items()}
     v = {name: torch.zeros_like(p) for name, p in params.items()}
 
     def update(t):
         lr = rate(t)
-        scale = clip_scale(params, clip)
         with torch.no_grad():
             for name, p in params.items():
-                g = p.grad * scale
+                g = p.grad
                 m[name].mul_(0.9).add_(g, alpha=1 - 0.9)
                 v[name].mul_(0.999).add_(g * g, alpha=1 - 0.999)
                 if decay and decayed(name):
@@ -99,8 +98,8 @@ def adam_uncorrected(params, rate, decay=0.0, clip=0.0):
     return update
 
 
-def from_torch(make, params, rate, decay=0.0):
-    """An optimiser of torch.optim; its rate is set before each step."""
+def from_torch(make, params, rate, decay=0.0, clip=0.0):
+    """An optimiser of torch.optim; its rate is set, and gradients are clipped, before each step."""
     groups = [{"params": [p for n, p in params.items() if decayed(n)], "weight_decay": decay},
               {"params": [p for n, p in params.items() if not decayed(n)], "weight_decay": 0.0}]
     optimizer = make(groups, rate(1))
@@ -108,6 +107,9 @@ def from_torch(make, params, rate, decay=0.0):
     def update(t):
         for group in optimizer.param_groups:
             group["lr"] = rate(t)
+        scale = clip_scale(params, clip)
+        for p in params.values():
+            p.grad.mul_(scale)
         optimizer.step()
     return update
 
@@ -139,10 +141,10 @@ SCHEDULE = linear_decay(0.005, 0.0005, 1500)
 CURVES = [  # name, example, optimiser; tests/test_curves.c sets up the same ones
     ("mlp_sin_adam", "mlp", lambda p: adam_uncorrected(p, constant(0.005))),
     ("mlp_sin_adam_corrected", "mlp", lambda p: from_torch(adamw, p, constant(0.005))),
-    ("mlp_sin_adam_clipped", "mlp", lambda p: adam_uncorrected(p, constant(0.005), clip=0.25)),
-    ("mlp_sin_sgd", "mlp", lambda p: from_torch(sgd(0.0, False), p, constant(0.05))),
-    ("mlp_sin_sgd_momentum", "mlp", lambda p: from_torch(sgd(0.9, False), p, constant(0.01))),
-    ("mlp_sin_sgd_nesterov", "mlp", lambda p: from_torch(sgd(0.9, True), p, constant(0.01))),
+    ("mlp_sin_sgd", "mlp", lambda p: from_torch(sgd(0.0, False), p, constant(0.01))),
+    ("mlp_sin_sgd_momentum", "mlp", lambda p: from_torch(sgd(0.9, False), p, constant(0.002))),
+    ("mlp_sin_sgd_nesterov", "mlp", lambda p: from_torch(sgd(0.9, True), p, constant(0.002))),
+    ("mlp_sin_sgd_clipped", "mlp", lambda p: from_torch(sgd(0.9, False), p, constant(0.002), clip=1.0)),
     ("transformer_add_adamw", "transformer", lambda p: adam_uncorrected(p, SCHEDULE, decay=0.01)),
     ("transformer_add_adamw_corrected", "transformer", lambda p: from_torch(adamw, p, SCHEDULE, decay=0.01)),
 ]
@@ -164,10 +166,11 @@ def train(example, dump, make_update, dtype):
 
 
 def main():
-    dumps = {"mlp": sys.argv[1], "transformer": sys.argv[2]}
-    lines = [f"/* Losses of the first {STEPS} steps of the examples in PyTorch {torch.__version__}, seed 0, float32, one thread.",
+    dumps = {"mlp": sys.argv[2], "transformer": sys.argv[3]}
+    lines = [f"/* Losses of the first {STEPS} steps of the examples in PyTorch {torch.__version__}, float32, one thread.",
              " * Made by scripts/make_curves.sh; do not edit. */", "#ifndef TENSORGRAD_TESTS_CURVES_H",
-             "#define TENSORGRAD_TESTS_CURVES_H", f"#define CURVE_STEPS {STEPS}"]
+             "#define TENSORGRAD_TESTS_CURVES_H", f"#define CURVE_STEPS {STEPS}",
+             f"#define CURVE_SEED {sys.argv[1]}"]
     for name, example, make_update in CURVES:
         losses = train(example, dumps[example], make_update, torch.float32)
         if "--check-noise" in sys.argv:
@@ -179,7 +182,7 @@ def main():
             lines.append("    " + ", ".join(f"{loss:.9g}F" for loss in losses[i:i + 5]) + ",")
         lines.append("};")
     lines.append("#endif")
-    with open(sys.argv[3], "w", encoding="ascii") as out:
+    with open(sys.argv[4], "w", encoding="ascii") as out:
         out.write("\n".join(lines) + "\n")
 
 

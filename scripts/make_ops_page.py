@@ -30,6 +30,13 @@ def comment_of(lines, number):
     behind = re.search(r"/\*\s*(.*?)\s*\*/\s*$", lines[number])
     if behind:
         return behind.group(1)
+    opened = re.search(r"/\*\s*((?:(?!\*/).)*)$", lines[number])
+    if opened:  # goes on below
+        end = number + 1
+        while "*/" not in lines[end]:
+            end += 1
+        text = " ".join([opened.group(1)] + [line.strip(" *") for line in lines[number + 1:end + 1]])
+        return re.sub(r"\s+", " ", text.replace("*/", "")).strip(" *")
     end = number - 1
     if end < 0 or not lines[end].rstrip().endswith("*/"):
         return ""

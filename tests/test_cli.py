@@ -196,7 +196,7 @@ def test_bench(_):
         expect(row["steps"] == 6 and 0 < row["ms_min"] <= row["ms_per_step"] and row["gflops"] > 0 and row["threads"] == 1, str(row))
         expect(row["device"] == "cpu", str(row))
     expect(rows["matmul:512"]["dispatches"] is None and rows["matmul:512"]["loss_last"] is None, "null where not applicable")
-    expect(rows["mlp-sin"]["ratio"] > 0.5 and rows["transformer-add"]["loss_first"] > 1, str(rows))
+    expect(rows["mlp-sin"]["ratio"] > 0 and rows["mlp-sin"]["ratio_min"] > 0 and rows["transformer-add"]["loss_first"] > 1, str(rows))
     status, out, _ = call("bench", "mlp-sin", "--steps", 3)
     expect(status == 0 and "mlp-sin" in out and "ms/step" in out, out)
 

@@ -8,6 +8,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __GLIBC__
+#  include <malloc.h>
+#endif
 
 #define F32 (1u << TG_F32)
 #define I32 (1u << TG_I32)
@@ -483,7 +486,7 @@ static void test_big(void **state) {
     (void)state;
     bool same = true;
     for (int op = 1; op < TG_OP_COUNT; op++) {
-        if (!rows[op]->big) continue;
+        if (!rows[op]->big || (SUPPORT_SANITIZED && op != TG_OP_ADD)) continue;
         op_setup s = {.row = rows[op], .op = (tg_op)op, .dtype = TG_F32, .shape = {2, {65537, 64}}};
         if (rows[op]->variants) s.variant = 2; /* all axes */
         support_outputs want;
@@ -570,6 +573,10 @@ int main(void) {
     static struct CMUnitTest tests[TG_OP_COUNT + 3];
     static tg_op ops[TG_OP_COUNT];
     size_t count = 0;
+#ifdef __GLIBC__ /* thousands of short runs: do not hand memory back to the system after each */
+    mallopt(M_MMAP_THRESHOLD, 256 << 20);
+    mallopt(M_TRIM_THRESHOLD, 512 << 20);
+#endif
     if (support_emitted_available()) emitted = support_emitted_create();
     for (int op = 1; op < TG_OP_COUNT; op++) {
         ops[op] = (tg_op)op;

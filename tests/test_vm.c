@@ -457,9 +457,9 @@ typedef struct accuracy {
 static const accuracy accuracies[] = {
     {TG_OP_EXP, 1, 0, -104, 89},     {TG_OP_EXP, 1, 0, -1, 1},
     {TG_OP_LOG, 2, 0, 0, 3},         {TG_OP_LOG, 2, 0, 0, 1e30},
-    {TG_OP_LOG, 2, 0, 0.9, 1.1},     {TG_OP_SIN, 0, 1e-7, -1e5, 1e5},
-    {TG_OP_COS, 0, 1e-7, -1e5, 1e5}, {TG_OP_SIN, 2, 0, -1.5, 1.5},
-    {TG_OP_COS, 0, 1e-7, -10, 10},   {TG_OP_TANH, 4, 0, -10, 10},
+    {TG_OP_LOG, 2, 0, 0.9, 1.1},     {TG_OP_SIN, 0, 2e-7, -1e5, 1e5},
+    {TG_OP_COS, 0, 2e-7, -1e5, 1e5}, {TG_OP_SIN, 2, 0, -1.5, 1.5},
+    {TG_OP_COS, 0, 2e-7, -10, 10},   {TG_OP_TANH, 4, 0, -10, 10},
     {TG_OP_TANH, 4, 0, -1, 1},       {TG_OP_ERF, 0, 2e-7, -5, 5},
     {TG_OP_ERF, 4, 0, -1, 1},        {TG_OP_SIGMOID, 4, 0, -80, 80},
     {TG_OP_SIGMOID, 4, 0, -2, 2},    {TG_OP_SOFTPLUS, 4, 0, -80, 80},

@@ -202,6 +202,53 @@ static tg_tensor build_destroyer(tg_graph *g, void *user) {
     return tg_tanh(x);
 }
 
+/* loss = max over axes of x = p + p p / 4, for rows short and long; a part of it is captured, or not, or x used once more. Whatever is stored
+ * and in however many passes a row is done, the gradient 1 + p / 2 must land on exactly one element of each row. */
+typedef struct extremum_case { int64_t rows, cols; bool minimum, captured, used; } extremum_case;
+static tg_tensor build_row_extremum(tg_graph *g, void *user) {
+    const extremum_case *c = user;
+    tg_tensor p = tg_param(g, "p", TG_SHAPE(c->rows, c->cols), .init = tg_init_uniform(1.0));
+    tg_tensor part = tg_mul(tg_mul(p, p), 0.25), x = tg_add(p, part); /* rising, so there are no ties */
+    if (c->captured) tg_capture("part", part);
+    tg_tensor m = c->minimum ? tg_min(x, TG_AXES(1), .keepdims = true) : tg_max(x, TG_AXES(1), .keepdims = true);
+    tg_tensor loss = tg_sum_all(m);
+    return c->used ? tg_add(loss, tg_sum_all(tg_stop_gradient(tg_exp(x)))) : loss;
+}
+static void check_extremum(const extremum_case *c) {
+    const int64_t count = c->rows * c->cols;
+    tg_context *ctx = support_context();
+    tg_model *model = tg_compile(ctx, build_row_extremum, (void *)(uintptr_t)c, NULL);
+    support_assert_no_error(ctx);
+    float *p = malloc(sizeof(float) * (size_t)count), *d = malloc(sizeof(float) * (size_t)count), loss;
+    tg_captures *captures = NULL;
+    assert_int_equal(c->captured ? tg_step_captures(model, NULL, 0, &loss, &captures) : tg_step(model, NULL, 0, &loss), TG_OK);
+    assert_int_equal(tg_param_download(model, "p", p, count), TG_OK);
+    assert_int_equal(tg_param_grad_download(model, "p", d, count), TG_OK);
+    for (int64_t r = 0; r < c->rows; r++) {
+        int hits = 0;
+        for (int64_t i = r * c->cols; i < (r + 1) * c->cols; i++) {
+            if (d[i] == 0) continue;
+            hits++;
+            if (fabs((double)d[i] - (1 + (double)p[i] / 2)) > 1e-6) fail_msg("gradient %g at p = %g", (double)d[i], (double)p[i]);
+        }
+        if (hits != 1) fail_msg("[%d, %d]: row %d has its gradient on %d elements", (int)c->rows, (int)c->cols, (int)r, hits);
+    }
+    tg_captures_destroy(captures);
+    tg_model_destroy(model);
+    tg_context_destroy(ctx);
+    free(p);
+    free(d);
+}
+static void an_extremum_of_any_row_has_one_gradient(void **state) {
+    (void)state;
+    static const int64_t sizes[][2] = {{1, 3}, {1, 300}, {1, 889}, {3, 889}, {1, 5000}, {40, 7}, {300, 31}, {2, 20000}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (unsigned how = 0; how < 8; how++) {
+            const extremum_case c = {sizes[i][0], sizes[i][1], (how & 1u) != 0, (how & 2u) != 0, (how & 4u) != 0};
+            check_extremum(&c);
+        }
+}
+
 static void a_build_function_cannot_destroy_its_graph(void **state) {
     (void)state;
     tg_context *ctx = support_context();
@@ -218,6 +265,7 @@ int main(void) {
         cmocka_unit_test(updates_read_this_steps_gradient),
         cmocka_unit_test(a_writeback_leaves_the_other_parameters_alone),
         cmocka_unit_test(an_extremum_finds_where_it_came_from),
+        cmocka_unit_test(an_extremum_of_any_row_has_one_gradient),
         cmocka_unit_test(a_build_function_cannot_destroy_its_graph),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

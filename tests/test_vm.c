@@ -822,7 +822,7 @@ static void test_normalise_in_place(void **state) {
         hand_store(h, 0, at, y);
         for (int a = 0; a < 3; ++a)
             for (int64_t i = 0; i < h->count[a]; ++i) ((float *)h->data[a])[i] = support_random_float(&random, -2, 3);
-        check_hand(m, h, 1e-5);
+        check_hand(m, h, 1e-4); /* three nearly equal values: their variance has few digits */
         hand_free(h);
     }
 }

@@ -53,7 +53,7 @@ static int bench_matmul(bench_result *result, const cli_options *options) {
         steps = wanted > 2000 ? 2000 : wanted < 5 ? 5 : (int64_t)wanted;
     }
     size_t count = (size_t)n * (size_t)n;
-    tg_context *ctx = tg_context_create(NULL);
+    tg_context *ctx = cli_context();
     float *a = malloc(count * sizeof *a), *b = malloc(count * sizeof *b), *c = malloc(count * sizeof *c);
     double *times = malloc((size_t)steps * sizeof *times);
     int code = CLI_DONE;

@@ -8,7 +8,7 @@
 
 static int open_checkpoint(const char *path, tg_context **ctx, tg_safetensors **file) {
     *file = NULL;
-    *ctx = tg_context_create(NULL);
+    *ctx = cli_context();
     if (!*ctx) {
         cli_say("out of memory");
         return CLI_FAILED;

@@ -20,6 +20,16 @@ void cli_say(const char *format, ...) {
     fprintf(stderr, "tensorgrad: %s\n", text);
 }
 
+static void warn(void *user, tg_log_level level, const char *message) {
+    (void)user;
+    if (level >= TG_LOG_WARNING) cli_say("warning: %s", message);
+}
+
+tg_context *cli_context(void) {
+    const tg_context_options options = {.log = warn};
+    return tg_context_create(&options);
+}
+
 int cli_no_example(const char *name) {
     char known[512] = "";
     int count = 0;

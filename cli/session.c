@@ -20,7 +20,7 @@ static bool make_arrays(cli_session *session) {
 int cli_session_open(cli_session *session, const tg_example *example, const cli_options *options) {
     memset(session, 0, sizeof *session);
     session->example = example;
-    session->ctx = tg_context_create(NULL);
+    session->ctx = cli_context();
     if (!session->ctx || !make_arrays(session)) {
         cli_say("out of memory");
         return CLI_FAILED;

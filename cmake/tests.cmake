@@ -34,6 +34,12 @@ target_link_libraries(tensorgrad_test_support ${support_scope} tensorgrad_intern
 foreach(source IN LISTS test_sources)
   tensorgrad_test(${source})
 endforeach()
+# The longest first, so that two cores end together.
+foreach(name IN ITEMS test_ops test_alloc_failure test_vm test_random_graphs test_contract)
+  if(TARGET ${name})
+    set_tests_properties(${name} PROPERTIES COST 100)
+  endif()
+endforeach()
 
 # For scripts/make_curves.sh.
 if(EXISTS ${PROJECT_SOURCE_DIR}/tests/curves/dump.c AND example_sources)

@@ -348,6 +348,30 @@ typedef struct contract_job {
     int64_t packed_column;
 } contract_job;
 
+/* `rows` rows of `cols` adjacent numbers. */
+static void contract_copy_box(float *to, int64_t to_stride, const float *from, int64_t from_stride, int64_t rows, int64_t cols) {
+    for (; rows > 0; --rows, to += to_stride, from += from_stride) {
+        int64_t j = 0;
+        for (; j + 8 <= cols; j += 8) memcpy(to + j, from + j, 8 * sizeof(float));
+        for (; j < cols; ++j) to[j] = from[j];
+    }
+}
+
+/* Columns of several runs: each run of adjacent columns at once, or column by column. */
+static void contract_gather_columns(const contract_job *job, float *to, int64_t padded, const float *from, int64_t k_stride, int64_t run,
+                                    int64_t n0, int64_t cols) {
+    const contract_axis *n_axis = &job->c->b.free;
+    int64_t j = 0;
+    for (int64_t next; j < cols; j = next) {
+        const float *column = from + contract_at(n_axis, n0 + j);
+        int64_t adjacent = n_axis->stride == 1 ? contract_run_length(n_axis, n0 + j, cols - j) : 1;
+        next = j + adjacent;
+        contract_copy_box(to + j, padded, column, k_stride, run, adjacent);
+    }
+    for (; j < padded; ++j)
+        for (int64_t p = 0; p < run; ++p) to[p * padded + j] = 0;
+}
+
 /* Columns [n0, n0 + cols) of k's [k0, k0 + kc) in a panel of `padded` columns. */
 static void contract_pack_panel(const contract_job *job, float *to, int64_t padded, int64_t k0, int64_t kc, int64_t n0, int64_t cols) {
     const tg_contraction *c = job->c;
@@ -360,10 +384,7 @@ static void contract_pack_panel(const contract_job *job, float *to, int64_t padd
         } else if (c->b_mode != CONTRACT_B_GATHER) {
             c->ops->pack_rows(to, padded, from + n0, k_axis->stride, run, cols);
         } else {
-            for (int64_t j = 0; j < padded; ++j) {
-                const float *column = from + contract_at(n_axis, n0 + contract_min(j, cols - 1));
-                for (int64_t p = 0; p < run; ++p) to[p * padded + j] = j < cols ? column[p * k_axis->stride] : 0;
-            }
+            contract_gather_columns(job, to, padded, from, k_axis->stride, run, n0, cols);
         }
     }
 }
@@ -408,9 +429,9 @@ static void contract_copy_tile(const contract_job *job, float *to, int64_t padde
             job->c->ops->pack_rows(to + k * padded, padded, from + contract_at(m_axis, m0), k_axis->stride, run, rows);
             continue;
         }
-        for (int64_t r = 0; r < rows; ++r) {
-            const float *row = from + contract_at(m_axis, m0 + r);
-            for (int64_t p = 0; p < run; ++p) to[(k + p) * padded + r] = row[p * k_axis->stride];
+        for (int64_t r = 0, adjacent; r < rows; r += adjacent) {
+            adjacent = m_axis->stride == 1 ? contract_run_length(m_axis, m0 + r, rows - r) : 1;
+            contract_copy_box(to + k * padded + r, padded, from + contract_at(m_axis, m0 + r), k_axis->stride, run, adjacent);
         }
     }
 }

@@ -17,7 +17,11 @@
 
 /* One contraction, row-major operands; a transposed operand is stored with its two axes exchanged. A batch of `heads` inner
  * parts is laid out as attention does: [batch, row, head, column]. */
-typedef struct bench_case { const char *name; int64_t batch, heads, m, n, k; bool a_transposed, b_transposed; } bench_case;
+typedef struct bench_case {
+    const char *name;
+    int64_t batch, heads, m, n, k;
+    bool a_transposed, b_transposed;
+} bench_case;
 
 static const bench_case bench_square[] = {
     {"64", 1, 1, 64, 64, 64, false, false},         {"128", 1, 1, 128, 128, 128, false, false},
@@ -27,28 +31,17 @@ static const bench_case bench_square[] = {
     {"1000", 1, 1, 1000, 1000, 1000, false, false},
 };
 static const bench_case bench_transformer[] = {
-    {"projection", 1, 1, 1024, 64, 64, false, false},
-    {"projection dX", 1, 1, 1024, 64, 64, false, true},
-    {"projection dW", 1, 1, 64, 64, 1024, true, false},
-    {"mlp up", 1, 1, 1024, 256, 64, false, false},
-    {"mlp up dX", 1, 1, 1024, 64, 256, false, true},
-    {"mlp up dW", 1, 1, 64, 256, 1024, true, false},
-    {"mlp down", 1, 1, 1024, 64, 256, false, false},
-    {"mlp down dX", 1, 1, 1024, 256, 64, false, true},
-    {"mlp down dW", 1, 1, 256, 64, 1024, true, false},
-    {"head", 1, 1, 1024, 12, 64, false, true},
-    {"head dX", 1, 1, 1024, 64, 12, false, false},
-    {"head dW", 1, 1, 12, 64, 1024, true, false},
-    {"scores", 128, 4, 8, 8, 16, false, true},
-    {"scores dQ", 128, 4, 8, 16, 8, false, false},
-    {"scores dK", 128, 4, 8, 16, 8, true, false},
-    {"values", 128, 4, 8, 16, 8, false, false},
-    {"mlp-sin 1", 1, 1, 256, 64, 1, false, false},
-    {"mlp-sin 2", 1, 1, 256, 64, 64, false, false},
-    {"mlp-sin 3", 1, 1, 256, 1, 64, false, false},
-    {"mlp-sin 2 dX", 1, 1, 256, 64, 64, false, true},
-    {"mlp-sin 2 dW", 1, 1, 64, 64, 256, true, false},
-    {"mlp-sin 1 dW", 1, 1, 1, 64, 256, true, false},
+    {"projection", 1, 1, 1024, 64, 64, false, false},   {"projection dX", 1, 1, 1024, 64, 64, false, true},
+    {"projection dW", 1, 1, 64, 64, 1024, true, false}, {"mlp up", 1, 1, 1024, 256, 64, false, false},
+    {"mlp up dX", 1, 1, 1024, 64, 256, false, true},    {"mlp up dW", 1, 1, 64, 256, 1024, true, false},
+    {"mlp down", 1, 1, 1024, 64, 256, false, false},    {"mlp down dX", 1, 1, 1024, 256, 64, false, true},
+    {"mlp down dW", 1, 1, 256, 64, 1024, true, false},  {"head", 1, 1, 1024, 12, 64, false, true},
+    {"head dX", 1, 1, 1024, 64, 12, false, false},      {"head dW", 1, 1, 12, 64, 1024, true, false},
+    {"scores", 128, 4, 8, 8, 16, false, true},          {"scores dQ", 128, 4, 8, 16, 8, false, false},
+    {"scores dK", 128, 4, 8, 16, 8, true, false},       {"values", 128, 4, 8, 16, 8, false, false},
+    {"mlp-sin 1", 1, 1, 256, 64, 1, false, false},      {"mlp-sin 2", 1, 1, 256, 64, 64, false, false},
+    {"mlp-sin 3", 1, 1, 256, 1, 64, false, false},      {"mlp-sin 2 dX", 1, 1, 256, 64, 64, false, true},
+    {"mlp-sin 2 dW", 1, 1, 64, 64, 256, true, false},   {"mlp-sin 1 dW", 1, 1, 1, 64, 256, true, false},
     {"mlp-sin 3 dW", 1, 1, 64, 1, 256, true, false},
 };
 
@@ -80,7 +73,8 @@ static cblas_sgemm_fn bench_open_blas(void) {
 }
 
 /* Strides of a [batch, heads, rows, columns] operand: with heads, stored as [batch, rows, heads, columns]. */
-static void bench_operand(tg_operand_access *access, const bench_case *c, int64_t rows, int64_t columns, bool transposed, int row_loop, int column_loop) {
+static void bench_operand(tg_operand_access *access, const bench_case *c, int64_t rows, int64_t columns, bool transposed, int row_loop,
+                          int column_loop) {
     int64_t stored_columns = transposed ? rows : columns;
     access->at.stride[0] = rows * columns * c->heads;
     access->at.stride[1] = stored_columns;
@@ -97,7 +91,9 @@ static tg_kernel bench_kernel(const bench_case *c) {
     return kernel;
 }
 
-typedef struct bench_buffers { float *a, *b, *c, *scratch; } bench_buffers;
+typedef struct bench_buffers {
+    float *a, *b, *c, *scratch;
+} bench_buffers;
 
 static void bench_run_ours(const tg_contraction *contraction, const bench_case *c, const bench_buffers *x) {
     for (int part = 0; part < tg_contraction_parts(contraction); ++part)
@@ -110,13 +106,14 @@ static void bench_run_blas(cblas_sgemm_fn sgemm, const bench_case *c, const benc
         int64_t batch = i / c->heads, head = i % c->heads;
         const float *a = x->a + batch * c->m * c->k * heads + head * (c->a_transposed ? m : k);
         const float *b = x->b + batch * c->n * c->k * heads + head * (c->b_transposed ? k : n);
-        sgemm(CBLAS_ROW_MAJOR, c->a_transposed ? CBLAS_TRANS : CBLAS_NO_TRANS, c->b_transposed ? CBLAS_TRANS : CBLAS_NO_TRANS, m, n, k,
-              1, a, (c->a_transposed ? m : k) * heads, b, (c->b_transposed ? k : n) * heads, 0, x->c + i * c->m * c->n, n);
+        sgemm(CBLAS_ROW_MAJOR, c->a_transposed ? CBLAS_TRANS : CBLAS_NO_TRANS, c->b_transposed ? CBLAS_TRANS : CBLAS_NO_TRANS, m, n, k, 1,
+              a, (c->a_transposed ? m : k) * heads, b, (c->b_transposed ? k : n) * heads, 0, x->c + i * c->m * c->n, n);
     }
 }
 
 /* Best GFLOP/s of ours and of OpenBLAS (0 without), in turn for about `budget` seconds each. */
-static void bench_rates(const tg_contraction *contraction, cblas_sgemm_fn sgemm, const bench_case *c, const bench_buffers *x, double budget, double rates[2]) {
+static void bench_rates(const tg_contraction *contraction, cblas_sgemm_fn sgemm, const bench_case *c, const bench_buffers *x, double budget,
+                        double rates[2]) {
     double flop = 2.0 * (double)(c->batch * c->heads) * (double)c->m * (double)c->n * (double)c->k;
     int repeats = (int)(4e7 / flop);
     repeats = repeats < 1 ? 1 : repeats > 2000 ? 2000 : repeats;
@@ -157,12 +154,15 @@ static bool bench_one(tg_context *ctx, const bench_case *c, cblas_sgemm_fn sgemm
         bench_rates(contraction, sgemm, c, &x, budget, rates);
         double ours = rates[0], blas = rates[1];
         if (json) {
-            printf("{\"name\": \"%s\", \"batch\": %lld, \"m\": %lld, \"n\": %lld, \"k\": %lld, \"isa\": \"%s\", \"method\": \"%s\", \"gflops\": %.2f, ",
-                   c->name, (long long)count, (long long)c->m, (long long)c->n, (long long)c->k, tg_isa_name(isa), tg_contraction_method(contraction), ours);
+            printf("{\"name\": \"%s\", \"batch\": %lld, \"m\": %lld, \"n\": %lld, \"k\": %lld, \"isa\": \"%s\", \"method\": \"%s\", "
+                   "\"gflops\": %.2f, ",
+                   c->name, (long long)count, (long long)c->m, (long long)c->n, (long long)c->k, tg_isa_name(isa),
+                   tg_contraction_method(contraction), ours);
             if (sgemm != NULL) printf("\"openblas_gflops\": %.2f}\n", blas);
             else printf("\"openblas_gflops\": null}\n");
         } else {
-            printf("%-14s %5lld x [%4lld,%5lld] [%5lld,%4lld] %8.1f", c->name, (long long)count, (long long)c->m, (long long)c->k, (long long)c->k, (long long)c->n, ours);
+            printf("%-14s %5lld x [%4lld,%5lld] [%5lld,%4lld] %8.1f", c->name, (long long)count, (long long)c->m, (long long)c->k,
+                   (long long)c->k, (long long)c->n, ours);
             if (sgemm != NULL) printf(" %8.1f %6.2f", blas, ours / blas);
             printf("  %s, %d parts\n", tg_contraction_method(contraction), tg_contraction_parts(contraction));
         }
@@ -172,7 +172,8 @@ static bool bench_one(tg_context *ctx, const bench_case *c, cblas_sgemm_fn sgemm
     return ok;
 }
 
-static bool bench_group(tg_context *ctx, const bench_case *cases, size_t count, const char *title, cblas_sgemm_fn sgemm, tg_isa isa, int parts, double budget, bool json) {
+static bool bench_group(tg_context *ctx, const bench_case *cases, size_t count, const char *title, cblas_sgemm_fn sgemm, tg_isa isa,
+                        int parts, double budget, bool json) {
     if (!json) printf("%s\n%-14s %-32s %8s%s\n", title, "", "", "GFLOP/s", sgemm != NULL ? " OpenBLAS  ratio" : "");
     for (size_t i = 0; i < count; ++i)
         if (!bench_one(ctx, &cases[i], sgemm, isa, parts, budget, json)) return false;
@@ -198,9 +199,12 @@ int main(int argc, char **argv) {
     tg_context *ctx = tg_context_create(NULL);
     if (ctx == NULL) return 1;
     cblas_sgemm_fn sgemm = bench_open_blas();
-    if (!json) printf("contractions with %s, one thread; OpenBLAS (libopenblas.so.0) %s\n", tg_isa_name(isa), sgemm != NULL ? "found" : "is not installed");
+    if (!json)
+        printf("contractions with %s, one thread; OpenBLAS (libopenblas.so.0) %s\n", tg_isa_name(isa),
+               sgemm != NULL ? "found" : "is not installed");
     good = bench_group(ctx, bench_square, sizeof bench_square / sizeof bench_square[0], "square", sgemm, isa, 1, budget, json) &&
-           bench_group(ctx, bench_transformer, sizeof bench_transformer / sizeof bench_transformer[0], "of the examples", sgemm, isa, INT16_MAX, budget, json);
+           bench_group(ctx, bench_transformer, sizeof bench_transformer / sizeof bench_transformer[0], "of the examples", sgemm, isa,
+                       INT16_MAX, budget, json);
     if (!good) fprintf(stderr, "bench_gemm: %s\n", tg_error_message(ctx));
     tg_context_destroy(ctx);
     return good ? 0 : 1;

@@ -39,7 +39,7 @@ void cli_help(FILE *out);
 __attribute__((format(printf, 1, 2)))
 #endif
 void cli_say(const char *format, ...);
-tg_context *cli_context(void); /* whose warnings go to stderr; NULL when memory runs out */
+tg_context *cli_context(void);                                            /* whose warnings go to stderr; NULL when memory runs out */
 int cli_no_example(const char *name);                                     /* says which there are; CLI_USAGE */
 int cli_context_error(const tg_context *ctx, const char *what, int code); /* the context's message; returns code */
 void cli_json_text(FILE *out, const char *text);                          /* quoted and escaped */

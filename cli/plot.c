@@ -32,6 +32,13 @@ static void settle(double *low, double *high) {
     if (*high - *low < 1e-9) *low -= 0.5, *high += 0.5;
 }
 
+/* 1, 2 or 5 times a power of ten, so that about five multiples lie between the two. */
+enum { MAX_TICKS = 12 };
+static double tick_step(double low, double high) {
+    double raw = (high - low) / 5, power = pow(10, floor(log10(raw))), digits = raw / power;
+    return power * (digits < 1.5 ? 1 : digits < 3.5 ? 2 : digits < 7.5 ? 5 : 10);
+}
+
 static void add_frame(tg_text_buffer *svg, const panel *p, const char *title, const char *x_name) {
     tg_text_add(svg, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" stroke=\"#888\"/>\n", p->left, MARGIN_TOP,
                 PANEL_WIDTH, PANEL_HEIGHT);
@@ -39,8 +46,10 @@ static void add_frame(tg_text_buffer *svg, const panel *p, const char *title, co
                 MARGIN_TOP - 14, title);
     tg_text_add(svg, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", p->left + PANEL_WIDTH / 2,
                 MARGIN_TOP + PANEL_HEIGHT + 38, x_name);
-    for (int i = 0; i <= 4; i++) {
-        double x = p->x_low + (p->x_high - p->x_low) * i / 4;
+    double step = tick_step(p->x_low, p->x_high);
+    for (int i = 0; i < MAX_TICKS; i++) {
+        double x = (ceil(p->x_low / step) + i) * step;
+        if (x > p->x_high) break;
         tg_text_add(svg, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.4g</text>\n", place_x(p, x), MARGIN_TOP + PANEL_HEIGHT + 18,
                     x);
     }
@@ -100,9 +109,10 @@ static void add_fit(tg_text_buffer *svg, const cli_curves *curves, double *value
     }
     settle(&p.x_low, &p.x_high);
     settle(&p.y_low, &p.y_high);
-    for (int i = 0; i <= 4; i++) {
-        double y = p.y_low + (p.y_high - p.y_low) * i / 4;
-        add_y_label(svg, &p, y, y);
+    double step = tick_step(p.y_low, p.y_high);
+    for (int i = 0; i < MAX_TICKS; i++) {
+        double y = (ceil(p.y_low / step) + i) * step;
+        if (y <= p.y_high) add_y_label(svg, &p, y, y);
     }
     add_frame(svg, &p, "fit (blue) and truth (dashed)", "x");
     add_line(svg, &p, x, truth, count, "stroke=\"#c60\" stroke-width=\"2\" stroke-dasharray=\"6 4\"");

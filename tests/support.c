@@ -16,7 +16,10 @@
 
 /* ---------------------------------------------------------------- allocation */
 
-typedef struct support_header { size_t size; void *raw; } support_header;
+typedef struct support_header {
+    size_t size;
+    void *raw;
+} support_header;
 
 static void *support_counting_alloc(void *user, size_t size) {
     support_allocator *state = user;
@@ -172,9 +175,9 @@ bool support_compare(const char *what, const double *got, const double *want, in
         worst = i;
     }
     if (bad == 0) return true;
-    fprintf(stderr, "%s: %lld of %lld differ; worst at %lld: got %.9g, want %.9g (%.3g ulp; allowed %.3g ulp, %.3g, %.3g relative)\n",
-            what, (long long)bad, (long long)count, (long long)worst, got[worst], want[worst], worst_ulp, tolerance.ulp,
-            tolerance.absolute, tolerance.relative);
+    fprintf(stderr, "%s: %lld of %lld differ; worst at %lld: got %.9g, want %.9g (%.3g ulp; allowed %.3g ulp, %.3g, %.3g relative)\n", what,
+            (long long)bad, (long long)count, (long long)worst, got[worst], want[worst], worst_ulp, tolerance.ulp, tolerance.absolute,
+            tolerance.relative);
     return false;
 }
 
@@ -372,7 +375,8 @@ static void support_reference_writebacks(const tg_graph *g, const tg_reference *
     }
 }
 
-static void support_reference_add(support_outputs *out, const tg_graph *g, const tg_reference *r, const char *prefix, const char *name, int32_t id) {
+static void support_reference_add(support_outputs *out, const tg_graph *g, const tg_reference *r, const char *prefix, const char *name,
+                                  int32_t id) {
     const tg_node *node = &g->nodes.items[id];
     double *data = support_outputs_add(out, prefix, name, node->shape, node->dtype);
     memcpy(data, tg_reference_value(r, id), sizeof(double) * (size_t)support_count(node->shape));
@@ -421,7 +425,8 @@ bool support_program_make(const support_case *c, const support_options *options,
     tg_graph *g = out->graph;
     if (g->params.count > 0) {
         out->layout = tg_arena_alloc(&out->layout_arena, sizeof *out->layout);
-        if (!out->layout || tg_layout_make(g, NULL, &out->layout_arena, out->layout) != TG_OK) return support_outputs_failed(error, out->ctx);
+        if (!out->layout || tg_layout_make(g, NULL, &out->layout_arena, out->layout) != TG_OK)
+            return support_outputs_failed(error, out->ctx);
         if (tg_flatten_params(g, out->layout) != TG_OK) return support_outputs_failed(error, out->ctx);
         out->flat_count = out->layout->total;
     }
@@ -442,7 +447,8 @@ void support_program_free(support_program *p) {
     tg_arena_free(&p->layout_arena);
     if (p->ctx) tg_context_destroy(p->ctx);
     if (p->watch && (p->watch->counts.live_blocks != 0 || p->watch->counts.size_mismatch))
-        fail_msg("%d blocks left after a run%s", (int)p->watch->counts.live_blocks, p->watch->counts.size_mismatch ? ", a size mismatch" : "");
+        fail_msg("%d blocks left after a run%s", (int)p->watch->counts.live_blocks,
+                 p->watch->counts.size_mismatch ? ", a size mismatch" : "");
     free(p->watch);
     memset(p, 0, sizeof *p);
 }
@@ -455,7 +461,8 @@ static void support_fill_flat(const support_program *p, const support_case *c, d
 }
 
 /* Device-ready bytes of a leaf of the program. Free with free. */
-static void *support_leaf_bytes(const support_program *p, const support_case *c, const char *name, tg_shape shape, tg_dtype dtype, double value) {
+static void *support_leaf_bytes(const support_program *p, const support_case *c, const char *name, tg_shape shape, tg_dtype dtype,
+                                double value) {
     const int64_t count = support_count(shape);
     double *wide = support_allocate(sizeof(double) * (size_t)count);
     void *bytes = support_allocate(support_element_bytes(dtype) * (size_t)count);
@@ -467,7 +474,9 @@ static void *support_leaf_bytes(const support_program *p, const support_case *c,
 }
 
 /* Everything fed to a program and read back from it, as device-ready bytes. */
-typedef struct support_bindings { void **inputs, **states, **outputs; } support_bindings;
+typedef struct support_bindings {
+    void **inputs, **states, **outputs;
+} support_bindings;
 
 static support_bindings support_bindings_make(const support_program *p, const support_case *c) {
     const tg_program *program = p->program;
@@ -544,7 +553,11 @@ static void support_collect(const support_program *p, const support_bindings *b,
 
 /* ---------------------------------------------------------------- the CPU executor */
 
-typedef struct support_device_run { tg_device *device; tg_executable *executable; bool poisoned; } support_device_run;
+typedef struct support_device_run {
+    tg_device *device;
+    tg_executable *executable;
+    bool poisoned;
+} support_device_run;
 
 static bool support_device_states(const support_program *p, tg_device *device, const support_bindings *b, bool write) {
     for (int i = 0; i < p->program->state_count; i++) {
@@ -557,7 +570,8 @@ static bool support_device_states(const support_program *p, tg_device *device, c
     return true;
 }
 
-static bool support_device_steps(const support_program *p, const support_options *options, const support_bindings *b, support_device_run *run) {
+static bool support_device_steps(const support_program *p, const support_options *options, const support_bindings *b,
+                                 support_device_run *run) {
     int32_t *slots = support_allocate(sizeof *slots * (size_t)(p->program->state_count + 1));
     for (int i = 0; i < p->program->state_count; i++) slots[i] = i;
     bool ok = tg_cpu_executor.open(p->ctx, options->threads > 0 ? options->threads : 1, &run->device) == TG_OK;
@@ -615,7 +629,8 @@ static void *support_buffer_address(const tg_program *program, int i, const supp
     return (void *)(uintptr_t)buffer->data;
 }
 
-bool support_program_run(const support_program *p, const support_case *c, int runs, support_step_fn step, void *user, support_outputs *out) {
+bool support_program_run(const support_program *p, const support_case *c, int runs, support_step_fn step, void *user,
+                         support_outputs *out) {
     const tg_program *program = p->program;
     support_bindings b = support_bindings_make(p, c);
     const size_t workspace_bytes = (size_t)program->workspace_bytes;
@@ -667,7 +682,8 @@ static void support_emitted_write(support_emitted *e, const char *text) {
         if (!next) next = at + strlen(at);
         fwrite(at, 1, (size_t)(next - at), e->file);
         if (!*next) break;
-        const bool begins = next == text || !(next[-1] == '_' || (next[-1] >= 'a' && next[-1] <= 'z') || (next[-1] >= 'A' && next[-1] <= 'Z'));
+        const bool begins =
+            next == text || !(next[-1] == '_' || (next[-1] >= 'a' && next[-1] <= 'z') || (next[-1] >= 'A' && next[-1] <= 'Z'));
         if (begins) fprintf(e->file, "p%d_", e->count);
         fwrite(next, 1, 3, e->file);
         at = next + 3;
@@ -693,7 +709,8 @@ bool support_emitted_compile(support_emitted *e) {
     char command[2048], name[64];
     fclose(e->file);
     e->file = NULL;
-    snprintf(command, sizeof command, "%s -std=c11 -O1 -Wall -Wextra -Wpedantic -Werror -fPIC -shared -o %s %s -lm", support_compiler(), e->library, e->source);
+    snprintf(command, sizeof command, "%s -std=c11 -O1 -Wall -Wextra -Wpedantic -Werror -fPIC -shared -o %s %s -lm", support_compiler(),
+             e->library, e->source);
     if (system(command) != 0) {
         fprintf(stderr, "failed: %s\n", command);
         return false;

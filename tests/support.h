@@ -35,9 +35,9 @@ typedef struct support_allocator {
     int64_t calls;       /* to alloc, failed ones too */
     int64_t live_blocks; /* allocated and not released */
     int64_t live_bytes;
-    int64_t fail_at;     /* the call (from 1) that fails; 0: none */
-    bool fail_on;        /* every later call fails too */
-    bool size_mismatch;  /* a release named another size than its alloc */
+    int64_t fail_at;    /* the call (from 1) that fails; 0: none */
+    bool fail_on;       /* every later call fails too */
+    bool size_mismatch; /* a release named another size than its alloc */
 } support_allocator;
 tg_allocator support_allocator_interface(support_allocator *state);
 tg_context *support_context(void); /* malloc; fails the test when there is none */
@@ -47,7 +47,9 @@ tg_context *support_context_counting(support_allocator *state);
 void support_assert_no_error(tg_context *ctx);
 
 /* ---- random numbers (splitmix64), the same on every machine */
-typedef struct support_random { uint64_t state; } support_random;
+typedef struct support_random {
+    uint64_t state;
+} support_random;
 support_random support_random_make(uint64_t seed);
 uint64_t support_random_bits(support_random *r);
 int64_t support_random_below(support_random *r, int64_t n); /* [0, n) */
@@ -61,7 +63,9 @@ int support_env_int(const char *name, int standard);
 /* Distance of `got` from `want` in f32 units in the last place at `want` (denormals: of the smallest normal). 0 for the same
  * NaN-ness or the same infinity; a value beyond f32's range is the infinity. */
 double support_ulp(double got, double want);
-typedef struct support_tolerance { double ulp, absolute, relative; } support_tolerance; /* within any of them is close */
+typedef struct support_tolerance {
+    double ulp, absolute, relative;
+} support_tolerance; /* within any of them is close */
 bool support_close(double got, double want, support_tolerance tolerance);
 /* All elements; prints the worst offender's index, got and want (and how many differ) after `what` when false. */
 bool support_compare(const char *what, const double *got, const double *want, int64_t count, support_tolerance tolerance);
@@ -74,7 +78,7 @@ void support_assert_floats(const char *what, const float *got, const double *wan
 typedef void (*support_fill_fn)(void *user, const char *name, tg_shape shape, tg_dtype dtype, double *out, int64_t count);
 
 typedef struct support_case {
-    tg_build_fn build;    /* public API; more outputs through tg_capture; writebacks allowed */
+    tg_build_fn build; /* public API; more outputs through tg_capture; writebacks allowed */
     void *build_user;
     support_fill_fn fill; /* NULL: support_fill_default */
     void *fill_user;      /* default fill: const uint64_t * seed, NULL: 1 */
@@ -82,15 +86,21 @@ typedef struct support_case {
 /* f32: uniform in [-2, 2); i32: [-5, 5]; bool: coin. Depends on the name and the seed only. */
 void support_fill_default(void *user, const char *name, tg_shape shape, tg_dtype dtype, double *out, int64_t count);
 
-typedef struct support_value { char name[64]; tg_shape shape; tg_dtype dtype; int64_t count; double *data; } support_value;
+typedef struct support_value {
+    char name[64];
+    tg_shape shape;
+    tg_dtype dtype;
+    int64_t count;
+    double *data;
+} support_value;
 /* [0] the built tensor ("result"), then captures, then every written state or parameter after the step ("after NAME"). */
 typedef struct support_outputs {
     support_value *items;
     int count, capacity;
     tg_status status; /* of the run; items are valid only when TG_OK */
     char message[512];
-    int kernels;      /* of the program, 0 for the reference */
-    bool poisoned;    /* the CPU executor's workspace was full of NaN before the run */
+    int kernels;   /* of the program, 0 for the reference */
+    bool poisoned; /* the CPU executor's workspace was full of NaN before the run */
     int64_t workspace_bytes;
 } support_outputs;
 void support_outputs_free(support_outputs *outputs);
@@ -99,10 +109,10 @@ const support_value *support_outputs_find(const support_outputs *outputs, const 
 typedef struct support_options {
     bool no_fusion;
     bool no_passes;
-    bool unchecked;   /* skip tg_program_check */
-    int threads;      /* 0: 1 */
-    const char *isa;  /* NULL: the best one; else TENSORGRAD_ISA for the run */
-    int runs;         /* 0: 1. States carry over from run to run */
+    bool unchecked;        /* skip tg_program_check */
+    int threads;           /* 0: 1 */
+    const char *isa;       /* NULL: the best one; else TENSORGRAD_ISA for the run */
+    int runs;              /* 0: 1. States carry over from run to run */
     int32_t max_arguments; /* 0: the executor's */
 } support_options;
 
@@ -117,9 +127,9 @@ bool support_outputs_identical(const char *what, const support_outputs *a, const
 /* Below that, for tests that look at programs: the program of a case and everything needed to run it. */
 typedef struct support_program {
     tg_context *ctx;
-    tg_graph *graph;      /* after passes */
+    tg_graph *graph; /* after passes */
     tg_program *program;
-    int64_t flat_count;   /* elements of the flat parameter state */
+    int64_t flat_count;          /* elements of the flat parameter state */
     struct support_watch *watch; /* finds the executor's workspace, to fill it with NaN before each run */
     struct tg_layout *layout;
     tg_arena layout_arena;

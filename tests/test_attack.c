@@ -160,7 +160,8 @@ static void a_writeback_leaves_the_other_parameters_alone(void **state) {
 /* f = q / (1 + q q) may be rounded in two ways; which part is largest follows from the sign of q. */
 static tg_tensor build_extremum(tg_graph *g, void *user) {
     const int kind = *(const int *)user;
-    tg_tensor q = kind < 4 ? tg_param(g, "q", TG_SCALAR, .init = tg_init_uniform(2)) : tg_param(g, "q", TG_SHAPE(7, 1), .init = tg_init_uniform(2));
+    tg_tensor q =
+        kind < 4 ? tg_param(g, "q", TG_SCALAR, .init = tg_init_uniform(2)) : tg_param(g, "q", TG_SHAPE(7, 1), .init = tg_init_uniform(2));
     tg_tensor f = tg_div(q, tg_add(1, tg_square(q)));
     tg_tensor parts[3] = {f, kind % 2 == 0 ? tg_clamp(f, -0.6, 0.7) : tg_mul(f, 0.9), tg_mul(f, 0.5)};
     tg_tensor all = kind < 4 ? tg_stack(parts, 3, 0) : tg_concat(parts, 3, 1);
@@ -202,9 +203,12 @@ static tg_tensor build_destroyer(tg_graph *g, void *user) {
     return tg_tanh(x);
 }
 
-/* loss = max over axes of x = p + p p / 4, for rows short and long; a part of it is captured, or not, or x used once more. Whatever is stored
- * and in however many passes a row is done, the gradient 1 + p / 2 must land on exactly one element of each row. */
-typedef struct extremum_case { int64_t rows, cols; bool minimum, captured, used; } extremum_case;
+/* loss = max over axes of x = p + p p / 4, for rows short and long; a part of it is captured, or not, or x used once more. Whatever is
+ * stored and in however many passes a row is done, the gradient 1 + p / 2 must land on exactly one element of each row. */
+typedef struct extremum_case {
+    int64_t rows, cols;
+    bool minimum, captured, used;
+} extremum_case;
 static tg_tensor build_row_extremum(tg_graph *g, void *user) {
     const extremum_case *c = user;
     tg_tensor p = tg_param(g, "p", TG_SHAPE(c->rows, c->cols), .init = tg_init_uniform(1.0));

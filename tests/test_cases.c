@@ -11,12 +11,24 @@
 
 /* ---------------------------------------------------------------- numeric cases */
 
-typedef struct fed { const char *name; const double *values; int count; } fed;
-typedef struct expected { const char *name; const double *values; int count; double relative, absolute; } expected;
+typedef struct fed {
+    const char *name;
+    const double *values;
+    int count;
+} fed;
+typedef struct expected {
+    const char *name;
+    const double *values;
+    int count;
+    double relative, absolute;
+} expected;
 #define LIST(...) ((const double[]){__VA_ARGS__}), (int)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
-#define FED(name, ...) {name, LIST(__VA_ARGS__)}
-#define WANT(name, ...) {name, LIST(__VA_ARGS__), 1e-5, 1e-6}
-#define EXACTLY(name, ...) {name, LIST(__VA_ARGS__), 0.0, 0.0}
+#define FED(name, ...) \
+  { name, LIST(__VA_ARGS__) }
+#define WANT(name, ...) \
+  { name, LIST(__VA_ARGS__), 1e-5, 1e-6 }
+#define EXACTLY(name, ...) \
+  { name, LIST(__VA_ARGS__), 0.0, 0.0 }
 
 static void fill_fed(void *user, const char *name, tg_shape shape, tg_dtype dtype, double *out, int64_t count) {
     (void)shape;
@@ -35,7 +47,8 @@ static void check_case(tg_build_fn build, const fed *values, const expected *wan
     for (int way = -1; way < SUPPORT_COUNT(ways); way++) { /* -1: the reference */
         const support_case c = {build, NULL, fill_fed, (void *)(uintptr_t)values};
         support_outputs got;
-        if (!(way < 0 ? support_run_reference(&c, 1, &got) : support_run_cpu(&c, &ways[way], &got))) fail_msg("way %d: %s: %s", way, tg_status_name(got.status), got.message);
+        if (!(way < 0 ? support_run_reference(&c, 1, &got) : support_run_cpu(&c, &ways[way], &got)))
+            fail_msg("way %d: %s: %s", way, tg_status_name(got.status), got.message);
         bool same = true;
         for (const expected *w = wants; w->name; w++) {
             const support_value *v = support_outputs_find(&got, w->name);
@@ -48,7 +61,8 @@ static void check_case(tg_build_fn build, const fed *values, const expected *wan
         assert_true(same);
     }
 }
-#define CHECK(build, feeds, ...) check_case(build, (const fed[]){feeds, {NULL, NULL, 0}}, (const expected[]){__VA_ARGS__, {NULL, NULL, 0, 0, 0}})
+#define CHECK(build, feeds, ...) \
+  check_case(build, (const fed[]){feeds, {NULL, NULL, 0}}, (const expected[]){__VA_ARGS__, {NULL, NULL, 0, 0, 0}})
 #define FEEDS(...) __VA_ARGS__
 
 static tg_tensor in(tg_graph *g, const char *name, tg_shape shape) { return tg_input(g, name, shape, TG_F32); }
@@ -62,19 +76,18 @@ static tg_tensor with_gradients(tg_graph *g, tg_tensor y, const tg_tensor *wrt, 
     return y;
 }
 
-#define BUILD(name, ...)                                      \
-    static tg_tensor build_##name(tg_graph *g, void *user) {  \
-        (void)user;                                           \
-        __VA_ARGS__                                           \
-    }
+#define BUILD(name, ...) \
+  static tg_tensor build_##name(tg_graph *g, void *user) { \
+    (void)user; \
+    __VA_ARGS__ \
+  }
 /* y = f(x) with x of `shape`, and dx */
-#define BUILD_GRADIENT(name, shape, ...) \
-    BUILD(name, const tg_tensor x = in(g, "x", shape); return with_gradients(g, __VA_ARGS__, &x, 1);)
-#define TEST(name, ...)                     \
-    static void test_##name(void **state) { \
-        (void)state;                        \
-        __VA_ARGS__                         \
-    }
+#define BUILD_GRADIENT(name, shape, ...) BUILD(name, const tg_tensor x = in(g, "x", shape); return with_gradients(g, __VA_ARGS__, &x, 1);)
+#define TEST(name, ...) \
+  static void test_##name(void **state) { \
+    (void)state; \
+    __VA_ARGS__ \
+  }
 
 /* ---- gradients at awkward points */
 
@@ -120,7 +133,8 @@ TEST(unbroadcast_over_two_axes_at_once, {
     CHECK(build_unbroadcast,
           FEEDS(FED("a", 1, -2, .5, 3, 4, -1), FED("b", 1, -2, .5, 4),
                 FED("cot", 1, 2, 3, -1, 0, 1, .5, .5, .5, 2, -2, 1, 0, 1, 0, 1, 1, 1, -3, 2, 1, .25, 4, -1)),
-          WANT("result", 2, -4, 1, -2.5, 5, -1.25, 2.5, -5, 1.25, 4.25, -8.5, 2.125, 6, 8, -2, -7.5, -10, 2.5, 7.5, 10, -2.5, 12.75, 17, -4.25),
+          WANT("result", 2, -4, 1, -2.5, 5, -1.25, 2.5, -5, 1.25, 4.25, -8.5, 2.125, 6, 8, -2, -7.5, -10, 2.5, 7.5, 10, -2.5, 12.75, 17,
+               -4.25),
           WANT("d0", 14.25, -3.25, 9, -8.9375, 21.5, -4.25), WANT("d1", 0, 4.125, 6.75, 22.734375));
 })
 
@@ -145,40 +159,42 @@ TEST(std_of_constant_input, {
     CHECK(build_std1, FEEDS(FED("x", 7), FED("cot", 2)), WANT("result", .0031622777), WANT("d0", 0));
 })
 
-BUILD(pow_pairs, const tg_tensor w[2] = {in(g, "x", TG_SHAPE(7)), in(g, "n", TG_SHAPE(7))}; return with_gradients(g, tg_pow(w[0], w[1]), w, 1);)
+BUILD(pow_pairs, const tg_tensor w[2] = {in(g, "x", TG_SHAPE(7)), in(g, "n", TG_SHAPE(7))};
+      return with_gradients(g, tg_pow(w[0], w[1]), w, 1);)
 BUILD_GRADIENT(pow_2, TG_SHAPE(4), tg_pow(x, 2.0))
 BUILD_GRADIENT(pow_3, TG_SHAPE(4), tg_pow(x, 3.0))
 BUILD_GRADIENT(pow_1, TG_SHAPE(4), tg_pow(x, 1.0))
 BUILD_GRADIENT(pow_0, TG_SHAPE(4), tg_pow(x, 0.0))
 BUILD_GRADIENT(pow_m1, TG_SHAPE(1), tg_pow(x, -1.0))
 BUILD_GRADIENT(pow_half, TG_SHAPE(1), tg_pow(x, 0.5))
-BUILD(pow_exponent, const tg_tensor w[2] = {in(g, "x", TG_SHAPE(2)), in(g, "n", TG_SHAPE(2))}; return with_gradients(g, tg_pow(w[0], w[1]), w, 2);)
+BUILD(pow_exponent, const tg_tensor w[2] = {in(g, "x", TG_SHAPE(2)), in(g, "n", TG_SHAPE(2))};
+      return with_gradients(g, tg_pow(w[0], w[1]), w, 2);)
 TEST(pow_of_negative_and_zero_bases, {
     CHECK(build_pow_pairs, FEEDS(FED("x", -2, -2, 0, 0, 0, -.5, 3), FED("n", 2, 3, 2, 1, 0, -1, .5), FED("cot", 1, 1, 5, 2, 3, 1, 4)),
           WANT("result", 4, -8, 0, 0, 1, -2, 1.73205081), WANT("d0", -4, 12, 0, 2, 0, -4, 1.15470054));
     CHECK(build_pow_2, FEEDS(FED("x", -2, 0, 3, -.5), FED("cot", 1, 5, 1, 1)), WANT("result", 4, 0, 9, .25), WANT("d0", -4, 0, 6, -1));
-    CHECK(build_pow_3, FEEDS(FED("x", -2, 0, 3, -.5), FED("cot", 1, 5, 1, 1)), WANT("result", -8, 0, 27, -.125), WANT("d0", 12, 0, 27, .75));
+    CHECK(build_pow_3, FEEDS(FED("x", -2, 0, 3, -.5), FED("cot", 1, 5, 1, 1)), WANT("result", -8, 0, 27, -.125),
+          WANT("d0", 12, 0, 27, .75));
     CHECK(build_pow_1, FEEDS(FED("x", -2, 0, 3, -.5), FED("cot", 1, 2, 1, 1)), WANT("result", -2, 0, 3, -.5), WANT("d0", 1, 2, 1, 1));
     CHECK(build_pow_0, FEEDS(FED("x", -2, 0, 3, -.5), FED("cot", 1, 3, 1, 1)), WANT("result", 1, 1, 1, 1), WANT("d0", 0, 0, 0, 0));
     CHECK(build_pow_m1, FEEDS(FED("x", -.5), FED("cot", 1)), WANT("result", -2), WANT("d0", -4));
     CHECK(build_pow_half, FEEDS(FED("x", 3), FED("cot", 4)), WANT("result", 1.73205081), WANT("d0", 1.15470054));
-    CHECK(build_pow_exponent, FEEDS(FED("x", 0, -2), FED("n", 2, 2), FED("cot", 1, 1)), WANT("result", 0, 4), EXACTLY("d1", 0, 0)); /* no real slope at a negative base: 0, not NaN */
+    CHECK(build_pow_exponent, FEEDS(FED("x", 0, -2), FED("n", 2, 2), FED("cot", 1, 1)), WANT("result", 0, 4),
+          EXACTLY("d1", 0, 0)); /* no real slope at a negative base: 0, not NaN */
 })
 
 BUILD(cotangent, const tg_tensor w[2] = {in(g, "a", TG_SHAPE(2)), in(g, "b", TG_SHAPE(2))};
       return with_gradients(g, tg_square(tg_sub(w[0], w[1])), w, 2);)
-TEST(vjp_uses_its_cotangent, {
-    CHECK(build_cotangent, FEEDS(FED("a", 3, -1), FED("b", 1, 2), FED("cot", .5, -2)), WANT("d0", 2, 12), WANT("d1", -2, -12));
-})
+TEST(vjp_uses_its_cotangent,
+     { CHECK(build_cotangent, FEEDS(FED("a", 3, -1), FED("b", 1, 2), FED("cot", .5, -2)), WANT("d0", 2, 12), WANT("d1", -2, -12)); })
 
 BUILD_GRADIENT(times_comparison, TG_SHAPE(3), tg_mul(x, tg_cast(tg_less(x, 0.0), TG_F32)))
-TEST(a_comparison_inside_has_no_gradient, {
-    CHECK(build_times_comparison, FEEDS(FED("x", -1, 2, 0), FED("cot", 3, 5, 7)), EXACTLY("d0", 3, 0, 0));
-})
+TEST(a_comparison_inside_has_no_gradient,
+     { CHECK(build_times_comparison, FEEDS(FED("x", -1, 2, 0), FED("cot", 3, 5, 7)), EXACTLY("d0", 3, 0, 0)); })
 
-#define GRN(x, w, b) \
-    tg_add(tg_add(tg_mul(tg_mul(x, tg_div(n, tg_mean(n, TG_AXES(0), .keepdims = true))), w), b), x)
-BUILD(global_response_norm, const tg_tensor w[2] = {in(g, "g", TG_SHAPE(2, 1)), in(g, "b", TG_SHAPE(2, 1))}; const tg_tensor x = in(g, "x", TG_SHAPE(2, 3));
+#define GRN(x, w, b) tg_add(tg_add(tg_mul(tg_mul(x, tg_div(n, tg_mean(n, TG_AXES(0), .keepdims = true))), w), b), x)
+BUILD(global_response_norm, const tg_tensor w[2] = {in(g, "g", TG_SHAPE(2, 1)), in(g, "b", TG_SHAPE(2, 1))};
+      const tg_tensor x = in(g, "x", TG_SHAPE(2, 3));
       const tg_tensor n = tg_sqrt(tg_add(tg_sum(tg_square(x), TG_AXES(-1), .keepdims = true), 1e-5));
       return with_gradients(g, GRN(x, w[0], w[1]), w, 2);)
 TEST(zero_initialised_parameters_in_a_fused_graph, {
@@ -189,7 +205,8 @@ TEST(zero_initialised_parameters_in_a_fused_graph, {
 BUILD_GRADIENT(two_pows, TG_SHAPE(2), tg_add(tg_pow(x, 2.5), tg_pow(x, 1.5)))
 BUILD_GRADIENT(two_of_each, TG_SHAPE(2), tg_add(tg_add(tg_tanh(x), tg_tanh(tg_mul(x, 2.0))), tg_add(tg_erf(x), tg_erf(tg_mul(x, 0.5)))))
 TEST(the_same_function_twice_in_one_kernel, {
-    CHECK(build_two_pows, FEEDS(FED("x", .5, 2), FED("cot", 1, -1)), WANT("result", .5303301, 8.4852814), WANT("d0", 1.9445436, -9.1923882));
+    CHECK(build_two_pows, FEEDS(FED("x", .5, 2), FED("cot", 1, -1)), WANT("result", .5303301, 8.4852814),
+          WANT("d0", 1.9445436, -9.1923882));
     CHECK(build_two_of_each, FEEDS(FED("x", .5, 2), FED("cot", 1, 0)),
           WANT("result", tanh(.5) + tanh(1.) + erf(.5) + erf(.25), tanh(2.) + tanh(4.) + erf(2.) + erf(1.)));
 })
@@ -200,11 +217,13 @@ BUILD(cross_entropy, const tg_tensor x = in(g, "x", TG_SHAPE(3, 2)); tg_tensor d
       const tg_tensor loss = tg_nn_cross_entropy(x, tg_input(g, "t", TG_SHAPE(3), TG_I32), -1); tg_grad(loss, &x, 1, &d);
       tg_capture("d", d); return loss;)
 TEST(every_target_ignored_is_zero, {
-    CHECK(build_cross_entropy, FEEDS(FED("x", 1, 2, 3, 4, 5, 6), FED("t", -1, -1, -1)), EXACTLY("result", 0), EXACTLY("d", 0, 0, 0, 0, 0, 0));
+    CHECK(build_cross_entropy, FEEDS(FED("x", 1, 2, 3, 4, 5, 6), FED("t", -1, -1, -1)), EXACTLY("result", 0),
+          EXACTLY("d", 0, 0, 0, 0, 0, 0));
 })
 TEST(padding_does_not_count_in_a_masked_loss, {
     const double l = log(1 + exp(1.)), p = 1 / (1 + exp(1.)); /* one real position with logits 1, 2 and target 0 */
-    CHECK(build_cross_entropy, FEEDS(FED("x", 1, 2, 3, 4, 5, 6), FED("t", 0, -1, -1)), WANT("result", l), WANT("d", p - 1, 1 - p, 0, 0, 0, 0));
+    CHECK(build_cross_entropy, FEEDS(FED("x", 1, 2, 3, 4, 5, 6), FED("t", 0, -1, -1)), WANT("result", l),
+          WANT("d", p - 1, 1 - p, 0, 0, 0, 0));
 })
 
 BUILD_GRADIENT(bce, TG_SHAPE(2), tg_nn_bce_with_logits(x, tg_constant(g, TG_SHAPE(2), TG_F32, ((const float[]){1, 0}), 2)))
@@ -219,28 +238,30 @@ TEST(softplus_and_bce_have_their_gradient_at_zero, {
 BUILD(embedding_many, const tg_tensor t = in(g, "table", TG_SHAPE(3, 1)); tg_tensor d;
       const tg_tensor i = tg_cast(tg_add(tg_mul(tg_cast(tg_arange(g, 4096, TG_I32), TG_F32), 0.0), 2.0), TG_I32);
       const tg_tensor y = tg_sum_all(tg_embedding(t, i)); tg_grad(y, &t, 1, &d); tg_capture("d", d); return y;)
-TEST(many_contributions_to_one_embedding_row, {
-    CHECK(build_embedding_many, FEEDS(FED("table", 0, 0, 1)), EXACTLY("result", 4096), EXACTLY("d", 0, 0, 4096));
-})
+TEST(many_contributions_to_one_embedding_row,
+     { CHECK(build_embedding_many, FEEDS(FED("table", 0, 0, 1)), EXACTLY("result", 4096), EXACTLY("d", 0, 0, 4096)); })
 
-BUILD(i32_reductions, const tg_tensor x = tg_input(g, "x", TG_SHAPE(4), TG_I32); tg_capture("max", tg_max(x, TG_ALL)); tg_capture("min", tg_min(x, TG_ALL));
-      tg_capture("argmax", tg_argmax(x, 0)); tg_capture("argmin", tg_argmin(x, 0)); return tg_sum(x, TG_ALL);)
+BUILD(i32_reductions, const tg_tensor x = tg_input(g, "x", TG_SHAPE(4), TG_I32); tg_capture("max", tg_max(x, TG_ALL));
+      tg_capture("min", tg_min(x, TG_ALL)); tg_capture("argmax", tg_argmax(x, 0)); tg_capture("argmin", tg_argmin(x, 0));
+      return tg_sum(x, TG_ALL);)
 TEST(identities_of_i32_reductions, {
-    CHECK(build_i32_reductions, FEEDS(FED("x", -7, -5, -5, -9)), EXACTLY("max", -5), EXACTLY("min", -9), EXACTLY("argmax", 1), EXACTLY("argmin", 3),
-          EXACTLY("result", -26));
+    CHECK(build_i32_reductions, FEEDS(FED("x", -7, -5, -5, -9)), EXACTLY("max", -5), EXACTLY("min", -9), EXACTLY("argmax", 1),
+          EXACTLY("argmin", 3), EXACTLY("result", -26));
     const double least = -2147483648.0;
-    CHECK(build_i32_reductions, FEEDS(FED("x", least, least, least, least)), EXACTLY("max", least), EXACTLY("argmax", 0), EXACTLY("min", least),
-          EXACTLY("argmin", 0));
+    CHECK(build_i32_reductions, FEEDS(FED("x", least, least, least, least)), EXACTLY("max", least), EXACTLY("argmax", 0),
+          EXACTLY("min", least), EXACTLY("argmin", 0));
 })
 
 BUILD(i32_division, return tg_div(tg_input(g, "x", TG_SHAPE(6), TG_I32), 2.0);)
 BUILD(i32_division_of, return tg_div(tg_input(g, "x", TG_SHAPE(3), TG_I32), tg_input(g, "y", TG_SHAPE(3), TG_I32));)
 TEST(i32_division_is_integer_division, {
-    CHECK(build_i32_division, FEEDS(FED("x", 7, -7, 1, -1, 2147483647, -2147483648.0)), EXACTLY("result", 3, -3, 0, 0, 1073741823, -1073741824));
+    CHECK(build_i32_division, FEEDS(FED("x", 7, -7, 1, -1, 2147483647, -2147483648.0)),
+          EXACTLY("result", 3, -3, 0, 0, 1073741823, -1073741824));
     CHECK(build_i32_division_of, FEEDS(FED("x", 7, 5, -2147483648.0), FED("y", 2, 0, -1)), EXACTLY("result", 3, 0, -2147483648.0));
 })
 
-BUILD(batched_k1, tg_capture("swapped", tg_matmul_batched(tg_swap_axes(in(g, "b", TG_SHAPE(2, 1, 5)), 1, 2), tg_swap_axes(in(g, "a", TG_SHAPE(1, 3, 1)), 1, 2)));
+BUILD(batched_k1, tg_capture("swapped", tg_matmul_batched(tg_swap_axes(in(g, "b", TG_SHAPE(2, 1, 5)), 1, 2),
+                                                          tg_swap_axes(in(g, "a", TG_SHAPE(1, 3, 1)), 1, 2)));
       return tg_zeros(g, TG_SCALAR);)
 BUILD(batched_k1_plain, return tg_matmul_batched(in(g, "a", TG_SHAPE(1, 3, 1)), in(g, "b", TG_SHAPE(2, 1, 5)));)
 TEST(matmul_with_k_of_1_and_a_broadcast_batch, {
@@ -263,9 +284,8 @@ TEST(nan_goes_through_relu_clamp_and_max, {
 
 BUILD(where_min, const tg_tensor a = in(g, "a", TG_SHAPE(2)), b = in(g, "b", TG_SHAPE(2)); tg_capture("op", tg_minimum(a, b));
       return tg_where(tg_less_equal(a, b), a, b);)
-TEST(a_minimum_by_hand_is_not_the_minimum_op, {
-    CHECK(build_where_min, FEEDS(FED("a", (double)NAN, 1), FED("b", 2, 3)), EXACTLY("result", 2, 1), EXACTLY("op", (double)NAN, 1));
-})
+TEST(a_minimum_by_hand_is_not_the_minimum_op,
+     { CHECK(build_where_min, FEEDS(FED("a", (double)NAN, 1), FED("b", 2, 3)), EXACTLY("result", 2, 1), EXACTLY("op", (double)NAN, 1)); })
 
 BUILD(literals, const tg_tensor x = in(g, "x", TG_SHAPE(2)); const tg_tensor yes = tg_greater(x, 0.0);
       static const double values[] = {(double)INFINITY, -(double)INFINITY, (double)NAN, (double)FLT_MAX, -(double)FLT_MAX, 0x1p-149};
@@ -273,15 +293,17 @@ BUILD(literals, const tg_tensor x = in(g, "x", TG_SHAPE(2)); const tg_tensor yes
       for (int i = 0; i < 6; i++) tg_capture(names[i], tg_where(yes, x, values[i]));
       return tg_where(yes, tg_cast(x, TG_I32), -2147483648.0);)
 TEST(literals_come_back_bit_for_bit, {
-    CHECK(build_literals, FEEDS(FED("x", 1, -1)), EXACTLY("result", 1, -2147483648.0), EXACTLY("inf", 1, (double)INFINITY), EXACTLY("-inf", 1, -(double)INFINITY),
-          EXACTLY("nan", 1, (double)NAN), EXACTLY("max", 1, (double)FLT_MAX), EXACTLY("-max", 1, -(double)FLT_MAX), EXACTLY("denormal", 1, 0x1p-149));
+    CHECK(build_literals, FEEDS(FED("x", 1, -1)), EXACTLY("result", 1, -2147483648.0), EXACTLY("inf", 1, (double)INFINITY),
+          EXACTLY("-inf", 1, -(double)INFINITY), EXACTLY("nan", 1, (double)NAN), EXACTLY("max", 1, (double)FLT_MAX),
+          EXACTLY("-max", 1, -(double)FLT_MAX), EXACTLY("denormal", 1, 0x1p-149));
 })
 
 BUILD(casts, const tg_tensor x = in(g, "x", TG_SHAPE(7)); tg_capture("bool", tg_cast(x, TG_BOOL));
       tg_capture("back", tg_cast(tg_cast(x, TG_BOOL), TG_I32)); return tg_cast(x, TG_I32);)
 TEST(casts_saturate, {
     CHECK(build_casts, FEEDS(FED("x", -1.7, 1.7, -0.0, 3e9, -3e9, (double)NAN, .5)),
-          EXACTLY("result", -1, 1, 0, 2147483647, -2147483648.0, 0, 0), EXACTLY("bool", 1, 1, 0, 1, 1, 1, 1), EXACTLY("back", 1, 1, 0, 1, 1, 1, 1));
+          EXACTLY("result", -1, 1, 0, 2147483647, -2147483648.0, 0, 0), EXACTLY("bool", 1, 1, 0, 1, 1, 1, 1),
+          EXACTLY("back", 1, 1, 0, 1, 1, 1, 1));
 })
 
 BUILD(sin_cos, const tg_tensor x = in(g, "x", TG_SHAPE(3)); tg_capture("cos", tg_cos(x)); return tg_sin(x);)
@@ -292,12 +314,15 @@ TEST(sine_and_cosine_of_large_arguments, {
 
 BUILD_GRADIENT(sigmoid5, TG_SHAPE(5), tg_sigmoid(x))
 TEST(sigmoid_does_not_overflow, {
-    CHECK(build_sigmoid5, FEEDS(FED("x", -1000, -88.9, 0, 88.9, 1000), FED("cot", 1, 1, 1, 1, 1)), WANT("result", 0, 0, .5, 1, 1), WANT("d0", 0, 0, .25, 0, 0));
+    CHECK(build_sigmoid5, FEEDS(FED("x", -1000, -88.9, 0, 88.9, 1000), FED("cot", 1, 1, 1, 1, 1)), WANT("result", 0, 0, .5, 1, 1),
+          WANT("d0", 0, 0, .25, 0, 0));
 })
 
 TEST(a_fully_masked_row_over_finite_fills_is_uniform, {
-    CHECK(build_softmax3, FEEDS(FED("x", -1e9, -1e9, -1e9), FED("cot", 1, 2, 3)), WANT("result", 1 / 3., 1 / 3., 1 / 3.), WANT("d0", -1 / 3., 0, 1 / 3.));
-    CHECK(build_softmax3, FEEDS(FED("x", 0, -1e9, 1), FED("cot", 1, 2, 3)), WANT("result", .2689414, 0, .7310586), WANT("d0", -.3932239, 0, .3932239));
+    CHECK(build_softmax3, FEEDS(FED("x", -1e9, -1e9, -1e9), FED("cot", 1, 2, 3)), WANT("result", 1 / 3., 1 / 3., 1 / 3.),
+          WANT("d0", -1 / 3., 0, 1 / 3.));
+    CHECK(build_softmax3, FEEDS(FED("x", 0, -1e9, 1), FED("cot", 1, 2, 3)), WANT("result", .2689414, 0, .7310586),
+          WANT("d0", -.3932239, 0, .3932239));
 })
 
 BUILD(gelu1, const tg_tensor x = in(g, "x", TG_SHAPE(1)); tg_capture("tanh", tg_gelu_tanh(x)); return tg_gelu(x);)
@@ -305,17 +330,21 @@ TEST(gelu_is_the_exact_form, { CHECK(build_gelu1, FEEDS(FED("x", 1)), WANT("resu
 
 /* ---- fusion, views, memory */
 
-BUILD(fourteen, tg_tensor a[14]; char name[8]; tg_tensor y = tg_zeros(g, TG_SHAPE(3)), d[14];
-      for (int i = 0; i < 14; i++) { snprintf(name, sizeof name, "a%02d", i); a[i] = in(g, name, TG_SHAPE(3)); }
-      for (int i = 0; i < 14; i++) y = tg_add(y, tg_mul((double)(i + 1), tg_mul(tg_relu(a[i]), a[(i + 1) % 14])));
-      tg_vjp(y, in(g, "cot", TG_SHAPE(3)), a, 14, d); tg_capture("d0", d[0]); tg_capture("d5", d[5]); tg_capture("d10", d[10]); tg_capture("d13", d[13]);
-      return y;)
+BUILD(
+    fourteen, tg_tensor a[14]; char name[8]; tg_tensor y = tg_zeros(g, TG_SHAPE(3)), d[14]; for (int i = 0; i < 14; i++) {
+        snprintf(name, sizeof name, "a%02d", i);
+        a[i] = in(g, name, TG_SHAPE(3));
+    } for (int i = 0; i < 14; i++) y = tg_add(y, tg_mul((double)(i + 1), tg_mul(tg_relu(a[i]), a[(i + 1) % 14])));
+    tg_vjp(y, in(g, "cot", TG_SHAPE(3)), a, 14, d); tg_capture("d0", d[0]); tg_capture("d5", d[5]); tg_capture("d10", d[10]);
+    tg_capture("d13", d[13]); return y;)
 TEST(more_operands_than_a_kernel_can_bind, {
     CHECK(build_fourteen,
           FEEDS(FED("a00", .25, .5, 1), FED("a01", .5, -.5, 1), FED("a02", .75, -1.5, 1), FED("a03", 1, -2.5, 1), FED("a04", 1.25, -3.5, 1),
-                FED("a05", 1.5, .5, 1), FED("a06", 1.75, -.5, 1), FED("a07", 2, -1.5, 1), FED("a08", 2.25, -2.5, 1), FED("a09", 2.5, -3.5, 1),
-                FED("a10", 2.75, .5, 1), FED("a11", 3, -.5, 1), FED("a12", 3.25, -1.5, 1), FED("a13", 3.5, -2.5, 1), FED("cot", 1, -2, .5)),
-          WANT("result", 581, -4.5, 105), WANT("d0", 49.5, 1, 7.5), WANT("d5", 16.75, 6, 5.5), WANT("d10", 58, 11, 10.5), WANT("d13", 45.75, 0, 13.5));
+                FED("a05", 1.5, .5, 1), FED("a06", 1.75, -.5, 1), FED("a07", 2, -1.5, 1), FED("a08", 2.25, -2.5, 1),
+                FED("a09", 2.5, -3.5, 1), FED("a10", 2.75, .5, 1), FED("a11", 3, -.5, 1), FED("a12", 3.25, -1.5, 1),
+                FED("a13", 3.5, -2.5, 1), FED("cot", 1, -2, .5)),
+          WANT("result", 581, -4.5, 105), WANT("d0", 49.5, 1, 7.5), WANT("d5", 16.75, 6, 5.5), WANT("d10", 58, 11, 10.5),
+          WANT("d13", 45.75, 0, 13.5));
 })
 
 static tg_tensor build_transposed_update(tg_graph *g, void *user) {
@@ -339,10 +368,13 @@ TEST(an_update_in_place_that_reads_its_own_transpose, {
         const support_case c = {build_transposed_update, &n, fill_transposed, NULL};
         support_outputs want, first = {0};
         assert_true(support_run_reference(&c, 2, &want));
-        if (!large) assert_true(support_compare("reference", support_outputs_find(&want, "after p")->data, after, 9, (support_tolerance){0, 1e-6, 1e-6}));
+        if (!large)
+            assert_true(
+                support_compare("reference", support_outputs_find(&want, "after p")->data, after, 9, (support_tolerance){0, 1e-6, 1e-6}));
         for (int repeat = 0; repeat < (SUPPORT_SANITIZED ? 5 : 100); repeat++) {
             support_outputs got;
-            if (!support_run_cpu(&c, &(support_options){.threads = 1 + repeat % 3, .runs = 2, .no_fusion = repeat % 7 == 6}, &got)) fail_msg("%s", got.message);
+            if (!support_run_cpu(&c, &(support_options){.threads = 1 + repeat % 3, .runs = 2, .no_fusion = repeat % 7 == 6}, &got))
+                fail_msg("%s", got.message);
             assert_true(support_outputs_equal("update", &got, &want, (support_tolerance){4, 0, 1e-6}));
             if (repeat == 0) first = got;
             else {
@@ -528,7 +560,11 @@ TEST(sizes_around_tiles_are_bit_identical_every_time, {
 /* ---------------------------------------------------------------- errors while tracing */
 
 typedef tg_tensor (*mistake_fn)(tg_graph *g);
-typedef struct mistake { mistake_fn make; tg_status status; const char *says[3]; } mistake;
+typedef struct mistake {
+    mistake_fn make;
+    tg_status status;
+    const char *says[3];
+} mistake;
 
 static tg_tensor build_mistake(tg_graph *g, void *user) { return ((const mistake *)user)->make(g); }
 
@@ -538,7 +574,8 @@ static void check_mistake(mistake m) {
     assert_non_null(ctx);
     tg_model *model = tg_compile_forward(ctx, build_mistake, &m, NULL);
     if (model) fail_msg("accepted; expected %s", tg_status_name(m.status));
-    if (tg_error(ctx) != m.status) fail_msg("%s: %s; expected %s", tg_status_name(tg_error(ctx)), tg_error_message(ctx), tg_status_name(m.status));
+    if (tg_error(ctx) != m.status)
+        fail_msg("%s: %s; expected %s", tg_status_name(tg_error(ctx)), tg_error_message(ctx), tg_status_name(m.status));
     for (int i = 0; i < 3 && m.says[i]; i++)
         if (!strstr(tg_error_message(ctx), m.says[i])) fail_msg("'%s' does not name '%s'", tg_error_message(ctx), m.says[i]);
     assert_non_null(strstr(tg_error_site(ctx).file, "test_cases.c"));
@@ -548,7 +585,7 @@ static void check_mistake(mistake m) {
     assert_false(counts.size_mismatch);
 }
 #define MISTAKE(name, ...) \
-    static tg_tensor mistake_##name(tg_graph *g) { __VA_ARGS__ }
+  static tg_tensor mistake_##name(tg_graph *g) { __VA_ARGS__ }
 
 MISTAKE(loss_shapes, return tg_nn_mse(in(g, "prediction", TG_SHAPE(2, 1)), in(g, "target", TG_SHAPE(2)));)
 MISTAKE(zero_size, return tg_sum(in(g, "x", TG_SHAPE(2, 0)), TG_AXES(1));)
@@ -622,7 +659,8 @@ static void expect_param(tg_model *model, const char *name, const float *want, i
     float got[64];
     check_ok(model, tg_param_download(model, name, got, count));
     for (int64_t i = 0; i < count; i++)
-        if (!(fabs((double)got[i] - (double)want[i]) <= tolerance)) fail_msg("%s[%d]: got %.9g, want %.9g", name, (int)i, (double)got[i], (double)want[i]);
+        if (!(fabs((double)got[i] - (double)want[i]) <= tolerance))
+            fail_msg("%s[%d]: got %.9g, want %.9g", name, (int)i, (double)got[i], (double)want[i]);
 }
 
 static const float one_and_two[] = {1, 2}, one[] = {1};
@@ -695,7 +733,8 @@ TEST(two_parameters_with_one_gradient, {
 static tg_tensor build_rows(tg_graph *g, void *user) {
     const int64_t n = *(const int64_t *)user;
     const bool mean = n < 0;
-    const tg_tensor x = in(g, "x", TG_SHAPE(mean ? -n : n, 2)), w = tg_param(g, "w", TG_SHAPE(2, 1), .init = tg_init_literal(one_and_two, 2));
+    const tg_tensor x = in(g, "x", TG_SHAPE(mean ? -n : n, 2)),
+                    w = tg_param(g, "w", TG_SHAPE(2, 1), .init = tg_init_literal(one_and_two, 2));
     const tg_tensor y = tg_square(tg_matmul(x, w));
     return mean ? tg_mean(y, TG_ALL) : tg_sum_all(y);
 }
@@ -773,7 +812,8 @@ static void check_refused(tg_model *model, const int32_t *indices, const int32_t
     check_ok(model, tg_param_download(model, "embedding", before, 8));
     const tg_feed feeds[] = {tg_feed_i32("i", indices, 3), tg_feed_i32("t", targets, 3)};
     assert_int_equal(tg_step(model, feeds, 2, &loss), TG_ERROR_INDEX);
-    if (!strstr(tg_error_message(tg_model_context(model)), says)) fail_msg("'%s' does not name %s", tg_error_message(tg_model_context(model)), says);
+    if (!strstr(tg_error_message(tg_model_context(model)), says))
+        fail_msg("'%s' does not name %s", tg_error_message(tg_model_context(model)), says);
     tg_clear_error(tg_model_context(model));
     check_ok(model, tg_param_download(model, "embedding", after, 8));
     assert_memory_equal(before, after, sizeof before);
@@ -812,7 +852,8 @@ TEST(a_rejected_step_changes_nothing, {
     tg_clear_error(ctx);
     assert_int_equal(tg_model_step_count(model), 0);
     expect_param(model, "p", one, 1, 0);
-    for (int k = 0; k < 2; k++) check_ok(model, tg_step(model, (const tg_feed[]){tg_feed_f32("g", g, 1)}, 1, &loss)); /* the same array twice */
+    for (int k = 0; k < 2; k++)
+        check_ok(model, tg_step(model, (const tg_feed[]){tg_feed_f32("g", g, 1)}, 1, &loss)); /* the same array twice */
     assert_int_equal(tg_model_step_count(model), 2);
     finish(ctx, model);
 })
@@ -838,7 +879,8 @@ TEST(upload_checks_names_and_lengths_before_it_writes, {
     const float v[] = {5, 6, 7};
     assert_int_not_equal(tg_params_upload(model, (const tg_feed[]){tg_feed_f32("a", v, 2)}, 1, false), TG_OK); /* b is missing */
     tg_clear_error(ctx);
-    assert_int_equal(tg_params_upload(model, (const tg_feed[]){tg_feed_f32("a", v, 2), tg_feed_f32("c", v, 2)}, 2, true), TG_ERROR_NOT_FOUND);
+    assert_int_equal(tg_params_upload(model, (const tg_feed[]){tg_feed_f32("a", v, 2), tg_feed_f32("c", v, 2)}, 2, true),
+                     TG_ERROR_NOT_FOUND);
     assert_non_null(strstr(tg_error_message(ctx), "b"));
     tg_clear_error(ctx);
     assert_int_not_equal(tg_params_upload(model, (const tg_feed[]){tg_feed_f32("a", v, 2), tg_feed_f32("b", v, 3)}, 2, false), TG_OK);
@@ -852,7 +894,8 @@ TEST(upload_checks_names_and_lengths_before_it_writes, {
 
 TEST(reset_gives_the_initial_values_again, {
     tg_context *ctx = support_context();
-    tg_model *model = compile(ctx, build_tied, NULL, tg_adam(.lr = tg_lr_constant(.1))), *other = compile(ctx, build_tied, NULL, tg_adam(.lr = tg_lr_constant(.1)));
+    tg_model *model = compile(ctx, build_tied, NULL, tg_adam(.lr = tg_lr_constant(.1))),
+             *other = compile(ctx, build_tied, NULL, tg_adam(.lr = tg_lr_constant(.1)));
     static const int32_t i[] = {0, 1, 3}, t[] = {1, 2, 0};
     const tg_feed feeds[] = {tg_feed_i32("i", i, 3), tg_feed_i32("t", t, 3)};
     float start[8], again[8], losses[2][3];
@@ -1006,28 +1049,67 @@ TEST(a_sibling_sees_its_parents_parameters, {
 #define CASE(name) cmocka_unit_test(test_##name)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        CASE(gradient_of_the_branch_not_taken_is_ieee), CASE(norm_at_the_zero_vector), CASE(relu_gradient_at_zero_and_near_it),
-        CASE(ties_of_a_max_reduction_share_the_cotangent), CASE(softmax_is_not_differentiated_through_its_maximum),
-        CASE(unbroadcast_over_two_axes_at_once), CASE(max_over_a_middle_axis), CASE(axis_numbers_after_leading_axes_were_summed),
-        CASE(std_of_constant_input), CASE(pow_of_negative_and_zero_bases), CASE(vjp_uses_its_cotangent), CASE(a_comparison_inside_has_no_gradient),
-        CASE(zero_initialised_parameters_in_a_fused_graph), CASE(the_same_function_twice_in_one_kernel), CASE(every_target_ignored_is_zero),
-        CASE(padding_does_not_count_in_a_masked_loss), CASE(softplus_and_bce_have_their_gradient_at_zero), CASE(many_contributions_to_one_embedding_row),
-        CASE(identities_of_i32_reductions), CASE(i32_division_is_integer_division), CASE(matmul_with_k_of_1_and_a_broadcast_batch),
-        CASE(nan_goes_through_relu_clamp_and_max), CASE(a_minimum_by_hand_is_not_the_minimum_op), CASE(literals_come_back_bit_for_bit),
-        CASE(casts_saturate), CASE(sine_and_cosine_of_large_arguments), CASE(sigmoid_does_not_overflow),
-        CASE(a_fully_masked_row_over_finite_fills_is_uniform), CASE(gelu_is_the_exact_form), CASE(more_operands_than_a_kernel_can_bind),
-        CASE(an_update_in_place_that_reads_its_own_transpose), CASE(more_than_65535_workgroups), CASE(chains_of_equal_sizes_under_memory_reuse),
-        CASE(the_weight_gradient_is_not_materialised_per_batch), CASE(dead_forward_and_backward_work_costs_nothing),
-        CASE(layer_norm_backward_for_every_rank), CASE(later_positions_do_not_change_earlier_ones), CASE(sizes_around_tiles_are_bit_identical_every_time),
-        CASE(a_loss_never_broadcasts), CASE(zero_sized_axes_are_refused), CASE(element_counts_beyond_31_bits_are_refused),
-        CASE(mistakes_name_op_shapes_and_tensors), CASE(a_gradient_that_does_not_exist_is_an_error), CASE(a_tensor_of_another_trace_is_an_error),
-        CASE(resuming_keeps_moments_and_step_count), CASE(a_parameter_the_loss_does_not_use), CASE(two_parameters_with_one_gradient),
-        CASE(doubling_the_batch_doubles_a_summed_gradient_only), CASE(parameter_gradients_do_not_depend_on_the_input_gradient),
-        CASE(warm_up_meets_what_follows), CASE(a_tied_parameter_counts_once), CASE(an_index_outside_its_table_is_reported_and_changes_nothing),
-        CASE(a_rejected_step_changes_nothing), CASE(a_loss_that_is_not_finite_says_so), CASE(upload_checks_names_and_lengths_before_it_writes),
-        CASE(reset_gives_the_initial_values_again), CASE(weight_decay_leaves_biases_and_gains_alone), CASE(a_new_schedule_begins_now_and_governs_decay),
-        CASE(integer_and_bool_outputs_come_back_as_such), CASE(memory_does_not_grow_with_steps), CASE(a_long_sum_keeps_its_accuracy),
-        CASE(a_sibling_sees_its_parents_parameters)};
+    const struct CMUnitTest tests[] = {CASE(gradient_of_the_branch_not_taken_is_ieee),
+                                       CASE(norm_at_the_zero_vector),
+                                       CASE(relu_gradient_at_zero_and_near_it),
+                                       CASE(ties_of_a_max_reduction_share_the_cotangent),
+                                       CASE(softmax_is_not_differentiated_through_its_maximum),
+                                       CASE(unbroadcast_over_two_axes_at_once),
+                                       CASE(max_over_a_middle_axis),
+                                       CASE(axis_numbers_after_leading_axes_were_summed),
+                                       CASE(std_of_constant_input),
+                                       CASE(pow_of_negative_and_zero_bases),
+                                       CASE(vjp_uses_its_cotangent),
+                                       CASE(a_comparison_inside_has_no_gradient),
+                                       CASE(zero_initialised_parameters_in_a_fused_graph),
+                                       CASE(the_same_function_twice_in_one_kernel),
+                                       CASE(every_target_ignored_is_zero),
+                                       CASE(padding_does_not_count_in_a_masked_loss),
+                                       CASE(softplus_and_bce_have_their_gradient_at_zero),
+                                       CASE(many_contributions_to_one_embedding_row),
+                                       CASE(identities_of_i32_reductions),
+                                       CASE(i32_division_is_integer_division),
+                                       CASE(matmul_with_k_of_1_and_a_broadcast_batch),
+                                       CASE(nan_goes_through_relu_clamp_and_max),
+                                       CASE(a_minimum_by_hand_is_not_the_minimum_op),
+                                       CASE(literals_come_back_bit_for_bit),
+                                       CASE(casts_saturate),
+                                       CASE(sine_and_cosine_of_large_arguments),
+                                       CASE(sigmoid_does_not_overflow),
+                                       CASE(a_fully_masked_row_over_finite_fills_is_uniform),
+                                       CASE(gelu_is_the_exact_form),
+                                       CASE(more_operands_than_a_kernel_can_bind),
+                                       CASE(an_update_in_place_that_reads_its_own_transpose),
+                                       CASE(more_than_65535_workgroups),
+                                       CASE(chains_of_equal_sizes_under_memory_reuse),
+                                       CASE(the_weight_gradient_is_not_materialised_per_batch),
+                                       CASE(dead_forward_and_backward_work_costs_nothing),
+                                       CASE(layer_norm_backward_for_every_rank),
+                                       CASE(later_positions_do_not_change_earlier_ones),
+                                       CASE(sizes_around_tiles_are_bit_identical_every_time),
+                                       CASE(a_loss_never_broadcasts),
+                                       CASE(zero_sized_axes_are_refused),
+                                       CASE(element_counts_beyond_31_bits_are_refused),
+                                       CASE(mistakes_name_op_shapes_and_tensors),
+                                       CASE(a_gradient_that_does_not_exist_is_an_error),
+                                       CASE(a_tensor_of_another_trace_is_an_error),
+                                       CASE(resuming_keeps_moments_and_step_count),
+                                       CASE(a_parameter_the_loss_does_not_use),
+                                       CASE(two_parameters_with_one_gradient),
+                                       CASE(doubling_the_batch_doubles_a_summed_gradient_only),
+                                       CASE(parameter_gradients_do_not_depend_on_the_input_gradient),
+                                       CASE(warm_up_meets_what_follows),
+                                       CASE(a_tied_parameter_counts_once),
+                                       CASE(an_index_outside_its_table_is_reported_and_changes_nothing),
+                                       CASE(a_rejected_step_changes_nothing),
+                                       CASE(a_loss_that_is_not_finite_says_so),
+                                       CASE(upload_checks_names_and_lengths_before_it_writes),
+                                       CASE(reset_gives_the_initial_values_again),
+                                       CASE(weight_decay_leaves_biases_and_gains_alone),
+                                       CASE(a_new_schedule_begins_now_and_governs_decay),
+                                       CASE(integer_and_bool_outputs_come_back_as_such),
+                                       CASE(memory_does_not_grow_with_steps),
+                                       CASE(a_long_sum_keeps_its_accuracy),
+                                       CASE(a_sibling_sees_its_parents_parameters)};
     return cmocka_run_group_tests_name("cases", tests, NULL, NULL);
 }

@@ -154,7 +154,11 @@ static float *fill_operand(const tg_kernel *kernel, const tg_affine *at, bool wh
 #define GAP 3    /* unused columns of a direct output */
 static const float guard_value = 12345.0f;
 
-typedef struct sink_state { float *out; int64_t batches, m, n; int64_t *seen; } sink_state;
+typedef struct sink_state {
+    float *out;
+    int64_t batches, m, n;
+    int64_t *seen;
+} sink_state;
 
 static void collect(void *user, int worker, int64_t batch, int64_t m0, int64_t rows, int64_t n0, int64_t cols, float *acc, int64_t ld) {
     sink_state *s = user;
@@ -170,14 +174,19 @@ static void collect(void *user, int worker, int64_t batch, int64_t m0, int64_t r
         }
 }
 
-typedef struct test_run { const tg_kernel *kernel; const float *a, *b; int64_t batches, m, n; } test_run;
+typedef struct test_run {
+    const tg_kernel *kernel;
+    const float *a, *b;
+    int64_t batches, m, n;
+} test_run;
 
 /* The result as [batch, m, n], to be freed. */
 static float *run_contraction(const test_run *t, tg_isa isa, int max_parts, bool to_sink, bool reversed) {
     tg_context *ctx = tg_context_create(NULL);
     tg_arena arena;
     tg_arena_init(&arena, ctx);
-    tg_contraction *c = max_parts > 0 ? tg_contraction_make_limited(&arena, t->kernel, isa, max_parts) : tg_contraction_make(&arena, t->kernel, isa);
+    tg_contraction *c =
+        max_parts > 0 ? tg_contraction_make_limited(&arena, t->kernel, isa, max_parts) : tg_contraction_make(&arena, t->kernel, isa);
     assert_non_null(c);
     assert_true(strlen(tg_contraction_method(c)) > 0);
     int64_t floats = (int64_t)(tg_contraction_scratch(c) / sizeof(float)), count = t->batches * t->m * t->n;
@@ -210,9 +219,11 @@ static float *run_contraction(const test_run *t, tg_isa isa, int max_parts, bool
 }
 
 static void print_kernel(const tg_kernel *kernel, tg_isa isa) {
-    print_message("on %s, groups end at %d %d %d %d; seed %llu\n", tg_isa_name(isa), kernel->m_begin, kernel->n_begin, kernel->outer_count, kernel->loop_count, (unsigned long long)contract_seed);
+    print_message("on %s, groups end at %d %d %d %d; seed %llu\n", tg_isa_name(isa), kernel->m_begin, kernel->n_begin, kernel->outer_count,
+                  kernel->loop_count, (unsigned long long)contract_seed);
     for (int32_t d = 0; d < kernel->loop_count; ++d)
-        print_message("  loop %d: extent %lld, strides %lld %lld\n", d, (long long)kernel->extent[d], (long long)kernel->a.at.stride[d], (long long)kernel->b.at.stride[d]);
+        print_message("  loop %d: extent %lld, strides %lld %lld\n", d, (long long)kernel->extent[d], (long long)kernel->a.at.stride[d],
+                      (long long)kernel->b.at.stride[d]);
 }
 
 static void assert_same(const test_run *t, tg_isa isa, const float *got, const float *want) {
@@ -235,8 +246,12 @@ static void find_isas(void) {
 }
 
 static void check_kernel(const tg_kernel *kernel) {
-    test_run t = {kernel, fill_operand(kernel, &kernel->a.at, true), fill_operand(kernel, &kernel->b.at, true),
-                  group_extent(kernel, BATCH), group_extent(kernel, ROWS), group_extent(kernel, COLUMNS)};
+    test_run t = {kernel,
+                  fill_operand(kernel, &kernel->a.at, true),
+                  fill_operand(kernel, &kernel->b.at, true),
+                  group_extent(kernel, BATCH),
+                  group_extent(kernel, ROWS),
+                  group_extent(kernel, COLUMNS)};
     float *want = allocate_nan(t.batches * t.m * t.n);
     tg_contraction_naive(kernel, t.a, t.b, want);
     for (int i = 0; i < isa_count; ++i)
@@ -303,12 +318,18 @@ static void test_heads(void **state) {
     static const int32_t time_major[5] = {0, 2, 3, 1, 4}, head_major[5] = {0, 1, 2, 3, 4}, transposed[5] = {0, 1, 4, 3, 2};
     const int32_t *const orders[3] = {time_major, head_major, transposed};
     for (int i = 0; i < 9; ++i) {
-        tg_kernel kernel = {.kind = TG_KERNEL_CONTRACT, .loop_count = 5, .extent = {3, 4, 8, i == 4 ? 8 : 16, 16 - i}, .outer_count = 4, .m_begin = 2, .n_begin = 3};
+        tg_kernel kernel = {.kind = TG_KERNEL_CONTRACT,
+                            .loop_count = 5,
+                            .extent = {3, 4, 8, i == 4 ? 8 : 16, 16 - i},
+                            .outer_count = 4,
+                            .m_begin = 2,
+                            .n_begin = 3};
         lay_out(&kernel, true, orders[i % 3], 0, 0, 0);
         lay_out(&kernel, false, orders[i / 3], 0, 0, 0);
         check_kernel(&kernel);
         static const int32_t merged[5] = {0, 3, 1, 4, 2};
-        kernel = (tg_kernel){.kind = TG_KERNEL_CONTRACT, .loop_count = 5, .extent = {16, 8, 24 + i, 4, 16}, .outer_count = 3, .m_begin = 0, .n_begin = 2};
+        kernel = (tg_kernel){
+            .kind = TG_KERNEL_CONTRACT, .loop_count = 5, .extent = {16, 8, 24 + i, 4, 16}, .outer_count = 3, .m_begin = 0, .n_begin = 2};
         lay_out(&kernel, true, merged, 0, 0, 0);
         lay_out(&kernel, false, orders[i % 3], 0, 0, 0);
         check_kernel(&kernel);
@@ -318,13 +339,19 @@ static void test_heads(void **state) {
 /* Fractions: the same bits for any number and order of parts and either way out; near the double result. */
 static void test_same_bits(void **state) {
     (void)state;
-    static const int64_t shapes[][4] = {{1, 200, 150, 700}, {1, 512, 160, 300}, {6, 60, 70, 50}, {1, 700, 1, 300}, {1, 1, 700, 900}, {1, 64, 256, 1024}, {200, 8, 8, 16}};
+    static const int64_t shapes[][4] = {{1, 200, 150, 700}, {1, 512, 160, 300}, {6, 60, 70, 50}, {1, 700, 1, 300},
+                                        {1, 1, 700, 900},   {1, 64, 256, 1024}, {200, 8, 8, 16}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; ++i)
         for (int variant = 0; variant < 4; ++variant) {
             tg_kernel kernel = kernel_of(shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3], 1);
             lay_out_matrix(&kernel, true, (variant & 1) != 0, 0);
             lay_out_matrix(&kernel, false, (variant & 2) != 0, 0);
-            test_run t = {&kernel, fill_operand(&kernel, &kernel.a.at, false), fill_operand(&kernel, &kernel.b.at, false), shapes[i][0], shapes[i][1], shapes[i][2]};
+            test_run t = {&kernel,
+                          fill_operand(&kernel, &kernel.a.at, false),
+                          fill_operand(&kernel, &kernel.b.at, false),
+                          shapes[i][0],
+                          shapes[i][1],
+                          shapes[i][2]};
             float *exact = allocate_nan(t.batches * t.m * t.n);
             tg_contraction_naive(&kernel, t.a, t.b, exact);
             for (int x = 0; x < isa_count; ++x) {
@@ -401,7 +428,9 @@ static void test_public_gemm(void **state) {
     tg_context_destroy(ctx);
 }
 
-typedef struct failing { int64_t calls, fail_at, live; } failing;
+typedef struct failing {
+    int64_t calls, fail_at, live;
+} failing;
 static void *failing_alloc(void *user, size_t size) {
     failing *f = user;
     if (++f->calls == f->fail_at) return NULL;
@@ -461,10 +490,11 @@ static void test_isa_is_only_lowered(void **state) {
 int main(void) {
     find_isas();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_small_size), cmocka_unit_test(test_odd_sizes),          cmocka_unit_test(test_random_layouts),
-        cmocka_unit_test(test_heads),            cmocka_unit_test(test_same_bits),          cmocka_unit_test(test_not_a_number_stays),
-        cmocka_unit_test(test_unsound_kernel),   cmocka_unit_test(test_public_gemm),        cmocka_unit_test(test_isa_is_only_lowered),
-        cmocka_unit_test(test_allocation_failures),
+        cmocka_unit_test(test_every_small_size),    cmocka_unit_test(test_odd_sizes),
+        cmocka_unit_test(test_random_layouts),      cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_same_bits),           cmocka_unit_test(test_not_a_number_stays),
+        cmocka_unit_test(test_unsound_kernel),      cmocka_unit_test(test_public_gemm),
+        cmocka_unit_test(test_isa_is_only_lowered), cmocka_unit_test(test_allocation_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

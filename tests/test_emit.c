@@ -138,8 +138,15 @@ static void test_text(void **state) {
     (void)state;
     char *first = text_of(build_softmax), *second = text_of(build_softmax);
     assert_string_equal(first, second);
-    static const char *const wanted[] = {"void tg_emitted_run(void *const *buffers)", "buffers[", "/* reduce over [3 | 37]:", " exp", " reduce_max", " sum",
-                                         "input, 111 x float", "#include <math.h>", "#include <stdint.h>"};
+    static const char *const wanted[] = {"void tg_emitted_run(void *const *buffers)",
+                                         "buffers[",
+                                         "/* reduce over [3 | 37]:",
+                                         " exp",
+                                         " reduce_max",
+                                         " sum",
+                                         "input, 111 x float",
+                                         "#include <math.h>",
+                                         "#include <stdint.h>"};
     for (int i = 0; i < SUPPORT_COUNT(wanted); i++)
         if (!strstr(first, wanted[i])) fail_msg("no '%s' in\n%s", wanted[i], first);
     assert_null(strstr(first, "tg_div_i32")); /* helpers only where they are used */
@@ -177,8 +184,11 @@ static void test_failing_allocations(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kernels_of_several_passes), cmocka_unit_test(test_literals_are_exact), cmocka_unit_test(test_updates_in_place),
-        cmocka_unit_test(test_a_training_step), cmocka_unit_test(test_text), cmocka_unit_test(test_failing_allocations)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kernels_of_several_passes),
+                                       cmocka_unit_test(test_literals_are_exact),
+                                       cmocka_unit_test(test_updates_in_place),
+                                       cmocka_unit_test(test_a_training_step),
+                                       cmocka_unit_test(test_text),
+                                       cmocka_unit_test(test_failing_allocations)};
     return cmocka_run_group_tests_name("emit", tests, NULL, NULL);
 }

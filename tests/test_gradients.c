@@ -11,7 +11,10 @@
 #define MAX_WRT 6
 #define STEP 1e-5
 
-typedef struct wrt_list { tg_tensor items[MAX_WRT]; int count; } wrt_list;
+typedef struct wrt_list {
+    tg_tensor items[MAX_WRT];
+    int count;
+} wrt_list;
 typedef enum domain { ANY, POSITIVE, INDICES } domain;
 
 typedef struct gradient_case {
@@ -37,7 +40,7 @@ static tg_tensor wrap(tg_graph *g, int32_t id) { return (tg_tensor){g, id}; }
 #define B in(g, w, "b", TG_SHAPE(3, 5))
 
 #define BUILD(name, ...) \
-    static tg_tensor build_##name(tg_graph *g, wrt_list *w) { __VA_ARGS__ }
+  static tg_tensor build_##name(tg_graph *g, wrt_list *w) { __VA_ARGS__ }
 #define BUILD_UNARY(name) BUILD(name, return tg_##name(A);)
 
 BUILD_UNARY(neg)
@@ -61,14 +64,14 @@ BUILD_UNARY(gelu_tanh)
 BUILD_UNARY(relu)
 BUILD(stop_gradient, tg_tensor a = A; return tg_mul(a, tg_add(tg_mul(tg_stop_gradient(tg_full(g, TG_SHAPE(5), 2.0, TG_F32)), a), 1.0));)
 
-#define BUILD_BINARY(name)                                                             \
-    BUILD(name, tg_tensor a = A; return tg_##name(a, B);)                              \
-    BUILD(name##_row, tg_tensor a = A; return tg_##name(a, in(g, w, "b", TG_SHAPE(5)));) \
-    BUILD(name##_outer, tg_tensor a = in(g, w, "a", TG_SHAPE(2, 1, 3)); return tg_##name(a, in(g, w, "b", TG_SHAPE(4, 1)));) \
-    BUILD(name##_scalar, tg_tensor a = in(g, w, "a", TG_SCALAR); return tg_##name(a, B);) \
-    BUILD(name##_number, return tg_##name(A, 1.25);)                                   \
-    BUILD(name##_of_number, return tg_##name(1.25, A);)                                \
-    BUILD(name##_self, tg_tensor a = A; return tg_##name(a, tg_mul(a, a));)
+#define BUILD_BINARY(name) \
+  BUILD(name, tg_tensor a = A; return tg_##name(a, B);) \
+  BUILD(name##_row, tg_tensor a = A; return tg_##name(a, in(g, w, "b", TG_SHAPE(5)));) \
+  BUILD(name##_outer, tg_tensor a = in(g, w, "a", TG_SHAPE(2, 1, 3)); return tg_##name(a, in(g, w, "b", TG_SHAPE(4, 1)));) \
+  BUILD(name##_scalar, tg_tensor a = in(g, w, "a", TG_SCALAR); return tg_##name(a, B);) \
+  BUILD(name##_number, return tg_##name(A, 1.25);) \
+  BUILD(name##_of_number, return tg_##name(1.25, A);) \
+  BUILD(name##_self, tg_tensor a = A; return tg_##name(a, tg_mul(a, a));)
 
 BUILD_BINARY(add)
 BUILD_BINARY(sub)
@@ -84,15 +87,16 @@ BUILD(clamp, return tg_clamp(A, -0.75, 0.5);)
 BUILD(where, tg_tensor a = A; return tg_where(tg_input(g, "c", TG_SHAPE(3, 5), TG_BOOL), a, in(g, w, "b", TG_SHAPE(3, 1)));)
 BUILD(where_less, tg_tensor a = A, b = B; return tg_where(tg_less(a, b), tg_mul(a, b), tg_sub(a, 2.0));)
 BUILD(cast, tg_tensor a = A; return tg_mul(tg_cast(a, TG_F32), tg_cast(tg_less(a, 0.5), TG_F32));)
-BUILD(ir_select, tg_tensor a = A; tg_tensor c = tg_input(g, "c", TG_SHAPE(3, 5), TG_BOOL); return wrap(g, tg_ir_select(g, c.id, a.id, B.id));)
+BUILD(ir_select, tg_tensor a = A; tg_tensor c = tg_input(g, "c", TG_SHAPE(3, 5), TG_BOOL);
+      return wrap(g, tg_ir_select(g, c.id, a.id, B.id));)
 
 #define CUBE in(g, w, "a", TG_SHAPE(2, 3, 4))
-#define BUILD_REDUCTION(name)                                              \
-    BUILD(name##_all, return tg_##name(CUBE, TG_ALL);)                     \
-    BUILD(name##_first, return tg_##name(CUBE, TG_AXES(0));)               \
-    BUILD(name##_middle, return tg_##name(CUBE, TG_AXES(1), .keepdims = true);) \
-    BUILD(name##_ends, return tg_##name(CUBE, TG_AXES(0, -1));)            \
-    BUILD(name##_used, tg_tensor a = CUBE; return tg_mul(a, tg_##name(a, TG_AXES(-1), .keepdims = true));)
+#define BUILD_REDUCTION(name) \
+  BUILD(name##_all, return tg_##name(CUBE, TG_ALL);) \
+  BUILD(name##_first, return tg_##name(CUBE, TG_AXES(0));) \
+  BUILD(name##_middle, return tg_##name(CUBE, TG_AXES(1), .keepdims = true);) \
+  BUILD(name##_ends, return tg_##name(CUBE, TG_AXES(0, -1));) \
+  BUILD(name##_used, tg_tensor a = CUBE; return tg_mul(a, tg_##name(a, TG_AXES(-1), .keepdims = true));)
 BUILD_REDUCTION(sum)
 BUILD_REDUCTION(mean)
 BUILD_REDUCTION(max)
@@ -121,7 +125,8 @@ BUILD(matmul_leading, tg_tensor a = in(g, w, "a", TG_SHAPE(2, 2, 3, 4)); return 
 BUILD(matmul_square, tg_tensor a = in(g, w, "a", TG_SHAPE(3, 3)); return tg_matmul(a, tg_swap_axes(a, 0, 1));)
 BUILD(matmul_batched, tg_tensor a = in(g, w, "a", TG_SHAPE(2, 3, 4)); return tg_matmul_batched(a, in(g, w, "b", TG_SHAPE(2, 4, 2)));)
 BUILD(matmul_batched_over, tg_tensor a = in(g, w, "a", TG_SHAPE(1, 3, 1)); return tg_matmul_batched(a, in(g, w, "b", TG_SHAPE(2, 1, 5)));)
-BUILD(matmul_batched_under, tg_tensor a = in(g, w, "a", TG_SHAPE(2, 1, 3, 2)); return tg_matmul_batched(a, in(g, w, "b", TG_SHAPE(3, 2, 2)));)
+BUILD(matmul_batched_under, tg_tensor a = in(g, w, "a", TG_SHAPE(2, 1, 3, 2));
+      return tg_matmul_batched(a, in(g, w, "b", TG_SHAPE(3, 2, 2)));)
 BUILD(embedding, tg_tensor a = in(g, w, "a", TG_SHAPE(4, 3)); return tg_embedding(a, tg_input(g, "i", TG_SHAPE(2, 5), TG_I32));)
 BUILD(embedding_computed, tg_tensor a = in(g, w, "a", TG_SHAPE(4, 3)); tg_tensor i = tg_input(g, "i", TG_SHAPE(6), TG_I32);
       return tg_embedding(tg_tanh(a), tg_minimum(tg_add(i, 1.0), 3.0));)
@@ -154,33 +159,97 @@ BUILD(attention, tg_tensor q = in(g, w, "a", TG_SHAPE(2, 3, 2)); tg_tensor k = i
 BUILD(mlp, tg_linear l1 = tg_nn_linear(g, "l1", 5, 6); tg_linear l2 = tg_nn_linear(g, "l2", 6, 2); also(w, l1.W); also(w, l1.b);
       also(w, l2.W); return tg_nn_linear_fwd(l2, tg_tanh(tg_nn_linear_fwd(l1, A)));)
 
-#define CASE(name, ...) {#name, build_##name, __VA_ARGS__}
-#define BINARY_CASES(name, values, smooth)                                                                          \
-    CASE(name, values, smooth), CASE(name##_row, values, false), CASE(name##_outer, values, smooth), CASE(name##_scalar, values, false), \
-        CASE(name##_number, values, false), CASE(name##_of_number, values, false), CASE(name##_self, values, smooth)
+#define CASE(name, ...) \
+  { #name, build_##name, __VA_ARGS__ }
+#define BINARY_CASES(name, values, smooth) \
+  CASE(name, values, smooth), CASE(name##_row, values, false), CASE(name##_outer, values, smooth), CASE(name##_scalar, values, false), \
+      CASE(name##_number, values, false), CASE(name##_of_number, values, false), CASE(name##_self, values, smooth)
 #define REDUCTION_CASES(name, smooth) \
-    CASE(name##_all, ANY, false), CASE(name##_first, ANY, false), CASE(name##_middle, ANY, false), CASE(name##_ends, ANY, smooth), CASE(name##_used, ANY, smooth)
+  CASE(name##_all, ANY, false), CASE(name##_first, ANY, false), CASE(name##_middle, ANY, false), CASE(name##_ends, ANY, smooth), \
+      CASE(name##_used, ANY, smooth)
 
-static const gradient_case cases[] = {
-    CASE(neg, ANY, false), CASE(abs, ANY, false), CASE(sign, ANY, false), CASE(square, ANY, true), CASE(sqrt, POSITIVE, true),
-    CASE(rsqrt, POSITIVE, true), CASE(reciprocal, POSITIVE, true), CASE(exp, ANY, true), CASE(log, POSITIVE, true), CASE(sin, ANY, true),
-    CASE(cos, ANY, true), CASE(tanh, ANY, true), CASE(erf, ANY, true), CASE(sigmoid, ANY, true), CASE(softplus, ANY, true),
-    CASE(silu, ANY, true), CASE(gelu, ANY, true), CASE(gelu_tanh, ANY, true), CASE(relu, ANY, false), CASE(stop_gradient, ANY, false),
-    BINARY_CASES(add, ANY, false), BINARY_CASES(sub, ANY, false), BINARY_CASES(mul, ANY, true), BINARY_CASES(div, POSITIVE, true),
-    BINARY_CASES(pow, POSITIVE, true), BINARY_CASES(minimum, ANY, false), BINARY_CASES(maximum, ANY, false), CASE(pow_square, ANY, true),
-    CASE(pow_cube, ANY, true), CASE(clamp, ANY, false), CASE(where, ANY, false), CASE(where_less, ANY, true), CASE(cast, ANY, false),
-    CASE(ir_select, ANY, false), REDUCTION_CASES(sum, false), REDUCTION_CASES(mean, true), REDUCTION_CASES(max, true),
-    REDUCTION_CASES(min, true), CASE(mean_last, ANY, false), CASE(sum_last, ANY, false), CASE(sum_everything, ANY, false),
-    CASE(variance, ANY, true), CASE(reshape, ANY, false), CASE(transpose, ANY, false), CASE(swap_axes, ANY, false),
-    CASE(broadcast_to, ANY, false), CASE(slice_last_range, ANY, false), CASE(narrow, ANY, false), CASE(narrow_twice, ANY, true),
-    CASE(concat, ANY, false), CASE(stack, ANY, false), CASE(ir_pad, ANY, false), CASE(ir_flip, ANY, false), CASE(ir_pack, ANY, false),
-    CASE(matmul, ANY, true), CASE(matmul_leading, ANY, false), CASE(matmul_square, ANY, true), CASE(matmul_batched, ANY, true),
-    CASE(matmul_batched_over, ANY, true), CASE(matmul_batched_under, ANY, false), CASE(embedding, INDICES, false),
-    CASE(embedding_computed, INDICES, true), CASE(ir_scatter_add, INDICES, false), CASE(softmax, ANY, true), CASE(softmax_middle, ANY, true),
-    CASE(log_softmax, ANY, true), CASE(log_softmax_first, ANY, false), CASE(logsumexp, ANY, true), CASE(softmax_causal_last, ANY, true),
-    CASE(where_causal, ANY, false), CASE(capture, ANY, true), CASE(linear, ANY, true), CASE(linear_no_bias, ANY, false),
-    CASE(layer_norm, ANY, true), CASE(split_heads, ANY, false), CASE(merge_heads, ANY, false), CASE(cross_entropy_last, INDICES, true),
-    CASE(cross_entropy, INDICES, true), CASE(mse, ANY, true), CASE(bce_with_logits, ANY, true), CASE(attention, ANY, true), CASE(mlp, ANY, true)};
+static const gradient_case cases[] = {CASE(neg, ANY, false),
+                                      CASE(abs, ANY, false),
+                                      CASE(sign, ANY, false),
+                                      CASE(square, ANY, true),
+                                      CASE(sqrt, POSITIVE, true),
+                                      CASE(rsqrt, POSITIVE, true),
+                                      CASE(reciprocal, POSITIVE, true),
+                                      CASE(exp, ANY, true),
+                                      CASE(log, POSITIVE, true),
+                                      CASE(sin, ANY, true),
+                                      CASE(cos, ANY, true),
+                                      CASE(tanh, ANY, true),
+                                      CASE(erf, ANY, true),
+                                      CASE(sigmoid, ANY, true),
+                                      CASE(softplus, ANY, true),
+                                      CASE(silu, ANY, true),
+                                      CASE(gelu, ANY, true),
+                                      CASE(gelu_tanh, ANY, true),
+                                      CASE(relu, ANY, false),
+                                      CASE(stop_gradient, ANY, false),
+                                      BINARY_CASES(add, ANY, false),
+                                      BINARY_CASES(sub, ANY, false),
+                                      BINARY_CASES(mul, ANY, true),
+                                      BINARY_CASES(div, POSITIVE, true),
+                                      BINARY_CASES(pow, POSITIVE, true),
+                                      BINARY_CASES(minimum, ANY, false),
+                                      BINARY_CASES(maximum, ANY, false),
+                                      CASE(pow_square, ANY, true),
+                                      CASE(pow_cube, ANY, true),
+                                      CASE(clamp, ANY, false),
+                                      CASE(where, ANY, false),
+                                      CASE(where_less, ANY, true),
+                                      CASE(cast, ANY, false),
+                                      CASE(ir_select, ANY, false),
+                                      REDUCTION_CASES(sum, false),
+                                      REDUCTION_CASES(mean, true),
+                                      REDUCTION_CASES(max, true),
+                                      REDUCTION_CASES(min, true),
+                                      CASE(mean_last, ANY, false),
+                                      CASE(sum_last, ANY, false),
+                                      CASE(sum_everything, ANY, false),
+                                      CASE(variance, ANY, true),
+                                      CASE(reshape, ANY, false),
+                                      CASE(transpose, ANY, false),
+                                      CASE(swap_axes, ANY, false),
+                                      CASE(broadcast_to, ANY, false),
+                                      CASE(slice_last_range, ANY, false),
+                                      CASE(narrow, ANY, false),
+                                      CASE(narrow_twice, ANY, true),
+                                      CASE(concat, ANY, false),
+                                      CASE(stack, ANY, false),
+                                      CASE(ir_pad, ANY, false),
+                                      CASE(ir_flip, ANY, false),
+                                      CASE(ir_pack, ANY, false),
+                                      CASE(matmul, ANY, true),
+                                      CASE(matmul_leading, ANY, false),
+                                      CASE(matmul_square, ANY, true),
+                                      CASE(matmul_batched, ANY, true),
+                                      CASE(matmul_batched_over, ANY, true),
+                                      CASE(matmul_batched_under, ANY, false),
+                                      CASE(embedding, INDICES, false),
+                                      CASE(embedding_computed, INDICES, true),
+                                      CASE(ir_scatter_add, INDICES, false),
+                                      CASE(softmax, ANY, true),
+                                      CASE(softmax_middle, ANY, true),
+                                      CASE(log_softmax, ANY, true),
+                                      CASE(log_softmax_first, ANY, false),
+                                      CASE(logsumexp, ANY, true),
+                                      CASE(softmax_causal_last, ANY, true),
+                                      CASE(where_causal, ANY, false),
+                                      CASE(capture, ANY, true),
+                                      CASE(linear, ANY, true),
+                                      CASE(linear_no_bias, ANY, false),
+                                      CASE(layer_norm, ANY, true),
+                                      CASE(split_heads, ANY, false),
+                                      CASE(merge_heads, ANY, false),
+                                      CASE(cross_entropy_last, INDICES, true),
+                                      CASE(cross_entropy, INDICES, true),
+                                      CASE(mse, ANY, true),
+                                      CASE(bce_with_logits, ANY, true),
+                                      CASE(attention, ANY, true),
+                                      CASE(mlp, ANY, true)};
 
 /* f32 inputs stay away from 0, where several of these have a kink; indices are rows of the small tables above. */
 static void fill_gradients(void *user, const char *name, tg_shape shape, tg_dtype dtype, double *out, int64_t count) {
@@ -196,7 +265,13 @@ static void fill_gradients(void *user, const char *name, tg_shape shape, tg_dtyp
 
 /* ---------------------------------------------------------------- graphs with gradients */
 
-typedef struct built { const gradient_case *c; bool second; int forward_nodes; wrt_list wrt; tg_tensor scalar, grads[MAX_WRT]; } built;
+typedef struct built {
+    const gradient_case *c;
+    bool second;
+    int forward_nodes;
+    wrt_list wrt;
+    tg_tensor scalar, grads[MAX_WRT];
+} built;
 
 /* scalar = <y, cot>; grads of it. second: scalar = sum_i <grad_i, direction_i> of that, and its gradients. */
 static tg_tensor build_gradients(tg_graph *g, void *user) {
@@ -225,7 +300,10 @@ static tg_tensor build_gradients(tg_graph *g, void *user) {
     return b->scalar;
 }
 
-typedef struct leaves { const tg_graph *graph; double **data; } leaves;
+typedef struct leaves {
+    const tg_graph *graph;
+    double **data;
+} leaves;
 
 static leaves leaves_make(const tg_graph *g, const gradient_case *c) {
     leaves l = {g, calloc((size_t)g->nodes.count, sizeof(double *))};

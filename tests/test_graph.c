@@ -93,10 +93,10 @@ static void refused(fixture *f, int32_t id, int64_t nodes, tg_status status, con
     assert_int_equal(tg_error_site(f->ctx).line, 41);
     tg_clear_error(f->ctx);
 }
-#define REFUSED(call, status, message)                                                                                           \
-  do {                                                                                                                           \
-    const int64_t nodes_ = f.g->nodes.count;                                                                                     \
-    refused(&f, (int32_t)(call), nodes_, status, message);                                                                       \
+#define REFUSED(call, status, message) \
+  do { \
+    const int64_t nodes_ = f.g->nodes.count; \
+    refused(&f, (int32_t)(call), nodes_, status, message); \
   } while (0)
 
 static void node_is(const fixture *f, int32_t id, tg_op op, tg_dtype dtype, tg_shape shape) {
@@ -161,8 +161,7 @@ static void sizes_are_refused_before_memory(void **state) {
             "the limit of 2147483647");
     REFUSED(tg_ir_state(f.g, "none", TG_SHAPE(3, 0), TG_F32, 0), TG_ERROR_SHAPE,
             "state 'none': shape [3, 0] has a dimension under 1 (axis 1 is 0)");
-    REFUSED(tg_ir_const(f.g, TG_SHAPE(-4), TG_F32, 0), TG_ERROR_SHAPE,
-            "const: shape [-4] has a dimension under 1 (axis 0 is -4)");
+    REFUSED(tg_ir_const(f.g, TG_SHAPE(-4), TG_F32, 0), TG_ERROR_SHAPE, "const: shape [-4] has a dimension under 1 (axis 0 is -4)");
     REFUSED(tg_ir_data(f.g, TG_SHAPE(65536, 65536), TG_BOOL, "x"), TG_ERROR_LIMIT,
             "const: shape [65536, 65536] has 4294967296 elements, over the limit of 2147483647");
     REFUSED(tg_ir_const(f.g, TG_SHAPE(1, 1, 1, 1, 1, 1, 1, 1, 1), TG_F32, 0), TG_ERROR_LIMIT,
@@ -264,21 +263,17 @@ static void operands_broadcast(void **state) {
 static void operands_are_refused(void **state) {
     (void)state;
     fixture f = fixture_make();
-    REFUSED(tg_ir_binary(f.g, TG_OP_ADD, f.x, f.w), TG_ERROR_SHAPE,
-            "add: shapes do not broadcast: x[256, 64] and l2.W[32, 10] (64 != 10)");
+    REFUSED(tg_ir_binary(f.g, TG_OP_ADD, f.x, f.w), TG_ERROR_SHAPE, "add: shapes do not broadcast: x[256, 64] and l2.W[32, 10] (64 != 10)");
     REFUSED(tg_ir_select(f.g, f.flag, f.x, f.w), TG_ERROR_SHAPE,
             "select: shapes do not broadcast: flag[64] bool and l2.W[32, 10] (64 != 10)");
-    REFUSED(tg_ir_binary(f.g, TG_OP_MUL, f.idx, f.v), TG_ERROR_DTYPE,
-            "mul: element types differ: idx[8] i32 and b[64] (i32, f32)");
-    REFUSED(tg_ir_binary(f.g, TG_OP_POW, f.idx, f.idx), TG_ERROR_DTYPE,
-            "pow: idx[8] i32 has element type i32, but only f32 will do");
+    REFUSED(tg_ir_binary(f.g, TG_OP_MUL, f.idx, f.v), TG_ERROR_DTYPE, "mul: element types differ: idx[8] i32 and b[64] (i32, f32)");
+    REFUSED(tg_ir_binary(f.g, TG_OP_POW, f.idx, f.idx), TG_ERROR_DTYPE, "pow: idx[8] i32 has element type i32, but only f32 will do");
     REFUSED(tg_ir_select(f.g, f.idx, f.x, f.x), TG_ERROR_DTYPE, "select: the condition must be bool: idx[8] i32 (i32)");
     REFUSED(tg_ir_select(f.g, f.v, f.x, f.x), TG_ERROR_DTYPE, "select: the condition must be bool: b[64] (f32)");
     REFUSED(tg_ir_select(f.g, f.flag, f.x, f.flag), TG_ERROR_DTYPE,
             "select: element types differ: x[256, 64] and flag[64] bool (f32, bool)");
     REFUSED(tg_ir_unary(f.g, TG_OP_EXP, f.idx), TG_ERROR_DTYPE, "exp: idx[8] i32 has element type i32, but only f32 will do");
-    REFUSED(tg_ir_unary(f.g, TG_OP_NEG, f.flag), TG_ERROR_DTYPE,
-            "neg: flag[64] bool has element type bool, but only f32 and i32 will do");
+    REFUSED(tg_ir_unary(f.g, TG_OP_NEG, f.flag), TG_ERROR_DTYPE, "neg: flag[64] bool has element type bool, but only f32 and i32 will do");
     f.g->current_op = "greater";
     REFUSED(tg_ir_binary(f.g, TG_OP_LESS, f.flag, f.flag), TG_ERROR_DTYPE,
             "greater: flag[64] bool has element type bool, but only f32 and i32 will do");
@@ -300,16 +295,12 @@ static void every_op_takes_its_types(void **state) {
                                class_ == TG_CLASS_COMPARE || (class_ == TG_CLASS_BINARY && op != TG_OP_POW);
             const bool want = any || (class_ == TG_CLASS_LOGICAL ? d == TG_BOOL : d == TG_F32 || (d == TG_I32 && whole));
             int32_t made;
-            if (class_ == TG_CLASS_UNARY || op == TG_OP_NOT)
-                made = tg_ir_unary(f.g, (tg_op)op, of[d]);
+            if (class_ == TG_CLASS_UNARY || op == TG_OP_NOT) made = tg_ir_unary(f.g, (tg_op)op, of[d]);
             else if (class_ == TG_CLASS_BINARY || class_ == TG_CLASS_COMPARE || class_ == TG_CLASS_LOGICAL)
                 made = tg_ir_binary(f.g, (tg_op)op, of[d], of[d]);
-            else if (class_ == TG_CLASS_SELECT)
-                made = tg_ir_select(f.g, of[TG_BOOL], of[d], of[d]);
-            else if (class_ == TG_CLASS_REDUCE)
-                made = tg_ir_reduce(f.g, (tg_op)op, of[d], 3);
-            else
-                continue;
+            else if (class_ == TG_CLASS_SELECT) made = tg_ir_select(f.g, of[TG_BOOL], of[d], of[d]);
+            else if (class_ == TG_CLASS_REDUCE) made = tg_ir_reduce(f.g, (tg_op)op, of[d], 3);
+            else continue;
             assert_int_equal(made > 0, want);
             assert_int_equal(tg_error(f.ctx), want ? TG_OK : TG_ERROR_DTYPE);
             tg_clear_error(f.ctx);
@@ -363,8 +354,7 @@ static void views_check_their_shapes(void **state) {
     assert_int_equal(f.g->nodes.count, before);
     REFUSED(tg_ir_reshape(f.g, f.cube, TG_SHAPE(5, 5)), TG_ERROR_SHAPE,
             "reshape: element counts differ: cube[2, 3, 4] to [5, 5] (24 != 25)");
-    REFUSED(tg_ir_reshape(f.g, f.cube, TG_SHAPE(-1, 4)), TG_ERROR_SHAPE,
-            "reshape: shape [-1, 4] has a dimension under 1 (axis 0 is -1)");
+    REFUSED(tg_ir_reshape(f.g, f.cube, TG_SHAPE(-1, 4)), TG_ERROR_SHAPE, "reshape: shape [-1, 4] has a dimension under 1 (axis 0 is -1)");
     REFUSED(tg_ir_permute(f.g, f.cube, twice), TG_ERROR_SHAPE, "permute: axis 1 is named twice for cube[2, 3, 4]");
     REFUSED(tg_ir_permute(f.g, f.cube, outside), TG_ERROR_SHAPE, "permute: axis 3 is outside cube[2, 3, 4]");
     REFUSED(tg_ir_slice(f.g, f.cube, some, TG_SHAPE(2, 3, 2)), TG_ERROR_SHAPE,
@@ -377,8 +367,7 @@ static void views_check_their_shapes(void **state) {
     REFUSED(tg_ir_pad(f.g, f.cube, some, TG_SHAPE(2, 3, 9)), TG_ERROR_SHAPE,
             "pad: cube[2, 3, 4] after 1 elements does not lie in 2 (axis 0)");
     REFUSED(tg_ir_flip(f.g, f.cube, 16), TG_ERROR_SHAPE, "flip: axis 4 is outside cube[2, 3, 4]");
-    REFUSED(tg_ir_broadcast(f.g, f.cube, TG_SHAPE(2, 5, 4)), TG_ERROR_SHAPE,
-            "broadcast: cube[2, 3, 4] does not broadcast to [2, 5, 4]");
+    REFUSED(tg_ir_broadcast(f.g, f.cube, TG_SHAPE(2, 5, 4)), TG_ERROR_SHAPE, "broadcast: cube[2, 3, 4] does not broadcast to [2, 5, 4]");
     REFUSED(tg_ir_broadcast(f.g, f.cube, TG_SHAPE(4)), TG_ERROR_SHAPE, "broadcast: cube[2, 3, 4] does not broadcast to [4]");
     assert_int_equal(tg_graph_verify(f.g), TG_OK);
     fixture_free(&f);
@@ -393,8 +382,7 @@ static void joins_check_their_parts(void **state) {
     const int32_t fits[2] = {f.cube, wide}, ranks[2] = {f.cube, f.x}, types[2] = {f.v, f.idx}, scalar[1] = {f.step};
     const int64_t apart[2] = {40, 0}, overlap[2] = {30, 0}, outside[2] = {41, 0}, negative[2] = {-1, 24};
     node_is(&f, tg_ir_concat(f.g, fits, 2, 1), TG_OP_CONCAT, TG_F32, TG_SHAPE(2, 8, 4));
-    REFUSED(tg_ir_concat(f.g, fits, 2, 0), TG_ERROR_SHAPE,
-            "concat: parts differ outside axis 0: cube[2, 3, 4] and wide[2, 5, 4] (3 != 5)");
+    REFUSED(tg_ir_concat(f.g, fits, 2, 0), TG_ERROR_SHAPE, "concat: parts differ outside axis 0: cube[2, 3, 4] and wide[2, 5, 4] (3 != 5)");
     REFUSED(tg_ir_concat(f.g, ranks, 2, 0), TG_ERROR_SHAPE, "concat: ranks differ: cube[2, 3, 4] and x[256, 64]");
     REFUSED(tg_ir_concat(f.g, fits, 2, 3), TG_ERROR_SHAPE, "concat: axis 3 is outside cube[2, 3, 4]");
     REFUSED(tg_ir_concat(f.g, fits, 2, -1), TG_ERROR_SHAPE, "concat: axis -1 is outside cube[2, 3, 4]");
@@ -444,8 +432,7 @@ static void contractions_name_what_differs(void **state) {
     REFUSED(tg_ir_contract(f.g, ints, right), TG_ERROR_DTYPE,
             "contract: element types differ: ints[2, 4, 7] i32 and right[2, 4, 7] (i32, f32)");
     f.g->current_op = "matmul";
-    REFUSED(tg_ir_contract(f.g, ints, ints), TG_ERROR_DTYPE,
-            "matmul: ints[2, 4, 7] i32 has element type i32, but only f32 will do");
+    REFUSED(tg_ir_contract(f.g, ints, ints), TG_ERROR_DTYPE, "matmul: ints[2, 4, 7] i32 has element type i32, but only f32 will do");
     f.g->current_op = NULL;
     fixture_free(&f);
 }
@@ -456,14 +443,11 @@ static void indexing_checks_types_and_ranks(void **state) {
     const int32_t rows = tg_ir_gather(f.g, f.table, f.idx);
     node_is(&f, rows, TG_OP_GATHER, TG_F32, TG_SHAPE(8, 5));
     node_is(&f, tg_ir_scatter_add(f.g, f.idx, rows, 12), TG_OP_SCATTER_ADD, TG_F32, TG_SHAPE(12, 5));
-    REFUSED(tg_ir_gather(f.g, f.table, f.v), TG_ERROR_DTYPE,
-            "gather: f32 rows and i32 indices are needed: t[12, 5] (f32), b[64] (f32)");
-    REFUSED(tg_ir_gather(f.g, f.v, f.idx), TG_ERROR_SHAPE,
-            "gather: rows of rank 2 and indices of rank 1 are needed: b[64], idx[8] i32");
+    REFUSED(tg_ir_gather(f.g, f.table, f.v), TG_ERROR_DTYPE, "gather: f32 rows and i32 indices are needed: t[12, 5] (f32), b[64] (f32)");
+    REFUSED(tg_ir_gather(f.g, f.v, f.idx), TG_ERROR_SHAPE, "gather: rows of rank 2 and indices of rank 1 are needed: b[64], idx[8] i32");
     REFUSED(tg_ir_scatter_add(f.g, f.idx, f.table, 12), TG_ERROR_SHAPE,
             "scatter_add: one row for each index is needed: idx[8] i32, t[12, 5] (8 != 12)");
-    REFUSED(tg_ir_scatter_add(f.g, f.idx, rows, 0), TG_ERROR_SHAPE,
-            "scatter_add: shape [0, 5] has a dimension under 1 (axis 0 is 0)");
+    REFUSED(tg_ir_scatter_add(f.g, f.idx, rows, 0), TG_ERROR_SHAPE, "scatter_add: shape [0, 5] has a dimension under 1 (axis 0 is 0)");
     REFUSED(tg_ir_scatter_add(f.g, f.idx, rows, 2147483647), TG_ERROR_LIMIT,
             "scatter_add: shape [2147483647, 5] has 10737418235 elements, over the limit of 2147483647");
     assert_true(tg_ir_check_index(f.g, f.idx, 0, 12, true, -100, "embedding"));
@@ -482,8 +466,7 @@ static void writebacks_fit_their_destination(void **state) {
     REFUSED(tg_ir_writeback(f.g, f.step, next), TG_ERROR_DUPLICATE, "writeback: step[] i32 is written twice");
     REFUSED(tg_ir_writeback(f.g, f.x, f.x), TG_ERROR_ARGUMENT, "writeback: x[256, 64] is neither a parameter nor a state");
     REFUSED(tg_ir_writeback(f.g, f.v, f.x), TG_ERROR_SHAPE, "writeback: shapes differ: b[64] from x[256, 64]");
-    REFUSED(tg_ir_writeback(f.g, f.v, f.flag), TG_ERROR_DTYPE,
-            "writeback: element types differ: b[64] from flag[64] bool (f32, bool)");
+    REFUSED(tg_ir_writeback(f.g, f.v, f.flag), TG_ERROR_DTYPE, "writeback: element types differ: b[64] from flag[64] bool (f32, bool)");
     assert_int_equal(f.g->writebacks.count, 1);
     fixture_free(&f);
 }
@@ -569,8 +552,7 @@ static bool everything_build(tg_graph *g) {
     y = tg_ir_unary(g, TG_OP_STOP_GRADIENT, tg_ir_binary(g, TG_OP_MUL, y, x));
     for (int op = TG_OP_ADD; op <= TG_OP_MAX; op++) y = tg_ir_binary(g, (tg_op)op, y, half);
     int32_t mask = tg_ir_unary(g, TG_OP_NOT, flags);
-    for (int op = TG_OP_LESS; op <= TG_OP_NOT_EQUAL; op++)
-        mask = tg_ir_binary(g, TG_OP_AND, mask, tg_ir_binary(g, (tg_op)op, y, x));
+    for (int op = TG_OP_LESS; op <= TG_OP_NOT_EQUAL; op++) mask = tg_ir_binary(g, TG_OP_AND, mask, tg_ir_binary(g, (tg_op)op, y, x));
     y = tg_ir_select(g, tg_ir_binary(g, TG_OP_OR, mask, flags), y, half);
     int32_t r = tg_ir_reduce(g, TG_OP_REDUCE_MIN, tg_ir_reduce(g, TG_OP_REDUCE_MAX, y, 2), 1);
     r = tg_ir_binary(g, TG_OP_ADD, r, tg_ir_cast(g, tg_ir_reduce(g, TG_OP_ARGMAX, y, 3), TG_F32));
@@ -582,8 +564,8 @@ static bool everything_build(tg_graph *g) {
     const int32_t flat[2] = {r, tg_ir_reduce(g, TG_OP_SUM, joined, 6)};
     const int32_t packed = tg_ir_pack(g, flat, offsets, 2, 50);
     const int32_t product = tg_ir_contract(g, y, w);
-    const int32_t rows = tg_ir_gather(
-        g, table, tg_ir_binary(g, TG_OP_ADD, idx, tg_ir_binary(g, TG_OP_MUL, ints, tg_ir_iota(g, TG_SHAPE(3), TG_I32, 0))));
+    const int32_t rows =
+        tg_ir_gather(g, table, tg_ir_binary(g, TG_OP_ADD, idx, tg_ir_binary(g, TG_OP_MUL, ints, tg_ir_iota(g, TG_SHAPE(3), TG_I32, 0))));
     const int32_t scattered = tg_ir_scatter_add(g, idx, rows, 5);
     bool ok = tg_ir_writeback(g, table, scattered) && tg_ir_writeback(g, step, tg_ir_binary(g, TG_OP_ADD, step, one)) &&
               tg_ir_check_index(g, idx, 0, 5, true, -100, "embedding");

@@ -38,19 +38,49 @@ struct op_row {
     int (*variants)(const op_setup *s); /* NULL: one */
     const tg_shape *shapes;             /* NULL: the common ones */
     int shape_count;
-    bool big;                           /* also over more than 65,535 x 64 elements */
-    op_values values;                   /* which special values make sense */
+    bool big;         /* also over more than 65,535 x 64 elements */
+    op_values values; /* which special values make sense */
 };
 
 /* ---------------------------------------------------------------- special values */
 
-static const double special_f32[] = {
-    0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 7.25, 88.5, 88.9, -87.2, -103.5, 1e-6, 1e5, -1e5, 1e-30, -1e-30,
-    (double)FLT_MIN, 0x1p-149, -0x1p-149, (double)FLT_MAX, -(double)FLT_MAX, 2147483648.0, -2147483648.0, 3e9, -3e9, 16777217.0,
-    (double)INFINITY, -(double)INFINITY, (double)NAN};
+static const double special_f32[] = {0.0,
+                                     -0.0,
+                                     1.0,
+                                     -1.0,
+                                     0.5,
+                                     -0.5,
+                                     2.0,
+                                     -2.0,
+                                     3.0,
+                                     -3.0,
+                                     7.25,
+                                     88.5,
+                                     88.9,
+                                     -87.2,
+                                     -103.5,
+                                     1e-6,
+                                     1e5,
+                                     -1e5,
+                                     1e-30,
+                                     -1e-30,
+                                     (double)FLT_MIN,
+                                     0x1p-149,
+                                     -0x1p-149,
+                                     (double)FLT_MAX,
+                                     -(double)FLT_MAX,
+                                     2147483648.0,
+                                     -2147483648.0,
+                                     3e9,
+                                     -3e9,
+                                     16777217.0,
+                                     (double)INFINITY,
+                                     -(double)INFINITY,
+                                     (double)NAN};
 static const double special_summable[] = {0.0, -0.0, 1.0, -1.0, 0.5, 3.0, 1e5, 1e-30, 0x1p-149, (double)INFINITY, (double)NAN};
-static const double special_trigonometric[] = {0.0, -0.0, 1.0, -1.0, 1e-6, -1e-30, 1.5707963705062866, 3.1415927410125732, 100.0,
-                                               1e4, 1e5, -1e5, 99999.5, 25735.5, (double)INFINITY, -(double)INFINITY, (double)NAN};
+static const double special_trigonometric[] = {0.0,        -0.0, 1.0, -1.0, 1e-6,    -1e-30,  1.5707963705062866, 3.1415927410125732,
+                                               100.0,      1e4,  1e5, -1e5, 99999.5, 25735.5, (double)INFINITY,   -(double)INFINITY,
+                                               (double)NAN};
 static const double special_i32[] = {0, 1, -1, 2, -2, 3, 7, -7, 12, 46341, -46341, 65536, 2147483647, -2147483647, -2147483648.0};
 
 static const double *special_values(const op_setup *s, tg_dtype dtype, int *count) {
@@ -264,21 +294,25 @@ static tg_tensor build_scatter_add(tg_graph *g, const op_setup *s) {
 
 /* ---------------------------------------------------------------- the rows */
 
-static const tg_shape shapes_contract[] = {
-    {4, {1, 16, 16, 16}}, {4, {3, 5, 7, 9}},      {4, {1, 1, 1, 1}},      {4, {2, 3, 1, 5}},    {4, {1, 33, 65, 31}}, {4, {2, 130, 70, 129}},
-    {4, {1, 3, 1, 5}},    {4, {200, 2, 3, 2}},    {4, {1, 1, 400, 5}},    {4, {1, 7, 300, 1}},  {4, {1, 63, 257, 97}}};
+static const tg_shape shapes_contract[] = {{4, {1, 16, 16, 16}}, {4, {3, 5, 7, 9}},      {4, {1, 1, 1, 1}},    {4, {2, 3, 1, 5}},
+                                           {4, {1, 33, 65, 31}}, {4, {2, 130, 70, 129}}, {4, {1, 3, 1, 5}},    {4, {200, 2, 3, 2}},
+                                           {4, {1, 1, 400, 5}},  {4, {1, 7, 300, 1}},    {4, {1, 63, 257, 97}}};
 static const tg_shape shapes_matrix[] = {{2, {16, 16}}, {2, {5, 7}}, {2, {1, 1}}, {2, {3, 700}}, {2, {61, 1}}};
 static const tg_shape shapes_ranked[] = {{2, {16, 16}}, {3, {3, 5, 7}}, {2, {1, 1}}, {2, {2, 700}}, {1, {5}}};
 
-#define EXACT {0.0, 0.0, 0.0}
-#define ROUNDED {0.5000001, 0.0, 0.0}
+#define EXACT \
+  { 0.0, 0.0, 0.0 }
+#define ROUNDED \
+  { 0.5000001, 0.0, 0.0 }
 /* library functions on f32: a few units; results under the smallest normal may be flushed */
-#define FUNCTION(units) {units, (double)FLT_MIN, 0.0}
+#define FUNCTION(units) \
+  { units, (double)FLT_MIN, 0.0 }
 
 #define ROW(NAME, ...) static const op_row test_row_##NAME = {__VA_ARGS__};
 #define UNARY_ROW(NAME, types, ...) ROW(NAME, .build = build_unary, .dtypes = (types), .tolerance = __VA_ARGS__)
 #define BINARY_ROW(NAME, types, ...) ROW(NAME, .build = build_binary, .dtypes = (types), .tolerance = __VA_ARGS__)
-#define REDUCE_ROW(NAME, types, ...) ROW(NAME, .build = build_reduce, .dtypes = (types), .variants = mask_variants, .tolerance = __VA_ARGS__)
+#define REDUCE_ROW(NAME, types, ...) \
+  ROW(NAME, .build = build_reduce, .dtypes = (types), .variants = mask_variants, .tolerance = __VA_ARGS__)
 #define VIEW_ROW(NAME, builder, count) ROW(NAME, .build = builder, .dtypes = F32 | I32 | BOOL, .variants = count, .tolerance = EXACT)
 
 ROW(INPUT, .build = build_input, .dtypes = F32 | I32 | BOOL, .tolerance = EXACT)
@@ -349,7 +383,13 @@ static const op_row *const rows[TG_OP_COUNT] = {
 /* ---------------------------------------------------------------- running */
 
 /* Cases kept until the emitted C is compiled. */
-typedef struct op_pending { op_setup setup; support_outputs want; support_program program; int emitted; char label[160]; } op_pending;
+typedef struct op_pending {
+    op_setup setup;
+    support_outputs want;
+    support_program program;
+    int emitted;
+    char label[160];
+} op_pending;
 static op_pending *pending;
 static int pending_count, pending_capacity;
 static support_emitted *emitted;
@@ -413,7 +453,8 @@ static bool keep_for_emitted(op_setup *s, support_outputs *want) {
     memset(want, 0, sizeof *want);
     label_of(s, p->label, sizeof p->label);
     const support_case c = case_of(&p->setup);
-    p->emitted = support_program_make(&c, &options, &p->program, &error) ? support_emitted_add(emitted, p->program.program, p->program.ctx) : -1;
+    p->emitted =
+        support_program_make(&c, &options, &p->program, &error) ? support_emitted_add(emitted, p->program.program, p->program.ctx) : -1;
     if (p->emitted < 0) fprintf(stderr, "%s: not emitted: %s\n", p->label, error.message);
     return p->emitted >= 0;
 }
@@ -520,7 +561,8 @@ static void test_emitted(void **state) {
         same = support_outputs_equal(what, &got, &p->want, p->setup.row->tolerance) && same;
         support_outputs_free(&got);
     }
-    print_message("%d cases, %d programs run, %d emitted%s\n", cases_run, programs_run, pending_count, SUPPORT_SANITIZED ? " (smaller sweep under sanitizers)" : "");
+    print_message("%d cases, %d programs run, %d emitted%s\n", cases_run, programs_run, pending_count,
+                  SUPPORT_SANITIZED ? " (smaller sweep under sanitizers)" : "");
     assert_true(same);
 }
 

@@ -13,10 +13,30 @@
 #define EPS 0x1p-23
 
 typedef enum kind {
-    INPUT, PARAM, STATE, NUMBER, IOTA, /* leaves */
-    UNARY, GUARDED, /* GUARDED: f(1 + x^2), for roots, logarithms, quotients */
-    BINARY, QUOTIENT, COMPARE, LOGICAL, SELECT, CAST, REDUCE, RESHAPE, PERMUTE, BROADCAST, SLICE, PAD, FLIP, CONCAT, CONTRACT,
-    GATHER, SCATTER
+    INPUT,
+    PARAM,
+    STATE,
+    NUMBER,
+    IOTA, /* leaves */
+    UNARY,
+    GUARDED, /* GUARDED: f(1 + x^2), for roots, logarithms, quotients */
+    BINARY,
+    QUOTIENT,
+    COMPARE,
+    LOGICAL,
+    SELECT,
+    CAST,
+    REDUCE,
+    RESHAPE,
+    PERMUTE,
+    BROADCAST,
+    SLICE,
+    PAD,
+    FLIP,
+    CONCAT,
+    CONTRACT,
+    GATHER,
+    SCATTER
 } kind;
 
 typedef struct item {
@@ -34,7 +54,9 @@ typedef struct item {
     bool exact;   /* no rounding so far: may be compared, cast to int, searched */
 } item;
 
-typedef struct update { int destination, source; } update;
+typedef struct update {
+    int destination, source;
+} update;
 
 typedef struct recipe {
     uint64_t seed;
@@ -52,9 +74,9 @@ static double larger(double a, double b) { return a > b ? a : b; }
 static void bound_unary(item *t, const item *x) {
     t->exact = false;
     switch (t->op) {
-    case TG_OP_NEG: case TG_OP_ABS: case TG_OP_RELU:
-        *t = (item){t->kind, t->op, t->dtype, t->shape, {t->in[0]}, 1, 0, {0}, {0}, 0.0, x->size, x->error, x->exact};
-        return;
+    case TG_OP_NEG:
+    case TG_OP_ABS:
+    case TG_OP_RELU: *t = (item){t->kind, t->op, t->dtype, t->shape, {t->in[0]}, 1, 0, {0}, {0}, 0.0, x->size, x->error, x->exact}; return;
     case TG_OP_NOT: t->size = 1, t->error = 0, t->exact = true; return;
     case TG_OP_SIGN: t->size = 1, t->error = 0, t->exact = true; return;
     case TG_OP_EXP: t->size = exp(x->size), t->error = t->size * (1.1 * x->error + 6 * EPS); return;
@@ -74,7 +96,8 @@ static void bound_guarded(item *t, const item *x) { /* every f here has |f'(q)| 
 static void bound_binary(item *t, const item *a, const item *b) {
     t->exact = false;
     switch (t->op) {
-    case TG_OP_ADD: case TG_OP_SUB: t->size = a->size + b->size, t->error = a->error + b->error + EPS * t->size; break;
+    case TG_OP_ADD:
+    case TG_OP_SUB: t->size = a->size + b->size, t->error = a->error + b->error + EPS * t->size; break;
     case TG_OP_MUL: t->size = a->size * b->size, t->error = a->error * b->size + b->error * a->size + EPS * t->size; break;
     default: t->size = larger(a->size, b->size), t->error = larger(a->error, b->error), t->exact = a->exact && b->exact;
     }
@@ -100,7 +123,8 @@ static void bound(recipe *r, item *t) {
     const item *c = t->in_count > 2 ? &r->items[t->in[2]] : NULL;
     switch (t->kind) {
     case INPUT: t->size = t->dtype == TG_I32 ? 5 : 2, t->error = 0, t->exact = true; break;
-    case PARAM: case STATE: t->size = t->dtype == TG_I32 ? 5 : 2, t->exact = t->dtype != TG_F32; break; /* error: from the step before */
+    case PARAM:
+    case STATE: t->size = t->dtype == TG_I32 ? 5 : 2, t->exact = t->dtype != TG_F32; break; /* error: from the step before */
     case NUMBER: t->size = fabs(t->value), t->error = 0, t->exact = true; break;
     case IOTA: t->size = (double)t->shape.dim[t->axes], t->error = 0, t->exact = true; break;
     case UNARY: bound_unary(t, a); break;
@@ -109,12 +133,14 @@ static void bound(recipe *r, item *t) {
     case QUOTIENT:
         t->size = a->size, t->error = a->error + a->size * (2 * b->size * b->error + 4 * EPS * (1 + b->size * b->size)), t->exact = false;
         break;
-    case COMPARE: case LOGICAL: t->size = 1, t->error = 0, t->exact = true; break;
+    case COMPARE:
+    case LOGICAL: t->size = 1, t->error = 0, t->exact = true; break;
     case SELECT: t->size = larger(b->size, c->size), t->error = larger(b->error, c->error), t->exact = b->exact && c->exact; break;
     case CAST: t->size = t->dtype == TG_BOOL ? 1 : a->size, t->error = 0, t->exact = true; break;
     case REDUCE:
         if (t->op == TG_OP_SUM) bound_sum(t, (double)reduced_count(a, t->axes), a->size, a->error);
-        else if (t->dtype != a->dtype || t->op == TG_OP_ARGMAX || t->op == TG_OP_ARGMIN) t->size = (double)reduced_count(a, t->axes), t->error = 0, t->exact = true;
+        else if (t->dtype != a->dtype || t->op == TG_OP_ARGMAX || t->op == TG_OP_ARGMIN)
+            t->size = (double)reduced_count(a, t->axes), t->error = 0, t->exact = true;
         else t->size = a->size, t->error = a->error, t->exact = a->exact;
         break;
     case CONCAT: t->size = larger(a->size, b->size), t->error = larger(a->error, b->error), t->exact = a->exact && b->exact; break;
@@ -133,7 +159,8 @@ static void bound_all(recipe *r) {
         if (r->items[i].kind == STATE || r->items[i].kind == PARAM) r->items[i].error = 0;
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < r->count; i++) bound(r, &r->items[i]);
-        for (int i = 0; i < r->update_count && round == 0; i++) r->items[r->updates[i].destination].error = r->items[r->updates[i].source].error;
+        for (int i = 0; i < r->update_count && round == 0; i++)
+            r->items[r->updates[i].destination].error = r->items[r->updates[i].source].error;
     }
 }
 
@@ -183,7 +210,8 @@ static int add_binary(recipe *r, kind k, tg_op op, int a, int b) {
 /* |x| <= 2, exactly */
 static int add_clamped(recipe *r, int x) {
     const tg_dtype dtype = r->items[x].dtype;
-    const int lo = add(r, (item){.kind = NUMBER, .dtype = dtype, .value = -2}), hi = add(r, (item){.kind = NUMBER, .dtype = dtype, .value = 2});
+    const int lo = add(r, (item){.kind = NUMBER, .dtype = dtype, .value = -2}),
+              hi = add(r, (item){.kind = NUMBER, .dtype = dtype, .value = 2});
     return add_binary(r, BINARY, TG_OP_MIN, add_binary(r, BINARY, TG_OP_MAX, x, lo), hi);
 }
 
@@ -226,7 +254,8 @@ static uint32_t random_axes(const recipe *r, support_random *s, int x) {
 }
 
 static int grow_elementwise(recipe *r, support_random *s) {
-    static const tg_op smooth[] = {TG_OP_TANH, TG_OP_SIGMOID, TG_OP_SIN, TG_OP_COS, TG_OP_ERF, TG_OP_SOFTPLUS, TG_OP_EXP, TG_OP_NEG, TG_OP_ABS, TG_OP_RELU};
+    static const tg_op smooth[] = {TG_OP_TANH,     TG_OP_SIGMOID, TG_OP_SIN, TG_OP_COS, TG_OP_ERF,
+                                   TG_OP_SOFTPLUS, TG_OP_EXP,     TG_OP_NEG, TG_OP_ABS, TG_OP_RELU};
     static const tg_op guarded[] = {TG_OP_SQRT, TG_OP_RSQRT, TG_OP_RECIPROCAL, TG_OP_LOG};
     static const tg_op binary[] = {TG_OP_ADD, TG_OP_SUB, TG_OP_MUL, TG_OP_MIN, TG_OP_MAX};
     const int x = pick(r, s, 1 << TG_F32 | 1 << TG_I32, false);
@@ -236,8 +265,12 @@ static int grow_elementwise(recipe *r, support_random *s) {
     if (r->items[x].dtype == TG_I32) return add_unary(r, support_random_below(s, 2) ? TG_OP_NEG : TG_OP_ABS, x);
     if (choice == 4) return add_binary(r, QUOTIENT, TG_OP_DIV, x, companion(r, s, x));
     if (choice == 3)
-        return add(r, (item){.kind = GUARDED, .op = guarded[support_random_below(s, SUPPORT_COUNT(guarded))], .dtype = TG_F32,
-                             .shape = r->items[x].shape, .in = {x}, .in_count = 1});
+        return add(r, (item){.kind = GUARDED,
+                             .op = guarded[support_random_below(s, SUPPORT_COUNT(guarded))],
+                             .dtype = TG_F32,
+                             .shape = r->items[x].shape,
+                             .in = {x},
+                             .in_count = 1});
     const tg_op op = smooth[support_random_below(s, SUPPORT_COUNT(smooth))];
     return op == TG_OP_EXP && r->items[x].size > 3 ? x : add_unary(r, op, x);
 }
@@ -259,7 +292,8 @@ static int grow_choice(recipe *r, support_random *s) {
     if (c < 0 || support_random_below(s, 2)) c = add_comparison(r, s);
     if (c < 0) return -1;
     if (support_random_below(s, 4) == 0) return add_unary(r, TG_OP_NOT, c);
-    if (support_random_below(s, 4) == 0) return add_binary(r, LOGICAL, support_random_below(s, 2) ? TG_OP_AND : TG_OP_OR, c, companion(r, s, c));
+    if (support_random_below(s, 4) == 0)
+        return add_binary(r, LOGICAL, support_random_below(s, 2) ? TG_OP_AND : TG_OP_OR, c, companion(r, s, c));
     const int a = pick(r, s, 7, false), b = a < 0 ? -1 : companion(r, s, a);
     item t = {.kind = SELECT, .dtype = a < 0 ? TG_F32 : r->items[a].dtype, .in = {c, a, b}, .in_count = 3};
     if (a < 0 || !tg_shape_broadcast(r->items[a].shape, r->items[b].shape, &t.shape)) return -1;
@@ -409,7 +443,10 @@ static int grow_index(recipe *r, support_random *s) {
 static int grow_iota(recipe *r, support_random *s) {
     const tg_shape shape = random_shape(s);
     if (shape.rank == 0) return -1;
-    return add(r, (item){.kind = IOTA, .dtype = support_random_below(s, 2) ? TG_I32 : TG_F32, .shape = shape, .axes = (uint32_t)support_random_below(s, shape.rank)});
+    return add(r, (item){.kind = IOTA,
+                         .dtype = support_random_below(s, 2) ? TG_I32 : TG_F32,
+                         .shape = shape,
+                         .axes = (uint32_t)support_random_below(s, shape.rank)});
 }
 
 static void grow(recipe *r, support_random *s) {
@@ -499,12 +536,16 @@ static int32_t one_plus_square(tg_graph *g, int32_t x) {
 static int32_t build_item(tg_graph *g, const item *t, int i, const int32_t *ids) {
     const int32_t a = ids[t->in[0]], b = ids[t->in[1]], c = ids[t->in[2]];
     switch (t->kind) {
-    case INPUT: case PARAM: case STATE: return build_leaf(g, t, i);
+    case INPUT:
+    case PARAM:
+    case STATE: return build_leaf(g, t, i);
     case NUMBER: return tg_ir_const(g, t->shape, t->dtype, t->value);
     case IOTA: return tg_ir_iota(g, t->shape, t->dtype, (int)t->axes);
     case UNARY: return tg_ir_unary(g, t->op, a);
     case GUARDED: return tg_ir_unary(g, t->op, one_plus_square(g, a));
-    case BINARY: case COMPARE: case LOGICAL: return tg_ir_binary(g, t->op, a, b);
+    case BINARY:
+    case COMPARE:
+    case LOGICAL: return tg_ir_binary(g, t->op, a, b);
     case QUOTIENT: return tg_ir_binary(g, TG_OP_DIV, a, one_plus_square(g, b));
     case SELECT: return tg_ir_select(g, a, b, c);
     case CAST: return tg_ir_cast(g, a, t->dtype);
@@ -705,8 +746,8 @@ static void test_graphs(void **state) {
         if (check(&r)) continue;
         if (failed++ < 3) report(&r, check);
     }
-    print_message("%d graphs from seed %llu, %d updates in place, %d runs over a poisoned workspace\n", graph_count(), (unsigned long long)first,
-                  updates, poisoned);
+    print_message("%d graphs from seed %llu, %d updates in place, %d runs over a poisoned workspace\n", graph_count(),
+                  (unsigned long long)first, updates, poisoned);
     assert_int_equal(failed, 0);
     assert_true(updates > 0);
     assert_true(poisoned > graph_count());
@@ -727,9 +768,12 @@ static void test_emitted(void **state) {
         support_outputs error = {0};
         recipes[i] = make_recipe(first + (uint64_t)i);
         const support_case c = case_of(&recipes[i]);
-        index[i] = support_program_make(&c, &(support_options){.no_fusion = i % 3 == 2}, &programs[i], &error) ? support_emitted_add(e, programs[i].program, programs[i].ctx) : -1;
+        index[i] = support_program_make(&c, &(support_options){.no_fusion = i % 3 == 2}, &programs[i], &error)
+                       ? support_emitted_add(e, programs[i].program, programs[i].ctx)
+                       : -1;
         if (index[i] >= 0) continue;
-        fprintf(stderr, "seed %llu: %s\n", (unsigned long long)recipes[i].seed, error.status ? error.message : tg_error_message(programs[i].ctx));
+        fprintf(stderr, "seed %llu: %s\n", (unsigned long long)recipes[i].seed,
+                error.status ? error.message : tg_error_message(programs[i].ctx));
         failed++;
     }
     assert_true(support_emitted_compile(e));

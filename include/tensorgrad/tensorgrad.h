@@ -43,30 +43,33 @@ extern "C" {
 /* Numbers are frozen: bindings and logs rely on them. */
 typedef enum tg_status {
     TG_OK = 0,
-    TG_ERROR_ARGUMENT = 1,    /* a value outside what the call accepts */
-    TG_ERROR_SHAPE = 2,       /* shapes that do not fit the operation */
-    TG_ERROR_DTYPE = 3,       /* an element type the operation does not take */
-    TG_ERROR_MEMORY = 4,      /* an allocation failed */
-    TG_ERROR_NOT_FOUND = 5,   /* no parameter, input, capture or state of that name */
-    TG_ERROR_DUPLICATE = 6,   /* a name used twice */
-    TG_ERROR_INDEX = 7,       /* an index value outside its table */
-    TG_ERROR_TRACE = 8,       /* tensor of another trace, nested trace, operation outside a trace */
-    TG_ERROR_GRADIENT = 9,    /* a gradient of something that has none, a loss that is not rank 0 */
-    TG_ERROR_IO = 10,         /* the file system said no */
-    TG_ERROR_FORMAT = 11,     /* a file or byte string that is not what it claims to be */
-    TG_ERROR_DEVICE = 12,     /* the device or its library refused */
+    TG_ERROR_ARGUMENT = 1,  /* a value outside what the call accepts */
+    TG_ERROR_SHAPE = 2,     /* shapes that do not fit the operation */
+    TG_ERROR_DTYPE = 3,     /* an element type the operation does not take */
+    TG_ERROR_MEMORY = 4,    /* an allocation failed */
+    TG_ERROR_NOT_FOUND = 5, /* no parameter, input, capture or state of that name */
+    TG_ERROR_DUPLICATE = 6, /* a name used twice */
+    TG_ERROR_INDEX = 7,     /* an index value outside its table */
+    TG_ERROR_TRACE = 8,     /* tensor of another trace, nested trace, operation outside a trace */
+    TG_ERROR_GRADIENT = 9,  /* a gradient of something that has none, a loss that is not rank 0 */
+    TG_ERROR_IO = 10,       /* the file system said no */
+    TG_ERROR_FORMAT = 11,   /* a file or byte string that is not what it claims to be */
+    TG_ERROR_DEVICE = 12,   /* the device or its library refused */
     TG_ERROR_DEVICE_LOST = 13,
     TG_ERROR_LIMIT = 14,      /* a size beyond what this library or the device can hold */
     TG_ERROR_NOT_FINITE = 15, /* the loss is NaN or infinite */
     TG_ERROR_STATE = 16,      /* the object is destroyed or in the wrong state for the call */
     TG_ERROR_UNSUPPORTED = 17,
-    TG_ERROR_INTERNAL = 18    /* a fault of this library: please report it */
+    TG_ERROR_INTERNAL = 18 /* a fault of this library: please report it */
 } tg_status;
 
 typedef enum tg_dtype { TG_F32 = 0, TG_I32 = 1, TG_BOOL = 2 } tg_dtype;
 
 /* Where in the user's program a call stands. `file` is copied when it must outlive the call. */
-typedef struct tg_site { const char *file; int line; } tg_site;
+typedef struct tg_site {
+    const char *file;
+    int line;
+} tg_site;
 
 typedef struct tg_context tg_context;
 typedef struct tg_graph tg_graph;
@@ -74,7 +77,10 @@ typedef struct tg_model tg_model;
 typedef struct tg_captures tg_captures;
 
 /* A value in a trace. id 0 is poison. */
-typedef struct tg_tensor { tg_graph *graph; int32_t id; } tg_tensor;
+typedef struct tg_tensor {
+    tg_graph *graph;
+    int32_t id;
+} tg_tensor;
 
 /* `alloc` returns size bytes aligned to 64, or NULL; `release` gets the same size back. */
 typedef struct tg_allocator {
@@ -109,9 +115,15 @@ TG_API const char *tg_version(void);
 
 #define TG_MAX_RANK 8
 
-typedef struct tg_shape { int32_t rank; int64_t dim[TG_MAX_RANK]; } tg_shape;
+typedef struct tg_shape {
+    int32_t rank;
+    int64_t dim[TG_MAX_RANK];
+} tg_shape;
 /* count < 0 means every axis. */
-typedef struct tg_axes { int32_t count; int32_t axis[TG_MAX_RANK]; } tg_axes;
+typedef struct tg_axes {
+    int32_t count;
+    int32_t axis[TG_MAX_RANK];
+} tg_axes;
 
 static inline tg_site tg_site_make(const char *file, int line) {
     tg_site s;
@@ -138,14 +150,14 @@ template <class... D> static inline tg_axes tg_axes_list_(D... d) {
 }
 #  define TG_SHAPE(...) tg_shape_list_(__VA_ARGS__)
 #  define TG_AXES(...) tg_axes_list_(__VA_ARGS__)
-#  define TG_OPTIONS_(T, ...) T{.reserved_ = 0, __VA_ARGS__}
+#  define TG_OPTIONS_(T, ...) \
+    T { .reserved_ = 0, __VA_ARGS__ }
 extern "C" {
 #else
-#  define TG_SHAPE(...) \
-      tg_shape_make((int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__})
-#  define TG_AXES(...) \
-      tg_axes_make((int32_t)(sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t)), (const int32_t[]){__VA_ARGS__})
-#  define TG_OPTIONS_(T, ...) (T){.reserved_ = 0, __VA_ARGS__}
+#  define TG_SHAPE(...) tg_shape_make((int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__})
+#  define TG_AXES(...) tg_axes_make((int32_t)(sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t)), (const int32_t[]){__VA_ARGS__})
+#  define TG_OPTIONS_(T, ...) \
+    (T) { .reserved_ = 0, __VA_ARGS__ }
 #endif
 #define TG_SCALAR tg_shape_make(0, NULL)
 #define TG_ALL tg_axes_make(-1, NULL)
@@ -153,7 +165,11 @@ extern "C" {
 /* A tensor or a number, on either side of a binary operation. A number takes the other side's dtype, rounded to f32 where
  * that is f32; one that does not fit (0.5 against i32, 1e39 against f32, 2 against bool) is TG_ERROR_DTYPE. Infinity and
  * NaN fit f32. Two numbers belong to no trace: the result is poison, with no error. */
-typedef struct tg_operand { tg_tensor tensor; double number; bool is_number; } tg_operand;
+typedef struct tg_operand {
+    tg_tensor tensor;
+    double number;
+    bool is_number;
+} tg_operand;
 static inline tg_operand tg_operand_tensor_(tg_tensor t) {
     tg_operand o;
     o.tensor = t;
@@ -176,7 +192,7 @@ static inline tg_operand tg_operand_(double v) { return tg_operand_number_(v); }
 #  define TG_OPERAND(x) tg_operand_(x)
 extern "C" {
 #else
-#  define TG_OPERAND(x) _Generic((x), tg_tensor: tg_operand_tensor_, default: tg_operand_number_)(x)
+#  define TG_OPERAND(x) _Generic((x), tg_tensor : tg_operand_tensor_, default : tg_operand_number_)(x)
 #endif
 
 /* ---------------------------------------------------------------- initial values, leaves */
@@ -190,7 +206,12 @@ typedef enum tg_init_kind {
     TG_INIT_LITERAL  /* `data`, `count` floats, copied when the parameter is made */
 } tg_init_kind;
 
-typedef struct tg_init { tg_init_kind kind; double scale; const float *data; int64_t count; } tg_init;
+typedef struct tg_init {
+    tg_init_kind kind;
+    double scale;
+    const float *data;
+    int64_t count;
+} tg_init;
 TG_API tg_init tg_init_randn(double scale);
 TG_API tg_init tg_init_zeros(void);
 TG_API tg_init tg_init_ones(void);
@@ -247,16 +268,16 @@ TG_API tg_tensor tg_constant_at(tg_site site, tg_graph *g, tg_shape shape, tg_dt
 
 /* y = f(x), same shape. f32 unless said. Gradients in brackets. */
 #define TG_UNARY_(name) TG_API tg_tensor tg_##name##_at(tg_site site, tg_tensor x)
-TG_UNARY_(neg);         /* -x; f32, i32 */
-TG_UNARY_(abs);         /* |x|; f32, i32   [sign(x), 0 at 0] */
-TG_UNARY_(sign);        /* -1, 0, 1, NaN stays NaN; f32, i32   [0] */
-TG_UNARY_(square);      /* x x; f32, i32 */
+TG_UNARY_(neg);    /* -x; f32, i32 */
+TG_UNARY_(abs);    /* |x|; f32, i32   [sign(x), 0 at 0] */
+TG_UNARY_(sign);   /* -1, 0, 1, NaN stays NaN; f32, i32   [0] */
+TG_UNARY_(square); /* x x; f32, i32 */
 TG_UNARY_(sqrt);
-TG_UNARY_(rsqrt);       /* 1 / sqrt x */
-TG_UNARY_(reciprocal);  /* 1 / x */
+TG_UNARY_(rsqrt);      /* 1 / sqrt x */
+TG_UNARY_(reciprocal); /* 1 / x */
 TG_UNARY_(exp);
 TG_UNARY_(log);
-TG_UNARY_(sin);         /* absolute error < 1e-6 for |x| <= 1e5 */
+TG_UNARY_(sin); /* absolute error < 1e-6 for |x| <= 1e5 */
 TG_UNARY_(cos);
 TG_UNARY_(tanh);
 TG_UNARY_(erf);
@@ -301,7 +322,7 @@ TG_BINARY_(pow);     /* f32; 0^0 = 1; negative base with a whole exponent is exa
                         [of the exponent: 0 where the base is not over 0] */
 TG_BINARY_(minimum); /* NaN wins; a tie shares its cotangent half and half */
 TG_BINARY_(maximum);
-TG_BINARY_(less);    /* -> bool, no gradient; so are the next five */
+TG_BINARY_(less); /* -> bool, no gradient; so are the next five */
 TG_BINARY_(less_equal);
 TG_BINARY_(greater);
 TG_BINARY_(greater_equal);
@@ -340,11 +361,14 @@ TG_API tg_tensor tg_cast_at(tg_site site, tg_tensor x, tg_dtype dtype);
 
 /* ---------------------------------------------------------------- reductions */
 
-typedef struct tg_reduce_options { int reserved_; bool keepdims; } tg_reduce_options;
+typedef struct tg_reduce_options {
+    int reserved_;
+    bool keepdims;
+} tg_reduce_options;
 #define TG_REDUCE_(name) TG_API tg_tensor tg_##name##_at(tg_site site, tg_tensor x, tg_axes axes, tg_reduce_options options)
-TG_REDUCE_(sum);    /* f32, i32 */
-TG_REDUCE_(mean);   /* f32 */
-TG_REDUCE_(max);    /* f32, i32; NaN wins; tied elements share the cotangent equally */
+TG_REDUCE_(sum);  /* f32, i32 */
+TG_REDUCE_(mean); /* f32 */
+TG_REDUCE_(max);  /* f32, i32; NaN wins; tied elements share the cotangent equally */
 TG_REDUCE_(min);
 #define tg_sum(x, axes, ...) tg_sum_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
 #define tg_mean(x, axes, ...) tg_mean_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
@@ -400,8 +424,8 @@ TG_API tg_tensor tg_one_hot_at(tg_site site, tg_tensor indices, int64_t depth, t
 /* Equal finite fills (all -1e9) give equal shares; a row of nothing but -infinity is NaN. */
 TG_API tg_tensor tg_softmax_at(tg_site site, tg_tensor x, int axis);
 TG_API tg_tensor tg_log_softmax_at(tg_site site, tg_tensor x, int axis);
-TG_API tg_tensor tg_logsumexp_at(tg_site site, tg_tensor x, int axis); /* the axis is dropped */
-TG_API tg_tensor tg_softmax_causal_last_at(tg_site site, tg_tensor x); /* [..., T, T]: row i sees columns 0..i */
+TG_API tg_tensor tg_logsumexp_at(tg_site site, tg_tensor x, int axis);       /* the axis is dropped */
+TG_API tg_tensor tg_softmax_causal_last_at(tg_site site, tg_tensor x);       /* [..., T, T]: row i sees columns 0..i */
 TG_API tg_tensor tg_where_causal_at(tg_site site, tg_tensor x, double fill); /* [..., T, T]: columns > row become fill */
 #define tg_softmax(x, axis) tg_softmax_at(TG_SITE, (x), (axis))
 #define tg_log_softmax(x, axis) tg_log_softmax_at(TG_SITE, (x), (axis))
@@ -416,20 +440,34 @@ TG_API tg_tensor tg_capture_at(tg_site site, const char *name, tg_tensor t);
 
 /* ---------------------------------------------------------------- layers and losses */
 
-typedef struct tg_linear { tg_tensor W, b; bool has_bias; } tg_linear;
-typedef struct tg_linear_options { int reserved_; bool no_bias; tg_init init; } tg_linear_options;
+typedef struct tg_linear {
+    tg_tensor W, b;
+    bool has_bias;
+} tg_linear;
+typedef struct tg_linear_options {
+    int reserved_;
+    bool no_bias;
+    tg_init init;
+} tg_linear_options;
 /* Parameters `name.W` [in, out] and `name.b` [out] (zeros). Default init: kaiming. */
 TG_API tg_linear tg_nn_linear_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t out, tg_linear_options options);
 TG_API tg_tensor tg_nn_linear_fwd_at(tg_site site, tg_linear layer, tg_tensor x); /* x W + b */
 #define tg_nn_linear(g, name, in, out, ...) tg_nn_linear_at(TG_SITE, (g), (name), (in), (out), TG_OPTIONS_(tg_linear_options, __VA_ARGS__))
 #define tg_nn_linear_fwd(layer, x) tg_nn_linear_fwd_at(TG_SITE, (layer), (x))
 
-typedef struct tg_layer_norm { tg_tensor g, b; double eps; } tg_layer_norm;
-typedef struct tg_layer_norm_options { int reserved_; double eps; /* 0 means 1e-5 */ } tg_layer_norm_options;
+typedef struct tg_layer_norm {
+    tg_tensor g, b;
+    double eps;
+} tg_layer_norm;
+typedef struct tg_layer_norm_options {
+    int reserved_;
+    double eps; /* 0 means 1e-5 */
+} tg_layer_norm_options;
 /* Parameters `name.g` (ones) and `name.b` (zeros), [dim]. y = (x - mean) / sqrt(var + eps) g + b, biased variance. */
 TG_API tg_layer_norm tg_nn_layer_norm_at(tg_site site, tg_graph *g, const char *name, int64_t dim, tg_layer_norm_options options);
 TG_API tg_tensor tg_nn_layer_norm_fwd_at(tg_site site, tg_layer_norm layer, tg_tensor x);
-#define tg_nn_layer_norm(g, name, dim, ...) tg_nn_layer_norm_at(TG_SITE, (g), (name), (dim), TG_OPTIONS_(tg_layer_norm_options, __VA_ARGS__))
+#define tg_nn_layer_norm(g, name, dim, ...) \
+  tg_nn_layer_norm_at(TG_SITE, (g), (name), (dim), TG_OPTIONS_(tg_layer_norm_options, __VA_ARGS__))
 #define tg_nn_layer_norm_fwd(layer, x) tg_nn_layer_norm_fwd_at(TG_SITE, (layer), (x))
 
 TG_API tg_tensor tg_nn_split_heads_at(tg_site site, tg_tensor x, int64_t heads); /* [B, T, H d] -> [B, H, T, d] */
@@ -501,12 +539,12 @@ typedef struct tg_optimizer {
     int reserved_;
     tg_optimizer_kind kind;
     tg_lr lr;
-    double beta1, beta2, eps;  /* [.9, .999, 1e-8] */
+    double beta1, beta2, eps; /* [.9, .999, 1e-8] */
     tg_eps_mode eps_mode;
-    double weight_decay;       /* [0] */
-    double momentum;           /* [0] */
+    double weight_decay; /* [0] */
+    double momentum;     /* [0] */
     bool nesterov;
-    double clip_norm;          /* [0: off] scale all gradients by min(1, clip_norm / ||g||), ||g|| over all parameters */
+    double clip_norm; /* [0: off] scale all gradients by min(1, clip_norm / ||g||), ||g|| over all parameters */
     bool (*decay_filter)(void *user, const char *name); /* overrides the decay flags when set; called while compiling */
     void *decay_user;
 } tg_optimizer;
@@ -524,8 +562,8 @@ typedef struct tg_compile_options {
     tg_optimizer optimizer; /* none: a step computes loss and gradients and changes nothing but writebacks */
     uint64_t seed;          /* of the initial values */
     tg_device_kind device;
-    int threads;            /* CPU, 0 to 1024; 0: TENSORGRAD_THREADS, else the number of cores. Results do not depend on it. */
-    bool no_fusion;         /* one kernel per operation: slow, for comparison */
+    int threads;    /* CPU, 0 to 1024; 0: TENSORGRAD_THREADS, else the number of cores. Results do not depend on it. */
+    bool no_fusion; /* one kernel per operation: slow, for comparison */
 } tg_compile_options;
 
 /* Traces, differentiates with respect to every unfrozen parameter, fuses, plans, initialises. options may be NULL. A build
@@ -544,7 +582,12 @@ TG_API tg_context *tg_model_context(const tg_model *model);
 
 /* One named input of a call. `count` elements of `dtype` (bool: one byte each, 0 or 1; more is TG_ERROR_ARGUMENT). `data` is only
  * read, and only during the call. */
-typedef struct tg_feed { const char *name; tg_dtype dtype; const void *data; int64_t count; } tg_feed;
+typedef struct tg_feed {
+    const char *name;
+    tg_dtype dtype;
+    const void *data;
+    int64_t count;
+} tg_feed;
 static inline tg_feed tg_feed_make_(const char *name, tg_dtype dtype, const void *data, int64_t count) {
     tg_feed f;
     f.name = name;
@@ -555,7 +598,9 @@ static inline tg_feed tg_feed_make_(const char *name, tg_dtype dtype, const void
 }
 static inline tg_feed tg_feed_f32(const char *name, const float *data, int64_t count) { return tg_feed_make_(name, TG_F32, data, count); }
 static inline tg_feed tg_feed_i32(const char *name, const int32_t *data, int64_t count) { return tg_feed_make_(name, TG_I32, data, count); }
-static inline tg_feed tg_feed_bool(const char *name, const uint8_t *data, int64_t count) { return tg_feed_make_(name, TG_BOOL, data, count); }
+static inline tg_feed tg_feed_bool(const char *name, const uint8_t *data, int64_t count) {
+    return tg_feed_make_(name, TG_BOOL, data, count);
+}
 
 /* One training step. *loss gets the loss (loss may be NULL). A missing, unknown, doubled or wrongly sized or typed feed,
  * or an index outside its table, is an error and changes nothing. Fed indices are checked on the host; indices that the model
@@ -613,15 +658,15 @@ TG_API tg_status tg_model_load(tg_model *model, const char *path);
 /* ---------------------------------------------------------------- inspection */
 
 typedef struct tg_model_info {
-    int64_t parameters;    /* trained numbers */
-    int nodes;             /* graph nodes after the passes */
+    int64_t parameters; /* trained numbers */
+    int nodes;          /* graph nodes after the passes */
     int kernels;
     int dispatches;
     int64_t program_bytes; /* the program's own size */
     int64_t peak_bytes;    /* parameters, gradients, optimiser state, inputs, constants, workspace */
     int64_t workspace_bytes;
     double contraction_flops; /* of one step: 2 M K N each */
-    const char *device;    /* "cpu (avx512, 2 threads)"; owned by the model, or by a sibling's parent */
+    const char *device;       /* "cpu (avx512, 2 threads)"; owned by the model, or by a sibling's parent */
 } tg_model_info;
 TG_API tg_status tg_model_get_info(tg_model *model, tg_model_info *info);
 TG_API tg_shape tg_model_output_shape(const tg_model *model);

@@ -26,8 +26,8 @@ struct tg_context {
     tg_site site;     /* its file is copied into site_file */
     char site_file[512];
     char message[TG_MESSAGE_MAX];
-    tg_graph *trace;      /* the trace in progress, or NULL */
-    int64_t live_bytes;   /* allocated through this context and not released (tests pin it) */
+    tg_graph *trace;    /* the trace in progress, or NULL */
+    int64_t live_bytes; /* allocated through this context and not released (tests pin it) */
     int64_t live_blocks;
     int64_t alloc_calls;
 };
@@ -56,8 +56,8 @@ typedef struct tg_arena {
     int64_t bytes; /* held */
 } tg_arena;
 void tg_arena_init(tg_arena *arena, tg_context *ctx);
-void tg_arena_free(tg_arena *arena);                  /* everything; the arena may be used again */
-void *tg_arena_alloc(tg_arena *arena, size_t bytes);  /* zeroed, 16-byte aligned (64 from 256 bytes on); NULL recorded */
+void tg_arena_free(tg_arena *arena);                 /* everything; the arena may be used again */
+void *tg_arena_alloc(tg_arena *arena, size_t bytes); /* zeroed, 16-byte aligned (64 from 256 bytes on); NULL recorded */
 char *tg_arena_text(tg_arena *arena, const char *text);
 char *tg_arena_format(tg_arena *arena, const char *format, ...) TG_PRINTF(2, 3);
 void *tg_arena_copy(tg_arena *arena, const void *data, size_t bytes);

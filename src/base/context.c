@@ -34,8 +34,7 @@ static void context_default_release(void *user, void *block, size_t size) {
 
 tg_context *tg_context_create(const tg_context_options *options) {
     tg_allocator allocator = {context_default_alloc, context_default_release, NULL};
-    if (options && options->allocator && options->allocator->alloc && options->allocator->release)
-        allocator = *options->allocator;
+    if (options && options->allocator && options->allocator->alloc && options->allocator->release) allocator = *options->allocator;
     tg_context *ctx = allocator.alloc(allocator.user, sizeof *ctx);
     if (!ctx) return NULL;
     memset(ctx, 0, sizeof *ctx);
@@ -75,10 +74,8 @@ void tg_clear_error(tg_context *ctx) {
 static void context_keep_site(tg_context *ctx, tg_site site) {
     const char *file = site.file ? site.file : "";
     const size_t length = strlen(file), room = sizeof ctx->site_file - 1;
-    if (length > room)
-        (void)snprintf(ctx->site_file, sizeof ctx->site_file, "...%s", file + (length - room + 3));
-    else
-        memcpy(ctx->site_file, file, length + 1);
+    if (length > room) (void)snprintf(ctx->site_file, sizeof ctx->site_file, "...%s", file + (length - room + 3));
+    else memcpy(ctx->site_file, file, length + 1);
     ctx->site.file = ctx->site_file;
     ctx->site.line = site.line;
 }

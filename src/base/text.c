@@ -98,10 +98,8 @@ void tg_text_number(tg_text_buffer *text, double value) {
     size_t kept = 0;
     for (size_t i = 0; digits[i]; i++) {
         const bool plain = strchr("0123456789+-e", digits[i]) != NULL;
-        if (plain)
-            digits[kept++] = digits[i];
-        else if (kept == 0 || digits[kept - 1] != '.')
-            digits[kept++] = '.';
+        if (plain) digits[kept++] = digits[i];
+        else if (kept == 0 || digits[kept - 1] != '.') digits[kept++] = '.';
     }
     tg_text_bytes(text, digits, kept);
 }

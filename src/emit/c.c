@@ -10,7 +10,9 @@
 #include <string.h>
 
 /* Small functions the printed code may call; printed only when used. */
-typedef struct emit_c_helper { const char *name, *text; } emit_c_helper;
+typedef struct emit_c_helper {
+    const char *name, *text;
+} emit_c_helper;
 static const emit_c_helper emit_c_helpers[] = {
     {"tg_sign_f32", "static float tg_sign_f32(float x) { return x > 0 ? 1.0f : x < 0 ? -1.0f : x != x ? x : 0.0f; }"},
     {"tg_sigmoid_f32", "static float tg_sigmoid_f32(float x) {\n"
@@ -34,7 +36,10 @@ static const emit_c_helper emit_c_helpers[] = {
 #define EMIT_C_HELPERS ((int)(sizeof emit_c_helpers / sizeof emit_c_helpers[0]))
 
 /* How an elementwise operation is spelt per type. %1 %2 %3 are the operands; NULL: the type does not occur. */
-typedef struct emit_c_spelling { int op; const char *f32, *i32, *boolean; } emit_c_spelling;
+typedef struct emit_c_spelling {
+    int op;
+    const char *f32, *i32, *boolean;
+} emit_c_spelling;
 static const emit_c_spelling emit_c_spellings[] = {
     {TG_OP_NEG, "-%1", "tg_sub_i32(0, %1)", NULL},
     {TG_OP_ABS, "fabsf(%1)", "%1 < 0 ? tg_sub_i32(0, %1) : %1", NULL},
@@ -416,7 +421,8 @@ static void emit_c_finish_reduction(emit_c_kernel *k, int32_t i) {
     const tg_instruction *in = &k->kernel->body[i];
     const bool position = in->op == TG_OP_ARGMAX || in->op == TG_OP_ARGMIN;
     emit_c_indent(k);
-    tg_text_add(k->file->text, "const %s v%d = (%s)%s%d;\n", emit_c_type(in->dtype), (int)i, emit_c_type(in->dtype), position ? "at" : "r", (int)i);
+    tg_text_add(k->file->text, "const %s v%d = (%s)%s%d;\n", emit_c_type(in->dtype), (int)i, emit_c_type(in->dtype), position ? "at" : "r",
+                (int)i);
 }
 
 /* Marks the ELEMENT instructions that this pass needs: those under its reductions, or, in the last pass, under stores. */
@@ -659,7 +665,8 @@ static void emit_c_head(emit_c_file *file) {
     tg_text_add(text, "/* %d kernels. buffers:\n", (int)file->program->kernel_count);
     for (int32_t i = 0; i < file->program->buffer_count; i++) {
         const tg_buffer *b = &file->program->buffers[i];
-        tg_text_add(text, " *   [%d] %s, %lld x %s", (int)i, emit_c_storage_name(b->storage), (long long)b->count, emit_c_memory_type(b->dtype));
+        tg_text_add(text, " *   [%d] %s, %lld x %s", (int)i, emit_c_storage_name(b->storage), (long long)b->count,
+                    emit_c_memory_type(b->dtype));
         if (b->storage == TG_STORAGE_WORKSPACE || b->storage == TG_STORAGE_STATE) tg_text_add(text, " at byte %lld", (long long)b->offset);
         tg_text_add(text, " ");
         emit_c_safe(text, b->name);

@@ -101,8 +101,7 @@ static tg_node build_draft(tg_op op, tg_dtype dtype, tg_shape shape, const int32
     return draft;
 }
 
-int32_t tg_node_make(tg_graph *g, tg_op op, tg_dtype dtype, tg_shape shape, const int32_t *inputs, int count,
-                     const tg_attributes *attr) {
+int32_t tg_node_make(tg_graph *g, tg_op op, tg_dtype dtype, tg_shape shape, const int32_t *inputs, int count, const tg_attributes *attr) {
     tg_node draft = build_draft(op, dtype, shape, inputs, count);
     if (attr) draft.attr = *attr;
     return build_node(g, draft, true);
@@ -271,13 +270,9 @@ static int32_t build_box(tg_graph *g, tg_op op, int32_t x, const int64_t *start,
     return identity ? x : build_node(g, draft, false);
 }
 
-int32_t tg_ir_slice(tg_graph *g, int32_t x, const int64_t *start, tg_shape shape) {
-    return build_box(g, TG_OP_SLICE, x, start, shape);
-}
+int32_t tg_ir_slice(tg_graph *g, int32_t x, const int64_t *start, tg_shape shape) { return build_box(g, TG_OP_SLICE, x, start, shape); }
 
-int32_t tg_ir_pad(tg_graph *g, int32_t x, const int64_t *before, tg_shape shape) {
-    return build_box(g, TG_OP_PAD, x, before, shape);
-}
+int32_t tg_ir_pad(tg_graph *g, int32_t x, const int64_t *before, tg_shape shape) { return build_box(g, TG_OP_PAD, x, before, shape); }
 
 int32_t tg_ir_flip(tg_graph *g, int32_t x, uint32_t axes) {
     if (!build_inputs_live(g, &x, 1)) return 0;
@@ -388,8 +383,8 @@ static bool build_keep_init(tg_graph *g, const char *name, tg_shape shape, tg_in
     const int64_t count = tg_shape_count(shape);
     if (init->count != count || !init->data) {
         char text[TG_SHAPE_TEXT];
-        (void)tg_fail(g->ctx, TG_ERROR_SHAPE, g->current_site, "param '%s': the literal has %lld numbers, shape %s needs %lld",
-                      name, (long long)(init->data ? init->count : 0), tg_shape_text(shape, text, sizeof text), (long long)count);
+        (void)tg_fail(g->ctx, TG_ERROR_SHAPE, g->current_site, "param '%s': the literal has %lld numbers, shape %s needs %lld", name,
+                      (long long)(init->data ? init->count : 0), tg_shape_text(shape, text, sizeof text), (long long)count);
         return false;
     }
     init->data = tg_arena_copy(&g->arena, init->data, (size_t)count * sizeof *init->data);
@@ -410,8 +405,7 @@ int32_t tg_ir_param(tg_graph *g, const char *full_name, tg_shape shape, tg_init 
 int32_t tg_ir_state(tg_graph *g, const char *name, tg_shape shape, tg_dtype dtype, double value) {
     bool ok = build_name_free(g, TG_OP_STATE, name, g->states.items, g->states.count, sizeof *g->states.items);
     if (ok && tg_dtype_valid(dtype) && !tg_dtype_holds(dtype, value)) {
-        (void)tg_fail(g->ctx, TG_ERROR_DTYPE, g->current_site, "state '%s': %.17g is not exact in %s", name, value,
-                      tg_dtype_name(dtype));
+        (void)tg_fail(g->ctx, TG_ERROR_DTYPE, g->current_site, "state '%s': %.17g is not exact in %s", name, value, tg_dtype_name(dtype));
         ok = false;
     }
     if (ok) TG_LIST_ROOM(g, states, ok);
@@ -432,8 +426,8 @@ static tg_status build_check_writeback(tg_graph *g, int32_t destination, int32_t
     if (to->op != TG_OP_PARAM && to->op != TG_OP_STATE)
         return tg_fail(g->ctx, TG_ERROR_ARGUMENT, g->current_site, "writeback: %s is neither a parameter nor a state", left);
     if (to->dtype != from->dtype)
-        return tg_fail(g->ctx, TG_ERROR_DTYPE, g->current_site, "writeback: element types differ: %s from %s (%s, %s)", left,
-                       right, tg_dtype_name(to->dtype), tg_dtype_name(from->dtype));
+        return tg_fail(g->ctx, TG_ERROR_DTYPE, g->current_site, "writeback: element types differ: %s from %s (%s, %s)", left, right,
+                       tg_dtype_name(to->dtype), tg_dtype_name(from->dtype));
     if (!tg_shape_equal(to->shape, from->shape))
         return tg_fail(g->ctx, TG_ERROR_SHAPE, g->current_site, "writeback: shapes differ: %s from %s", left, right);
     for (int64_t i = 0; i < g->writebacks.count; i++)

@@ -15,24 +15,39 @@ typedef enum tg_op {
 } tg_op;
 
 typedef enum tg_op_class {
-    TG_CLASS_LEAF, TG_CLASS_UNARY, TG_CLASS_BINARY, TG_CLASS_COMPARE, TG_CLASS_LOGICAL, TG_CLASS_SELECT, TG_CLASS_CAST,
-    TG_CLASS_REDUCE, TG_CLASS_VIEW, TG_CLASS_JOIN, TG_CLASS_CONTRACT, TG_CLASS_INDEX
+    TG_CLASS_LEAF,
+    TG_CLASS_UNARY,
+    TG_CLASS_BINARY,
+    TG_CLASS_COMPARE,
+    TG_CLASS_LOGICAL,
+    TG_CLASS_SELECT,
+    TG_CLASS_CAST,
+    TG_CLASS_REDUCE,
+    TG_CLASS_VIEW,
+    TG_CLASS_JOIN,
+    TG_CLASS_CONTRACT,
+    TG_CLASS_INDEX
 } tg_op_class;
 
-typedef struct tg_op_info { const char *name; int arity; tg_op_class class_; const char *description; } tg_op_info;
+typedef struct tg_op_info {
+    const char *name;
+    int arity;
+    tg_op_class class_;
+    const char *description;
+} tg_op_info;
 extern const tg_op_info tg_op_table[TG_OP_COUNT];
 
 /* true for UNARY BINARY COMPARE LOGICAL SELECT CAST */
 bool tg_op_is_elementwise(tg_op op);
 
 typedef struct tg_attributes {
-    uint32_t axes;                /* REDUCE, FLIP: bit i = axis i.  IOTA, CONCAT: the axis itself */
-    int32_t perm[TG_MAX_RANK];    /* PERMUTE */
-    int64_t start[TG_MAX_RANK];   /* SLICE, PAD */
-    double value;                 /* CONST without data: the number (i32 and bool too) */
-    const void *data;             /* CONST with data: shape's count elements (bool: bytes), in the graph's arena */
-    int32_t index;                /* INPUT, PARAM, STATE: position in its table */
-    const int64_t *offsets;       /* PACK: one per input */
+    uint32_t axes;              /* REDUCE, FLIP: bit i = axis i.  IOTA, CONCAT: the axis itself */
+    int32_t perm[TG_MAX_RANK];  /* PERMUTE */
+    int64_t start[TG_MAX_RANK]; /* SLICE, PAD */
+    double value;               /* CONST without data: the number (i32 and bool too) */
+    const void *data;           /* CONST with data: shape's count elements (bool: bytes), in the graph's arena */
+    int32_t index;              /* INPUT, PARAM, STATE: position in its table */
+    const int64_t *offsets;     /* PACK: one per input */
 } tg_attributes;
 
 typedef struct tg_node {
@@ -46,7 +61,12 @@ typedef struct tg_node {
     tg_site site;     /* file lives in the graph's arena */
 } tg_node;
 
-typedef struct tg_input_info { const char *name; tg_shape shape; tg_dtype dtype; int32_t node; } tg_input_info;
+typedef struct tg_input_info {
+    const char *name;
+    tg_shape shape;
+    tg_dtype dtype;
+    int32_t node;
+} tg_input_info;
 typedef struct tg_param_info {
     const char *name;
     tg_shape shape;
@@ -54,9 +74,21 @@ typedef struct tg_param_info {
     bool decay, frozen;
     int32_t node;
 } tg_param_info;
-typedef struct tg_state_info { const char *name; tg_shape shape; tg_dtype dtype; double value; int32_t node; } tg_state_info;
-typedef struct tg_capture_info { const char *name; int32_t node; } tg_capture_info;
-typedef struct tg_writeback_info { int32_t destination, source; tg_site site; } tg_writeback_info; /* destination: PARAM or STATE node */
+typedef struct tg_state_info {
+    const char *name;
+    tg_shape shape;
+    tg_dtype dtype;
+    double value;
+    int32_t node;
+} tg_state_info;
+typedef struct tg_capture_info {
+    const char *name;
+    int32_t node;
+} tg_capture_info;
+typedef struct tg_writeback_info {
+    int32_t destination, source;
+    tg_site site;
+} tg_writeback_info; /* destination: PARAM or STATE node */
 /* lo <= every element of `node` (i32) < hi, or == ignore when has_ignore: else TG_ERROR_INDEX naming `op`. */
 typedef struct tg_index_check {
     int32_t node;
@@ -67,14 +99,18 @@ typedef struct tg_index_check {
     tg_site site;
 } tg_index_check;
 
-#define TG_LIST(type) struct { type *items; int64_t count, capacity; }
+#define TG_LIST(type) \
+  struct { \
+    type *items; \
+    int64_t count, capacity; \
+  }
 
 struct tg_graph {
     tg_context *ctx;
     tg_arena arena;
-    tg_site current_site;        /* given to nodes made by passes and gradients */
-    const char *current_op;      /* named by messages instead of the primitive ("greater"); NULL: the primitive */
-    TG_LIST(tg_node) nodes;      /* node 0 is poison */
+    tg_site current_site;   /* given to nodes made by passes and gradients */
+    const char *current_op; /* named by messages instead of the primitive ("greater"); NULL: the primitive */
+    TG_LIST(tg_node) nodes; /* node 0 is poison */
     TG_LIST(tg_input_info) inputs;
     TG_LIST(tg_param_info) params;
     TG_LIST(tg_state_info) states;
@@ -82,12 +118,12 @@ struct tg_graph {
     TG_LIST(tg_writeback_info) writebacks;
     TG_LIST(tg_index_check) checks;
     TG_LIST(const char *) scopes;
-    int32_t result; /* the built tensor; 0 before */
+    int32_t result;              /* the built tensor; 0 before */
     bool is_sibling_of_training; /* free for the session */
     bool building;               /* its build function is running */
 };
 
-tg_graph *tg_graph_create(tg_context *ctx);  /* destroy: tg_graph_destroy */
+tg_graph *tg_graph_create(tg_context *ctx);                  /* destroy: tg_graph_destroy */
 const tg_node *tg_graph_node(const tg_graph *g, int32_t id); /* valid until the next node is made */
 
 /* ---- making nodes. Each checks its inputs with the op's shape rule, records errors with `g->current_site`, and returns
@@ -98,13 +134,13 @@ int32_t tg_ir_const(tg_graph *g, tg_shape shape, tg_dtype dtype, double value);
 int32_t tg_ir_data(tg_graph *g, tg_shape shape, tg_dtype dtype, const void *data); /* copied */
 int32_t tg_ir_iota(tg_graph *g, tg_shape shape, tg_dtype dtype, int axis);
 int32_t tg_ir_unary(tg_graph *g, tg_op op, int32_t x);
-int32_t tg_ir_binary(tg_graph *g, tg_op op, int32_t a, int32_t b); /* BINARY, COMPARE, LOGICAL; broadcasts by inserting views */
+int32_t tg_ir_binary(tg_graph *g, tg_op op, int32_t a, int32_t b);  /* BINARY, COMPARE, LOGICAL; broadcasts by inserting views */
 int32_t tg_ir_select(tg_graph *g, int32_t c, int32_t a, int32_t b); /* broadcasts */
 int32_t tg_ir_cast(tg_graph *g, int32_t x, tg_dtype dtype);
 int32_t tg_ir_reduce(tg_graph *g, tg_op op, int32_t x, uint32_t axes); /* keeps dims as 1; axes 0 returns x (ARG*: zeros) */
 int32_t tg_ir_reshape(tg_graph *g, int32_t x, tg_shape shape);         /* no -1 here */
 int32_t tg_ir_permute(tg_graph *g, int32_t x, const int32_t *perm);
-int32_t tg_ir_broadcast(tg_graph *g, int32_t x, tg_shape shape);       /* rank may grow: reshape inserted */
+int32_t tg_ir_broadcast(tg_graph *g, int32_t x, tg_shape shape); /* rank may grow: reshape inserted */
 int32_t tg_ir_slice(tg_graph *g, int32_t x, const int64_t *start, tg_shape shape);
 int32_t tg_ir_pad(tg_graph *g, int32_t x, const int64_t *before, tg_shape shape);
 int32_t tg_ir_flip(tg_graph *g, int32_t x, uint32_t axes);

@@ -18,10 +18,8 @@ static void print_quoted(tg_text_buffer *text, const char *name) {
     tg_text_add(text, "\"");
     for (const char *at = name; *at; at++) {
         const unsigned char c = (unsigned char)*at;
-        if (c < 0x20 || c == 0x7F)
-            tg_text_add(text, "\\x%02x", c);
-        else
-            tg_text_add(text, c == '"' || c == '\\' ? "\\%c" : "%c", c);
+        if (c < 0x20 || c == 0x7F) tg_text_add(text, "\\x%02x", c);
+        else tg_text_add(text, c == '"' || c == '\\' ? "\\%c" : "%c", c);
     }
     tg_text_add(text, "\"");
 }
@@ -33,12 +31,9 @@ static void print_type(tg_text_buffer *text, tg_dtype dtype, tg_shape shape) {
 
 /* A number of an element type: whole numbers in full. */
 static void print_value(tg_text_buffer *text, tg_dtype dtype, double value) {
-    if (dtype == TG_F32)
-        tg_text_number(text, value);
-    else if (dtype == TG_I32)
-        tg_text_add(text, "%.0f", value);
-    else
-        tg_text_add(text, "%s", value != 0 ? "true" : "false");
+    if (dtype == TG_F32) tg_text_number(text, value);
+    else if (dtype == TG_I32) tg_text_add(text, "%.0f", value);
+    else tg_text_add(text, "%s", value != 0 ? "true" : "false");
 }
 
 static double print_element(const tg_node *node, int64_t i) {

@@ -9,8 +9,8 @@
 struct tg_reference {
     tg_context *ctx;
     int64_t node_count;
-    double **values;  /* by node id; NULL for poison */
-    int64_t *counts;  /* elements of each value, for release */
+    double **values; /* by node id; NULL for poison */
+    int64_t *counts; /* elements of each value, for release */
 };
 
 /* One node being evaluated: in(call, i) and out are flat row-major arrays. */
@@ -29,9 +29,7 @@ typedef struct reference_call {
 
 static const double *reference_in(const reference_call *call, int i) { return call->values[call->node->inputs[i]]; }
 
-static const tg_node *reference_in_node(const reference_call *call, int i) {
-    return &call->graph->nodes.items[call->node->inputs[i]];
-}
+static const tg_node *reference_in_node(const reference_call *call, int i) { return &call->graph->nodes.items[call->node->inputs[i]]; }
 
 /* ---------------------------------------------------------------- indices */
 
@@ -119,15 +117,15 @@ static void tg_reference_IOTA(const reference_call *call) {
 /* ---------------------------------------------------------------- elementwise, one operand */
 
 /* Defines the evaluation of NAME as out[i] = f(x[i]) with `x` bound, in f32 and in i32. */
-#define REFERENCE_UNARY(NAME, real, integer)                         \
-    static void tg_reference_##NAME(const reference_call *call) {    \
-        const double *in = reference_in(call, 0);                    \
-        const bool is_integer = call->node->dtype == TG_I32;         \
-        for (int64_t i = 0; i < call->count; i++) {                  \
-            const double x = in[i];                                  \
-            call->out[i] = is_integer ? (integer) : (real);          \
-        }                                                            \
-    }
+#define REFERENCE_UNARY(NAME, real, integer) \
+  static void tg_reference_##NAME(const reference_call *call) { \
+    const double *in = reference_in(call, 0); \
+    const bool is_integer = call->node->dtype == TG_I32; \
+    for (int64_t i = 0; i < call->count; i++) { \
+      const double x = in[i]; \
+      call->out[i] = is_integer ? (integer) : (real); \
+    } \
+  }
 
 static double reference_sign(double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : isnan(x) ? x : 0.0; }
 static double reference_sigmoid(double x) { return x >= 0 ? 1.0 / (1.0 + exp(-x)) : exp(x) / (1.0 + exp(x)); }
@@ -156,16 +154,16 @@ REFERENCE_UNARY(STOP_GRADIENT, x, x)
 /* ---------------------------------------------------------------- elementwise, two operands */
 
 /* As REFERENCE_UNARY with `a` and `b` bound. The integer form applies when the operands are i32. */
-#define REFERENCE_BINARY(NAME, real, integer)                             \
-    static void tg_reference_##NAME(const reference_call *call) {         \
-        const double *in_a = reference_in(call, 0);                       \
-        const double *in_b = reference_in(call, 1);                       \
-        const bool is_integer = reference_in_node(call, 0)->dtype == TG_I32; \
-        for (int64_t i = 0; i < call->count; i++) {                       \
-            const double a = in_a[i], b = in_b[i];                        \
-            call->out[i] = is_integer ? (integer) : (real);               \
-        }                                                                 \
-    }
+#define REFERENCE_BINARY(NAME, real, integer) \
+  static void tg_reference_##NAME(const reference_call *call) { \
+    const double *in_a = reference_in(call, 0); \
+    const double *in_b = reference_in(call, 1); \
+    const bool is_integer = reference_in_node(call, 0)->dtype == TG_I32; \
+    for (int64_t i = 0; i < call->count; i++) { \
+      const double a = in_a[i], b = in_b[i]; \
+      call->out[i] = is_integer ? (integer) : (real); \
+    } \
+  }
 
 /* NaN wins; the first operand when they are equal. */
 static double reference_min(double a, double b) { return isnan(a) || a <= b ? a : b; }
@@ -173,7 +171,7 @@ static double reference_max(double a, double b) { return isnan(a) || a >= b ? a 
 
 REFERENCE_BINARY(ADD, a + b, reference_wrap((int64_t)a + (int64_t)b))
 REFERENCE_BINARY(SUB, a - b, reference_wrap((int64_t)a - (int64_t)b))
-REFERENCE_BINARY(MUL, a *b, reference_wrap((int64_t)a * (int64_t)b))
+REFERENCE_BINARY(MUL, a *b, reference_wrap((int64_t)a *(int64_t)b))
 REFERENCE_BINARY(DIV, a / b, reference_divide_i32(a, b))
 REFERENCE_BINARY(POW, pow(a, b), pow(a, b))
 REFERENCE_BINARY(MIN, reference_min(a, b), reference_min(a, b))
@@ -378,9 +376,7 @@ static void tg_reference_CONTRACT(const reference_call *call) {
     }
 }
 
-static int64_t reference_clamp_row(double index, int64_t rows) {
-    return index < 0 ? 0 : index >= (double)rows ? rows - 1 : (int64_t)index;
-}
+static int64_t reference_clamp_row(double index, int64_t rows) { return index < 0 ? 0 : index >= (double)rows ? rows - 1 : (int64_t)index; }
 
 static void tg_reference_GATHER(const reference_call *call) {
     const int64_t rows = reference_in_node(call, 0)->shape.dim[0], width = call->node->shape.dim[1];
@@ -406,7 +402,9 @@ static void tg_reference_SCATTER_ADD(const reference_call *call) {
 static void reference_evaluate(const reference_call *call) {
     switch (call->node->op) {
 #define TG_OP(NAME, text, arity, class_, description) \
-    case TG_OP_##NAME: tg_reference_##NAME(call); break;
+  case TG_OP_##NAME: \
+    tg_reference_##NAME(call); \
+    break;
 #include "ir/ops.def"
 #undef TG_OP
     case TG_OP_POISON:
@@ -457,9 +455,7 @@ tg_reference *tg_reference_run(const tg_graph *g, const double *const *leaf_data
     return r;
 }
 
-const double *tg_reference_value(const tg_reference *r, int32_t id) {
-    return r && id > 0 && id < r->node_count ? r->values[id] : NULL;
-}
+const double *tg_reference_value(const tg_reference *r, int32_t id) { return r && id > 0 && id < r->node_count ? r->values[id] : NULL; }
 
 void tg_reference_destroy(tg_reference *r) {
     if (!r) return;

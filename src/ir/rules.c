@@ -24,8 +24,7 @@ static const char *rule_operand(const tg_rule *rule, int i, char buffer[TG_NODE_
 static tg_status rule_check_shape(tg_rule *rule) { return tg_shape_check(rule->shape, rule->message, sizeof rule->message); }
 
 static tg_status rule_check_operands(tg_rule *rule) {
-    return tg_operands_check(rule->g, rule->node->op, rule->node->inputs, rule->node->input_count, rule->message,
-                             sizeof rule->message);
+    return tg_operands_check(rule->g, rule->node->op, rule->node->inputs, rule->node->input_count, rule->message, sizeof rule->message);
 }
 
 /* ---------------------------------------------------------------- operands, before any broadcasting */
@@ -47,14 +46,13 @@ tg_status tg_operands_check(const tg_graph *g, tg_op op, const int32_t *inputs, 
     for (int i = branch; i < count; i++) {
         const tg_dtype dtype = tg_graph_node(g, inputs[i])->dtype;
         if (dtype == tg_graph_node(g, inputs[branch])->dtype) continue;
-        (void)snprintf(message, size, "element types differ: %s and %s (%s, %s)",
-                       tg_node_text(g, inputs[branch], first, sizeof first), tg_node_text(g, inputs[i], other, sizeof other),
-                       tg_dtype_name(tg_graph_node(g, inputs[branch])->dtype), tg_dtype_name(dtype));
+        (void)snprintf(message, size, "element types differ: %s and %s (%s, %s)", tg_node_text(g, inputs[branch], first, sizeof first),
+                       tg_node_text(g, inputs[i], other, sizeof other), tg_dtype_name(tg_graph_node(g, inputs[branch])->dtype),
+                       tg_dtype_name(dtype));
         return TG_ERROR_DTYPE;
     }
     if (count > branch && !(tg_op_dtypes(op) & 1u << tg_graph_node(g, inputs[branch])->dtype)) {
-        (void)snprintf(message, size, "%s has element type %s, but only %s will do",
-                       tg_node_text(g, inputs[branch], first, sizeof first),
+        (void)snprintf(message, size, "%s has element type %s, but only %s will do", tg_node_text(g, inputs[branch], first, sizeof first),
                        tg_dtype_name(tg_graph_node(g, inputs[branch])->dtype), rule_dtype_list(tg_op_dtypes(op)));
         return TG_ERROR_DTYPE;
     }
@@ -176,8 +174,7 @@ tg_status tg_shape_rule_OR(tg_rule *rule) { return rule_to_bool(rule); }
 tg_status tg_shape_rule_SELECT(tg_rule *rule) { return rule_elementwise(rule, rule_input(rule, 1)->dtype); }
 
 tg_status tg_shape_rule_CAST(tg_rule *rule) {
-    if (!tg_dtype_valid(rule->node->dtype))
-        return rule_refuse(rule, TG_ERROR_DTYPE, "%d is no element type", (int)rule->node->dtype);
+    if (!tg_dtype_valid(rule->node->dtype)) return rule_refuse(rule, TG_ERROR_DTYPE, "%d is no element type", (int)rule->node->dtype);
     return rule_elementwise(rule, rule->node->dtype);
 }
 
@@ -259,8 +256,7 @@ tg_status tg_shape_rule_BROADCAST(tg_rule *rule) {
         char text[TG_NODE_TEXT], wanted[TG_SHAPE_TEXT];
         if (from.dim[i] != 1 && from.dim[i] != rule->shape.dim[i])
             return rule_refuse(rule, TG_ERROR_SHAPE, "%s does not broadcast to %s (%lld != %lld)", rule_operand(rule, 0, text),
-                               tg_shape_text(rule->shape, wanted, sizeof wanted), (long long)from.dim[i],
-                               (long long)rule->shape.dim[i]);
+                               tg_shape_text(rule->shape, wanted, sizeof wanted), (long long)from.dim[i], (long long)rule->shape.dim[i]);
     }
     return TG_OK;
 }
@@ -287,8 +283,8 @@ tg_status tg_shape_rule_PAD(tg_rule *rule) {
         char text[TG_NODE_TEXT];
         const int64_t before = rule->node->attr.start[i], whole = rule->shape.dim[i];
         if (before < 0 || from.dim[i] > whole || before > whole - from.dim[i])
-            return rule_refuse(rule, TG_ERROR_SHAPE, "%s after %lld elements does not lie in %lld (axis %d)",
-                               rule_operand(rule, 0, text), (long long)before, (long long)whole, (int)i);
+            return rule_refuse(rule, TG_ERROR_SHAPE, "%s after %lld elements does not lie in %lld (axis %d)", rule_operand(rule, 0, text),
+                               (long long)before, (long long)whole, (int)i);
     }
     return TG_OK;
 }
@@ -305,8 +301,7 @@ static tg_status rule_check_part(tg_rule *rule, int i) {
     const tg_shape first = rule_input(rule, 0)->shape, part = rule_input(rule, i)->shape;
     char text[TG_NODE_TEXT], other[TG_NODE_TEXT];
     if (part.rank != first.rank)
-        return rule_refuse(rule, TG_ERROR_SHAPE, "ranks differ: %s and %s", rule_operand(rule, 0, text),
-                           rule_operand(rule, i, other));
+        return rule_refuse(rule, TG_ERROR_SHAPE, "ranks differ: %s and %s", rule_operand(rule, 0, text), rule_operand(rule, i, other));
     for (int32_t axis = 0; axis < first.rank; axis++)
         if ((uint32_t)axis != rule->node->attr.axes && part.dim[axis] != first.dim[axis])
             return rule_refuse(rule, TG_ERROR_SHAPE, "parts differ outside axis %u: %s and %s (%lld != %lld)",
@@ -399,11 +394,11 @@ tg_status tg_shape_rule_CONTRACT(tg_rule *rule) {
     (void)rule_operand(rule, 1, right);
     if (a.rank != 3 || b.rank != 3) return rule_refuse(rule, TG_ERROR_SHAPE, "both sides need rank 3: %s x %s", left, right);
     if (a.dim[0] != b.dim[0])
-        return rule_refuse(rule, TG_ERROR_SHAPE, "batch dimensions differ: %s x %s (%lld != %lld)", left, right,
-                           (long long)a.dim[0], (long long)b.dim[0]);
+        return rule_refuse(rule, TG_ERROR_SHAPE, "batch dimensions differ: %s x %s (%lld != %lld)", left, right, (long long)a.dim[0],
+                           (long long)b.dim[0]);
     if (a.dim[2] != b.dim[1])
-        return rule_refuse(rule, TG_ERROR_SHAPE, "inner dimensions differ: %s x %s (%lld != %lld)", left, right,
-                           (long long)a.dim[2], (long long)b.dim[1]);
+        return rule_refuse(rule, TG_ERROR_SHAPE, "inner dimensions differ: %s x %s (%lld != %lld)", left, right, (long long)a.dim[2],
+                           (long long)b.dim[1]);
     rule->dtype = TG_F32;
     rule->shape = a;
     rule->shape.dim[2] = b.dim[2];
@@ -438,9 +433,8 @@ tg_status tg_shape_rule_SCATTER_ADD(tg_rule *rule) {
     const tg_shape indices = rule_input(rule, 0)->shape, updates = rule_input(rule, 1)->shape;
     char text[TG_NODE_TEXT], other[TG_NODE_TEXT];
     if (indices.dim[0] != updates.dim[0])
-        return rule_refuse(rule, TG_ERROR_SHAPE, "one row for each index is needed: %s, %s (%lld != %lld)",
-                           rule_operand(rule, 0, text), rule_operand(rule, 1, other), (long long)indices.dim[0],
-                           (long long)updates.dim[0]);
+        return rule_refuse(rule, TG_ERROR_SHAPE, "one row for each index is needed: %s, %s (%lld != %lld)", rule_operand(rule, 0, text),
+                           rule_operand(rule, 1, other), (long long)indices.dim[0], (long long)updates.dim[0]);
     rule->dtype = TG_F32;
     rule->shape = updates;
     rule->shape.dim[0] = rule->node->shape.dim[0];

@@ -6,8 +6,8 @@
 #include "ir/graph.h"
 
 #define TG_RULE_MESSAGE 640
-#define TG_NODE_TEXT    256
-#define TG_MAX_COUNT    INT64_C(2147483647) /* elements of one tensor */
+#define TG_NODE_TEXT 256
+#define TG_MAX_COUNT INT64_C(2147483647) /* elements of one tensor */
 
 /* `node` is a draft or a finished node: op, inputs and attributes are read from it; its shape and dtype only where the
  * inputs do not determine them (leaves, reshape, broadcast, slice, pad, pack, the rows of scatter_add, cast). */
@@ -27,11 +27,11 @@ tg_status tg_rule_apply(tg_rule *rule, const tg_graph *g, const tg_node *node, i
 #undef TG_OP
 
 /* Makes room for one more item in the list g->list; ok says whether there is (the failure is recorded). */
-#define TG_LIST_ROOM(g, list, ok)                                                                                                \
-  do {                                                                                                                           \
-    void *list_items_ = (g)->list.items;                                                                                         \
-    (ok) = tg_grow((g)->ctx, &list_items_, &(g)->list.capacity, (g)->list.count + 1, sizeof *(g)->list.items);                   \
-    (g)->list.items = list_items_;                                                                                               \
+#define TG_LIST_ROOM(g, list, ok) \
+  do { \
+    void *list_items_ = (g)->list.items; \
+    (ok) = tg_grow((g)->ctx, &list_items_, &(g)->list.capacity, (g)->list.count + 1, sizeof *(g)->list.items); \
+    (g)->list.items = list_items_; \
   } while (0)
 
 /* TG_OK, TG_ERROR_SHAPE (a dimension under 1) or TG_ERROR_LIMIT (rank or element count), with the size in message. */

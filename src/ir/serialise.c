@@ -13,15 +13,7 @@ enum { SERIAL_VERSION = 1, SERIAL_NODE_BYTES = 20, SERIAL_CHUNK = 1024 };
 #define SERIAL_NO_TEXT UINT32_MAX
 
 /* Which attributes a node has besides its inputs. */
-typedef enum serial_form {
-    SERIAL_PLAIN,
-    SERIAL_AXES,
-    SERIAL_PERM,
-    SERIAL_BOX,
-    SERIAL_CONST,
-    SERIAL_INDEX,
-    SERIAL_OFFSETS
-} serial_form;
+typedef enum serial_form { SERIAL_PLAIN, SERIAL_AXES, SERIAL_PERM, SERIAL_BOX, SERIAL_CONST, SERIAL_INDEX, SERIAL_OFFSETS } serial_form;
 
 static serial_form serial_form_of(tg_op op) {
     switch (op) {
@@ -130,12 +122,9 @@ static void serial_put_site(serial_writer *w, tg_site site) {
 
 static void serial_put_const(serial_writer *w, const tg_node *node) {
     serial_put_u8(w, node->attr.data != NULL);
-    if (!node->attr.data)
-        serial_put_f64(w, node->attr.value);
-    else if (node->dtype == TG_BOOL)
-        tg_text_bytes(w->out, node->attr.data, (size_t)tg_shape_count(node->shape));
-    else
-        serial_put_words(w, node->attr.data, tg_shape_count(node->shape));
+    if (!node->attr.data) serial_put_f64(w, node->attr.value);
+    else if (node->dtype == TG_BOOL) tg_text_bytes(w->out, node->attr.data, (size_t)tg_shape_count(node->shape));
+    else serial_put_words(w, node->attr.data, tg_shape_count(node->shape));
 }
 
 static void serial_put_attributes(serial_writer *w, const tg_node *node) {
@@ -330,8 +319,7 @@ static bool serial_take_flag(serial_reader *r) {
 static int64_t serial_take_count(serial_reader *r, size_t smallest) {
     const uint32_t count = serial_take_u32(r);
     if (r->status == TG_OK && (count > serial_left(r) / smallest || count >= INT32_MAX))
-        serial_refuse(r, "%lu things of %zu bytes are announced, %zu bytes are left", (unsigned long)count, smallest,
-                      serial_left(r));
+        serial_refuse(r, "%lu things of %zu bytes are announced, %zu bytes are left", (unsigned long)count, smallest, serial_left(r));
     return r->status == TG_OK ? (int64_t)count : 0;
 }
 
@@ -400,8 +388,7 @@ static void serial_take_header(serial_reader *r) {
     const unsigned char *magic = serial_take(r, sizeof serial_magic);
     if (magic && memcmp(magic, serial_magic, sizeof serial_magic) != 0) serial_refuse(r, "these are not a graph");
     const uint32_t version = serial_take_u32(r);
-    if (r->status == TG_OK && version != SERIAL_VERSION)
-        serial_refuse(r, "version %lu is not %d", (unsigned long)version, SERIAL_VERSION);
+    if (r->status == TG_OK && version != SERIAL_VERSION) serial_refuse(r, "version %lu is not %d", (unsigned long)version, SERIAL_VERSION);
     r->op_count = serial_take_count(r, 4);
     tg_op *ops = serial_keep(r, (size_t)r->op_count * sizeof *ops);
     for (int64_t i = 0; i < r->op_count && r->status == TG_OK; i++) {
@@ -479,8 +466,7 @@ static void serial_add_node(serial_reader *r, tg_node node) {
         r->status = status;
         return;
     }
-    if (status != TG_OK)
-        serial_refuse(r, "node %lld: %s: %s", (long long)g->nodes.count, tg_op_table[node.op].name, rule.message);
+    if (status != TG_OK) serial_refuse(r, "node %lld: %s: %s", (long long)g->nodes.count, tg_op_table[node.op].name, rule.message);
     if (r->status != TG_OK) return;
     bool room;
     TG_LIST_ROOM(g, nodes, room);
@@ -511,11 +497,11 @@ static void serial_take_node(serial_reader *r) {
 /* ---- tables */
 
 /* Room for one more entry of a list of the graph, as a statement. */
-#define SERIAL_ROOM(r, list)                                                                                                     \
-  do {                                                                                                                           \
-    bool serial_room_;                                                                                                           \
-    TG_LIST_ROOM((r)->g, list, serial_room_);                                                                                    \
-    if (!serial_room_) (r)->status = TG_ERROR_MEMORY;                                                                            \
+#define SERIAL_ROOM(r, list) \
+  do { \
+    bool serial_room_; \
+    TG_LIST_ROOM((r)->g, list, serial_room_); \
+    if (!serial_room_) (r)->status = TG_ERROR_MEMORY; \
   } while (0)
 
 static void serial_take_input_entry(serial_reader *r) {
@@ -622,10 +608,8 @@ tg_graph *tg_graph_read(tg_context *ctx, const void *bytes, size_t size) {
     if (reader.status == TG_OK) {
         char why[2 * TG_RULE_MESSAGE - 64];
         const tg_status status = tg_graph_check(reader.g, why, sizeof why);
-        if (status == TG_ERROR_MEMORY)
-            reader.status = status;
-        else if (status != TG_OK)
-            serial_refuse(&reader, "%s", why);
+        if (status == TG_ERROR_MEMORY) reader.status = status;
+        else if (status != TG_OK) serial_refuse(&reader, "%s", why);
     }
     if (reader.status == TG_OK) return reader.g;
     tg_graph_destroy(reader.g);

@@ -78,8 +78,7 @@ tg_status tg_shape_check(tg_shape shape, char *message, size_t size) {
     }
     for (int32_t i = 0; i < shape.rank; i++) {
         if (shape.dim[i] >= 1) continue;
-        (void)snprintf(message, size, "shape %s has a dimension under 1 (axis %d is %lld)", text, (int)i,
-                       (long long)shape.dim[i]);
+        (void)snprintf(message, size, "shape %s has a dimension under 1 (axis %d is %lld)", text, (int)i, (long long)shape.dim[i]);
         return TG_ERROR_SHAPE;
     }
     if (tg_shape_count(shape) >= 0) return TG_OK;

@@ -49,15 +49,12 @@ static tg_status verify_leaf(const tg_graph *g, int32_t id, const verify_report 
     if (!is_input && !is_param && node->op != TG_OP_STATE) return TG_OK;
     const int64_t count = is_input ? g->inputs.count : is_param ? g->params.count : g->states.count;
     if (index < 0 || index >= count)
-        return verify_say(report, "node %%%d: %s %lld of %lld", (int)id, tg_op_table[node->op].name, (long long)index,
-                          (long long)count);
-    const tg_shape shape = is_input   ? g->inputs.items[index].shape
-                           : is_param ? g->params.items[index].shape
-                                      : g->states.items[index].shape;
+        return verify_say(report, "node %%%d: %s %lld of %lld", (int)id, tg_op_table[node->op].name, (long long)index, (long long)count);
+    const tg_shape shape = is_input ? g->inputs.items[index].shape : is_param ? g->params.items[index].shape : g->states.items[index].shape;
     const tg_dtype dtype = is_input ? g->inputs.items[index].dtype : is_param ? TG_F32 : g->states.items[index].dtype;
     if (!tg_shape_equal(shape, node->shape) || dtype != node->dtype)
-        return verify_say(report, "node %%%d: %s %lld has another shape or element type in its table", (int)id,
-                          tg_op_table[node->op].name, (long long)index);
+        return verify_say(report, "node %%%d: %s %lld has another shape or element type in its table", (int)id, tg_op_table[node->op].name,
+                          (long long)index);
     return TG_OK;
 }
 
@@ -108,8 +105,7 @@ static tg_status verify_all_names(const tg_graph *g, const verify_report *report
     tg_status status = verify_names(g, "input", g->inputs.items, g->inputs.count, sizeof *g->inputs.items, report);
     if (status == TG_OK) status = verify_names(g, "param", g->params.items, g->params.count, sizeof *g->params.items, report);
     if (status == TG_OK) status = verify_names(g, "state", g->states.items, g->states.count, sizeof *g->states.items, report);
-    if (status == TG_OK)
-        status = verify_names(g, "capture", g->captures.items, g->captures.count, sizeof *g->captures.items, report);
+    if (status == TG_OK) status = verify_names(g, "capture", g->captures.items, g->captures.count, sizeof *g->captures.items, report);
     return status;
 }
 
@@ -127,8 +123,7 @@ static bool verify_param_node(const tg_graph *g, int64_t index) {
     if (param->node == 0) return true;
     if (!verify_is_node(g, param->node)) return false;
     const tg_node *node = &g->nodes.items[param->node];
-    return node->dtype == TG_F32 && tg_shape_equal(node->shape, param->shape) &&
-           (node->op != TG_OP_PARAM || node->attr.index == index);
+    return node->dtype == TG_F32 && tg_shape_equal(node->shape, param->shape) && (node->op != TG_OP_PARAM || node->attr.index == index);
 }
 
 static tg_status verify_param(const tg_graph *g, int64_t i, const verify_report *report) {
@@ -192,8 +187,8 @@ static tg_status verify_writebacks(const tg_graph *g, const verify_report *repor
 static tg_status verify_index_checks(const tg_graph *g, const verify_report *report) {
     for (int64_t i = 0; i < g->checks.count; i++) {
         const tg_index_check *check = &g->checks.items[i];
-        if (!verify_is_node(g, check->node) || g->nodes.items[check->node].dtype != TG_I32 || check->lo >= check->hi ||
-            !check->op || !check->site.file)
+        if (!verify_is_node(g, check->node) || g->nodes.items[check->node].dtype != TG_I32 || check->lo >= check->hi || !check->op ||
+            !check->site.file)
             return verify_say(report, "index check %lld is broken", (long long)i);
     }
     return TG_OK;

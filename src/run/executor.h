@@ -10,7 +10,7 @@ typedef struct tg_executable tg_executable;
 typedef struct tg_executor {
     const char *kind; /* "cpu", "webgpu" */
     tg_status (*open)(tg_context *ctx, int threads, tg_device **out);
-    void (*close)(tg_device *device); /* NULL is fine; executables must be unloaded first */
+    void (*close)(tg_device *device);                 /* NULL is fine; executables must be unloaded first */
     const char *(*describe)(const tg_device *device); /* "cpu (avx512, 2 threads)" */
     tg_limits (*limits)(const tg_device *device);
     /* Makes state `slot` (bytes, zeroed). Slots are the family's, numbered by the session. */

@@ -1,6 +1,6 @@
-/* trace (for src/trace and what adds operations beside it, src/optim): what every public operation does first and last. Entering a call checks that its tensors
- * are alive and of the trace in progress and stamps the user's site on the nodes to come; failing formats the message with
- * the origin of each operand; a result is named after its operation. Knows the graph, not gradients or kernels. */
+/* trace (for src/trace and what adds operations beside it, src/optim): what every public operation does first and last. Entering a call
+ * checks that its tensors are alive and of the trace in progress and stamps the user's site on the nodes to come; failing formats the
+ * message with the origin of each operand; a result is named after its operation. Knows the graph, not gradients or kernels. */
 #ifndef TG_TRACE_H
 #define TG_TRACE_H
 

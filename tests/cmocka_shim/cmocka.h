@@ -39,21 +39,21 @@ CMOCKA_SHIM_WEAK __attribute__((noreturn)) void cmocka_shim_end(const char *file
 }
 
 #define CMOCKA_SHIM_CHECK(condition, ...) \
-    do { \
-        if (!(condition)) { \
-            print_message(__VA_ARGS__); \
-            cmocka_shim_end(__FILE__, __LINE__, 1); \
-        } \
-    } while (0)
+  do { \
+    if (!(condition)) { \
+      print_message(__VA_ARGS__); \
+      cmocka_shim_end(__FILE__, __LINE__, 1); \
+    } \
+  } while (0)
 
 #define fail() cmocka_shim_end(__FILE__, __LINE__, 1)
 #define skip() cmocka_shim_end(__FILE__, __LINE__, 2)
 #define fail_msg(...) \
-    do { \
-        print_message(__VA_ARGS__); \
-        print_message("\n"); \
-        fail(); \
-    } while (0)
+  do { \
+    print_message(__VA_ARGS__); \
+    print_message("\n"); \
+    fail(); \
+  } while (0)
 
 #define assert_true(c) CMOCKA_SHIM_CHECK(c, "not true: %s\n", #c)
 #define assert_false(c) CMOCKA_SHIM_CHECK(!(c), "not false: %s\n", #c)
@@ -62,25 +62,31 @@ CMOCKA_SHIM_WEAK __attribute__((noreturn)) void cmocka_shim_end(const char *file
 #define assert_ptr_equal(a, b) CMOCKA_SHIM_CHECK((const void *)(a) == (const void *)(b), "pointers differ: %s, %s\n", #a, #b)
 #define assert_ptr_not_equal(a, b) CMOCKA_SHIM_CHECK((const void *)(a) != (const void *)(b), "same pointer: %s, %s\n", #a, #b)
 #define assert_int_equal(a, b) \
-    CMOCKA_SHIM_CHECK((long long)(a) == (long long)(b), "%s = %lld, not %lld\n", #a, (long long)(a), (long long)(b))
+  CMOCKA_SHIM_CHECK((long long)(a) == (long long)(b), "%s = %lld, not %lld\n", #a, (long long)(a), (long long)(b))
 #define assert_int_not_equal(a, b) CMOCKA_SHIM_CHECK((long long)(a) != (long long)(b), "%s = %lld\n", #a, (long long)(a))
 #define assert_float_equal(a, b, epsilon) \
-    CMOCKA_SHIM_CHECK((double)(a) - (double)(b) <= (double)(epsilon) && (double)(b) - (double)(a) <= (double)(epsilon), \
-                      "%s = %.9g, not %.9g\n", #a, (double)(a), (double)(b))
+  CMOCKA_SHIM_CHECK((double)(a) - (double)(b) <= (double)(epsilon) && (double)(b) - (double)(a) <= (double)(epsilon), \
+                    "%s = %.9g, not %.9g\n", #a, (double)(a), (double)(b))
 #define assert_string_equal(a, b) CMOCKA_SHIM_CHECK(strcmp((a), (b)) == 0, "\"%s\" is not \"%s\"\n", (a), (b))
 #define assert_string_not_equal(a, b) CMOCKA_SHIM_CHECK(strcmp((a), (b)) != 0, "both are \"%s\"\n", (a))
 #define assert_memory_equal(a, b, size) CMOCKA_SHIM_CHECK(memcmp((a), (b), (size)) == 0, "memory differs: %s, %s\n", #a, #b)
 #define assert_memory_not_equal(a, b, size) CMOCKA_SHIM_CHECK(memcmp((a), (b), (size)) != 0, "memory is equal: %s, %s\n", #a, #b)
 #define assert_in_range(value, low, high) \
-    CMOCKA_SHIM_CHECK((value) >= (low) && (value) <= (high), "%s = %lld is out of range\n", #value, (long long)(value))
+  CMOCKA_SHIM_CHECK((value) >= (low) && (value) <= (high), "%s = %lld is out of range\n", #value, (long long)(value))
 #define assert_return_code(code, error) CMOCKA_SHIM_CHECK((code) >= 0, "%s failed\n", #code)
 
-#define cmocka_unit_test(f) {#f, f, NULL, NULL, NULL}
-#define cmocka_unit_test_setup(f, setup) {#f, f, setup, NULL, NULL}
-#define cmocka_unit_test_teardown(f, teardown) {#f, f, NULL, teardown, NULL}
-#define cmocka_unit_test_setup_teardown(f, setup, teardown) {#f, f, setup, teardown, NULL}
-#define cmocka_unit_test_prestate(f, state) {#f, f, NULL, NULL, state}
-#define cmocka_unit_test_prestate_setup_teardown(f, setup, teardown, state) {#f, f, setup, teardown, state}
+#define cmocka_unit_test(f) \
+  { #f, f, NULL, NULL, NULL }
+#define cmocka_unit_test_setup(f, setup) \
+  { #f, f, setup, NULL, NULL }
+#define cmocka_unit_test_teardown(f, teardown) \
+  { #f, f, NULL, teardown, NULL }
+#define cmocka_unit_test_setup_teardown(f, setup, teardown) \
+  { #f, f, setup, teardown, NULL }
+#define cmocka_unit_test_prestate(f, state) \
+  { #f, f, NULL, NULL, state }
+#define cmocka_unit_test_prestate_setup_teardown(f, setup, teardown, state) \
+  { #f, f, setup, teardown, state }
 
 /* 0 passed, 1 failed, 2 skipped */
 CMOCKA_SHIM_WEAK int cmocka_shim_one(const struct CMUnitTest *test, void *group_state);
@@ -115,7 +121,7 @@ CMOCKA_SHIM_WEAK int cmocka_shim_group(const char *name, const struct CMUnitTest
     return results[1];
 }
 #define cmocka_run_group_tests_name(name, tests, setup, teardown) \
-    cmocka_shim_group(name, tests, sizeof(tests) / sizeof((tests)[0]), setup, teardown)
+  cmocka_shim_group(name, tests, sizeof(tests) / sizeof((tests)[0]), setup, teardown)
 #define cmocka_run_group_tests(tests, setup, teardown) cmocka_run_group_tests_name(#tests, tests, setup, teardown)
 
 #endif

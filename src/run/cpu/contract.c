@@ -90,7 +90,8 @@ static int32_t contract_coalesce(const int64_t *extent, const int64_t *stride, i
     return count;
 }
 
-static bool contract_make_axis(tg_arena *arena, const tg_kernel *kernel, const tg_affine *at, int32_t from, int32_t to, contract_axis *axis) {
+static bool contract_make_axis(tg_arena *arena, const tg_kernel *kernel, const tg_affine *at, int32_t from, int32_t to,
+                               contract_axis *axis) {
     int64_t extent[TG_MAX_LOOP], stride[TG_MAX_LOOP];
     int32_t dims = contract_coalesce(kernel->extent + from, at->stride + from, to - from, extent, stride);
     axis->total = contract_extent(kernel, from, to);
@@ -232,7 +233,9 @@ static void contract_choose_blocks(tg_contraction *c) {
     c->row_chunk = CONTRACT_ROW_CHUNK;
     if (one_block) c->row_chunk = contract_min(CONTRACT_ROW_CHUNK, contract_max(16, CONTRACT_SINK_FLOATS / c->column_chunk));
     c->row_chunk = contract_min(rows, contract_ceil(rows, contract_ceil(rows, c->row_chunk)));
-    c->strip = one_block ? rows : contract_min(rows, contract_max(c->row_chunk, CONTRACT_STRIP_FLOATS / c->column_chunk / c->row_chunk * c->row_chunk));
+    c->strip = one_block
+                   ? rows
+                   : contract_min(rows, contract_max(c->row_chunk, CONTRACT_STRIP_FLOATS / c->column_chunk / c->row_chunk * c->row_chunk));
 }
 
 static void contract_choose_scratch(tg_contraction *c) {
@@ -253,7 +256,9 @@ static void contract_choose_scratch(tg_contraction *c) {
 static void contract_name_method(tg_contraction *c) {
     static const char *const a_names[] = {"a in place", "a rows copied", "a packed"};
     static const char *const b_names[] = {"b in place", "b packed", "b transposed", "b gathered"};
-    const char *pieces[3] = {c->dot ? "dot products" : c->k * c->m * c->n <= 4096 && c->batches > 1 ? "tiny batch, " : "",
+    const char *pieces[3] = {c->dot                                         ? "dot products"
+                             : c->k * c->m * c->n <= 4096 && c->batches > 1 ? "tiny batch, "
+                                                                            : "",
                              c->dot ? "" : a_names[c->a_mode], c->dot ? "" : b_names[c->b_mode]};
     size_t length = 0;
     for (int i = 0; i < 3; ++i) {
@@ -437,7 +442,10 @@ static void contract_copy_tile(const contract_job *job, float *to, int64_t padde
 }
 
 /* Where the tiles of a chunk of rows find their a: tile i, at row `row` of the chunk. */
-typedef struct contract_rows { const float *base; int64_t row_step, tile_step, row_stride, k_stride, tiles, height, taller; } contract_rows;
+typedef struct contract_rows {
+    const float *base;
+    int64_t row_step, tile_step, row_stride, k_stride, tiles, height, taller;
+} contract_rows;
 
 /* `rows` in tiles of nearly equal height: the first `taller` have one row more. */
 static contract_rows contract_place_a(const contract_job *job, int64_t m0, int64_t rows, int64_t cols, int64_t k0, int64_t kc) {
@@ -472,8 +480,8 @@ static contract_rows contract_place_a(const contract_job *job, int64_t m0, int64
 }
 
 /* out[rows, cols] (add: +)= a[rows, kc] b[kc, cols] */
-static void contract_chunk(const contract_job *job, int64_t m0, int64_t rows, int64_t n0, int64_t cols, int64_t k0, int64_t kc,
-                           float *out, int64_t out_stride, bool add) {
+static void contract_chunk(const contract_job *job, int64_t m0, int64_t rows, int64_t n0, int64_t cols, int64_t k0, int64_t kc, float *out,
+                           int64_t out_stride, bool add) {
     const tg_contraction *c = job->c;
     int64_t width = c->ops->width;
     contract_rows place = contract_place_a(job, m0, rows, cols, k0, kc);
@@ -558,16 +566,13 @@ static void contract_vector(contract_job *job, int64_t m0, int64_t m1) {
             c->ops->dot(run, c->k, job->a + contract_at(rows, m + r), rows->stride, x, y + r * step, step);
         }
         if (in_place) continue;
-        if (c->swapped)
-            job->sink(job->user, job->worker, job->batch, 0, 1, m, count, y, count);
-        else
-            job->sink(job->user, job->worker, job->batch, m, count, 0, 1, y, 1);
+        if (c->swapped) job->sink(job->user, job->worker, job->batch, 0, 1, m, count, y, count);
+        else job->sink(job->user, job->worker, job->batch, m, count, 0, 1, y, 1);
     }
 }
 
-void tg_contraction_run(const tg_contraction *c, int part, int worker, const float *a, const float *b,
-                        float *direct, int64_t batch_stride, int64_t row_stride,
-                        tg_block_sink sink, void *user, void *scratch) {
+void tg_contraction_run(const tg_contraction *c, int part, int worker, const float *a, const float *b, float *direct, int64_t batch_stride,
+                        int64_t row_stride, tg_block_sink sink, void *user, void *scratch) {
     contract_job job = {.c = c, .worker = worker, .row_stride = row_stride, .sink = sink, .user = user, .a_copy = scratch};
     job.b_copy = job.a_copy + contract_round_up(c->a_floats, 16);
     job.sums = job.b_copy + contract_round_up(c->b_floats, 16);
@@ -581,10 +586,8 @@ void tg_contraction_run(const tg_contraction *c, int part, int worker, const flo
         job.a = (c->swapped ? b : a) + c->a.offset + contract_unravel(c->batch_extent, c->a.batch_stride, c->batch_dims, job.batch);
         job.b = (c->swapped ? a : b) + c->b.offset + contract_unravel(c->batch_extent, c->b.batch_stride, c->batch_dims, job.batch);
         job.direct = direct != NULL ? direct + job.batch * batch_stride : NULL;
-        if (c->dot)
-            contract_vector(&job, m0, m1);
-        else
-            contract_matrix(&job, m0, m1, n0, n1);
+        if (c->dot) contract_vector(&job, m0, m1);
+        else contract_matrix(&job, m0, m1, n0, n1);
     }
 }
 
@@ -604,7 +607,8 @@ static float contract_element(const tg_kernel *kernel, const float *a, const flo
 void tg_contraction_naive(const tg_kernel *kernel, const float *a, const float *b, float *out) {
     int64_t count = contract_extent(kernel, 0, kernel->outer_count);
     for (int64_t i = 0; i < count; ++i)
-        out[i] = contract_element(kernel, a + kernel->a.at.offset + contract_unravel(kernel->extent, kernel->a.at.stride, kernel->outer_count, i),
+        out[i] = contract_element(kernel,
+                                  a + kernel->a.at.offset + contract_unravel(kernel->extent, kernel->a.at.stride, kernel->outer_count, i),
                                   b + kernel->b.at.offset + contract_unravel(kernel->extent, kernel->b.at.stride, kernel->outer_count, i));
 }
 

@@ -7,7 +7,8 @@
 
 /* A finished block: acc[i * ld + j], i in [0, rows), j in [0, cols), is the contraction at flat batch index `batch`,
  * flat m index m0 + i, flat n index n0 + j (flat = row-major over the group's dims). The sink may overwrite acc. */
-typedef void (*tg_block_sink)(void *user, int worker, int64_t batch, int64_t m0, int64_t rows, int64_t n0, int64_t cols, float *acc, int64_t ld);
+typedef void (*tg_block_sink)(void *user, int worker, int64_t batch, int64_t m0, int64_t rows, int64_t n0, int64_t cols, float *acc,
+                              int64_t ld);
 
 typedef struct tg_contraction tg_contraction;
 
@@ -17,13 +18,12 @@ typedef struct tg_contraction tg_contraction;
 tg_contraction *tg_contraction_make(tg_arena *arena, const tg_kernel *kernel, tg_isa isa);
 /* The same in at most max_parts parts (a caller with one thread wants 1: least packing). The results are the same bits. */
 tg_contraction *tg_contraction_make_limited(tg_arena *arena, const tg_kernel *kernel, tg_isa isa, int max_parts);
-int tg_contraction_parts(const tg_contraction *c);              /* depends on the extents only; results never on threads */
-size_t tg_contraction_scratch(const tg_contraction *c);         /* bytes each worker needs, 64-byte aligned */
+int tg_contraction_parts(const tg_contraction *c);      /* depends on the extents only; results never on threads */
+size_t tg_contraction_scratch(const tg_contraction *c); /* bytes each worker needs, 64-byte aligned */
 /* Part `part`. When direct is not NULL, results go to direct[batch * batch_stride + m * row_stride + n] (no sink then). a and b point at
  * element 0 of the operands' buffers. K = 0 cannot happen. */
-void tg_contraction_run(const tg_contraction *c, int part, int worker, const float *a, const float *b,
-                        float *direct, int64_t batch_stride, int64_t row_stride,
-                        tg_block_sink sink, void *user, void *scratch);
+void tg_contraction_run(const tg_contraction *c, int part, int worker, const float *a, const float *b, float *direct, int64_t batch_stride,
+                        int64_t row_stride, tg_block_sink sink, void *user, void *scratch);
 const char *tg_contraction_method(const tg_contraction *c); /* "packed 12x32", "unpacked", "tiny batch": for plans and tests */
 
 /* The naive triple loop, summed in double, for tests. */

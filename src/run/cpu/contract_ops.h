@@ -9,12 +9,12 @@
 /* c[R, cols] (add: +)= a[R, k] b[k, cols], R and the vectors per row fixed by the function. a's element (r, p) is at
  * r row_stride + p k_stride. b's row p is at p b_stride and holds whole vectors. c's row r is at r c_stride; of its last
  * vector only `last` floats (1 .. width) are read or written. Each element is one chain of multiply-adds over p. */
-typedef void (*tg_contract_tile_fn)(int64_t k, const float *a, int64_t row_stride, int64_t k_stride, const float *b,
-                                    int64_t b_stride, float *c, int64_t c_stride, bool add, int32_t last);
+typedef void (*tg_contract_tile_fn)(int64_t k, const float *a, int64_t row_stride, int64_t k_stride, const float *b, int64_t b_stride,
+                                    float *c, int64_t c_stride, bool add, int32_t last);
 
 typedef struct tg_contract_ops {
-    int32_t width;       /* floats per vector */
-    int32_t max_rows[2]; /* of a tile of one vector per row, of two */
+    int32_t width;                                         /* floats per vector */
+    int32_t max_rows[2];                                   /* of a tile of one vector per row, of two */
     tg_contract_tile_fn tile[2][TG_CONTRACT_MAX_ROWS + 1]; /* [vectors - 1][rows] */
     /* to[p * padded + j] = from[p * k_stride + j] for j < cols, 0 for cols <= j < padded. padded: width or 2 width. */
     void (*pack_rows)(float *to, int64_t padded, const float *from, int64_t k_stride, int64_t k, int64_t cols);

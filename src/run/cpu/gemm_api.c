@@ -5,7 +5,8 @@
 const char *tg_cpu_name(void) { return tg_isa_name(tg_cpu_isa()); }
 
 static tg_kernel gemm_kernel(int64_t m, int64_t n, int64_t k) {
-    tg_kernel kernel = {.kind = TG_KERNEL_CONTRACT, .name = "gemm", .loop_count = 3, .extent = {m, n, k}, .outer_count = 2, .m_begin = 0, .n_begin = 1};
+    tg_kernel kernel = {
+        .kind = TG_KERNEL_CONTRACT, .name = "gemm", .loop_count = 3, .extent = {m, n, k}, .outer_count = 2, .m_begin = 0, .n_begin = 1};
     kernel.a.at.stride[0] = k;
     kernel.a.at.stride[2] = 1;
     kernel.b.at.stride[1] = 1;
@@ -18,10 +19,12 @@ tg_status tg_gemm(tg_context *ctx, int64_t m, int64_t n, int64_t k, const float 
     tg_clear_error(ctx);
     if (a == NULL || b == NULL || c == NULL) return tg_fail(ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "gemm: a, b or c is NULL");
     if (m < 1 || n < 1 || k < 1)
-        return tg_fail(ctx, TG_ERROR_SHAPE, TG_SITE_NONE, "gemm: sizes must be at least 1: m %lld, n %lld, k %lld", (long long)m, (long long)n, (long long)k);
+        return tg_fail(ctx, TG_ERROR_SHAPE, TG_SITE_NONE, "gemm: sizes must be at least 1: m %lld, n %lld, k %lld", (long long)m,
+                       (long long)n, (long long)k);
     int64_t limit = INT32_MAX;
     if (m > limit / k || k > limit / n || m > limit / n)
-        return tg_fail(ctx, TG_ERROR_LIMIT, TG_SITE_NONE, "gemm: a matrix has more than 2147483647 elements: m %lld, n %lld, k %lld", (long long)m, (long long)n, (long long)k);
+        return tg_fail(ctx, TG_ERROR_LIMIT, TG_SITE_NONE, "gemm: a matrix has more than 2147483647 elements: m %lld, n %lld, k %lld",
+                       (long long)m, (long long)n, (long long)k);
     tg_kernel kernel = gemm_kernel(m, n, k);
     tg_arena arena;
     tg_arena_init(&arena, ctx);

@@ -7,17 +7,15 @@
 
 static const char *const isa_names[] = {"scalar", "avx2", "avx512", "neon", "simd128"};
 
-const char *tg_isa_name(tg_isa isa) {
-    return (unsigned)isa < sizeof isa_names / sizeof isa_names[0] ? isa_names[isa] : "scalar";
-}
+const char *tg_isa_name(tg_isa isa) { return (unsigned)isa < sizeof isa_names / sizeof isa_names[0] ? isa_names[isa] : "scalar"; }
 
 /* What the hardware can do. The built-in also asks XGETBV whether the system saves the wide registers. */
 static tg_isa isa_detect(void) {
 #if defined(TG_HAS_X86) && defined(__GNUC__)
     __builtin_cpu_init();
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                  __builtin_cpu_supports("avx512vl");
     return avx512 ? TG_ISA_AVX512_ : avx2 ? TG_ISA_AVX2_ : TG_ISA_SCALAR_;
 #elif defined(TG_HAS_NEON)
     return TG_ISA_NEON_;

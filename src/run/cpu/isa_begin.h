@@ -26,7 +26,7 @@
 
 #ifdef TG_ISA_TARGET
 #  if defined(__clang__)
-#    define TG_PRAGMA_(x) _Pragma(#x)
+#    define TG_PRAGMA_(x) _Pragma(#    x)
 #    define TG_PRAGMA(x) TG_PRAGMA_(x)
 TG_PRAGMA(clang attribute push(__attribute__((target(TG_ISA_TARGET))), apply_to = function))
 #  else
@@ -94,17 +94,17 @@ TG_INLINE void vistore(int32_t *p, vi v) { *(vi_unaligned *)p = v; }
 TG_INLINE vf vset1(float x) { return x - (vf){0}; }
 TG_INLINE vi visplat(int32_t x) { return x - (vi){0}; }
 TG_INLINE vf vfma(vf a, vf b, vf c) {
-#if defined(TG_ISA_AVX512)
+#  if defined(TG_ISA_AVX512)
     return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-#elif defined(TG_ISA_AVX2)
+#  elif defined(TG_ISA_AVX2)
     return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-#elif defined(TG_ISA_NEON)
+#  elif defined(TG_ISA_NEON)
     return (vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
-#elif defined(__wasm_relaxed_simd__)
+#  elif defined(__wasm_relaxed_simd__)
     return (vf)wasm_f32x4_relaxed_madd((v128_t)a, (v128_t)b, (v128_t)c);
-#else
+#  else
     return a * b + c;
-#endif
+#  endif
 }
 /* mask lanes are 0 or -1 */
 TG_INLINE vf vselect(vi mask, vf a, vf b) { return (vf)((mask & (vi)a) | (~mask & (vi)b)); }

@@ -74,7 +74,10 @@ tg_status mlp_sin_evaluate(tg_model *forward, uint64_t seed, FILE *out, double *
     tg_status status = mlp_sin_fit(forward, x, truth, predicted);
     if (status != TG_OK) return status;
     double worst = 0;
-    for (int i = 0; i < FIT_POINTS; i++) worst = fmax(worst, fabs((double)predicted[i] - (double)truth[i]));
+    for (int i = 0; i < FIT_POINTS; i++) {
+        double error = fabs((double)predicted[i] - (double)truth[i]);
+        if (error > worst || isnan(error)) worst = error;
+    }
     if (out != NULL) fprintf(out, "largest error on [-pi, pi]: %.4f\n", worst);
     *score = worst;
     return TG_OK;

@@ -79,9 +79,11 @@ def check(name, command, log, **options):
     if status == 0:
         tally.ok()
         return True
-    tail = "\n".join("      " + line for line in output.rstrip().split("\n")[-15:])
     tally.bad(f"{name} (exit {status}; log: build/test/logs/{log}.log)")
-    print(tail, flush=True)
+    lines = output.rstrip().split("\n")
+    telling = [line for line in lines if re.search(r"\berror\b|undefined reference|warning:|FAILED", line)][:10]
+    for line in telling or lines[-15:]:
+        print(f"      {line}", flush=True)
     return False
 
 

@@ -120,6 +120,7 @@ CMOCKA_SHIM_WEAK int cmocka_shim_group(const char *name, const struct CMUnitTest
     if (results[1]) printf("[  FAILED  ] %d test(s), listed above\n", results[1]);
     return results[1];
 }
+#define _cmocka_run_group_tests cmocka_shim_group
 #define cmocka_run_group_tests_name(name, tests, setup, teardown) \
   cmocka_shim_group(name, tests, sizeof(tests) / sizeof((tests)[0]), setup, teardown)
 #define cmocka_run_group_tests(tests, setup, teardown) cmocka_run_group_tests_name(#tests, tests, setup, teardown)

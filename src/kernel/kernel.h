@@ -6,7 +6,8 @@
  *   REDUCE       [outer... | inner...]        inner dims are reduced; see levels
  *   CONTRACT     [batch... m... n... | k...]  body is the epilogue, runs at every (batch, m, n); inner = k dims
  *   SCATTER_ADD  [n... D]                     out[index * D + d] += value, out cleared first, in the order of n;
- *                                             n = loops [0, m_begin), D the one after, absent when its extent is 1
+ *                                             n = loops [0, m_begin), D the one after, absent when its extent is 1. An index outside
+ *                                             the table is clamped or skipped: index checks refuse such a step before it runs
  * Every memory access is affine in the loop indices (plus a gathered row), so views never run.
  *
  * Body: SSA in order; each instruction has a level:

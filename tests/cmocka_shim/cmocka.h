@@ -59,20 +59,34 @@ CMOCKA_SHIM_WEAK __attribute__((noreturn)) void cmocka_shim_end(const char *file
 #define assert_false(c) CMOCKA_SHIM_CHECK(!(c), "not false: %s\n", #c)
 #define assert_non_null(c) CMOCKA_SHIM_CHECK((c) != NULL, "null: %s\n", #c)
 #define assert_null(c) CMOCKA_SHIM_CHECK((c) == NULL, "not null: %s\n", #c)
-#define assert_ptr_equal(a, b) CMOCKA_SHIM_CHECK((const void *)(a) == (const void *)(b), "pointers differ: %s, %s\n", #a, #b)
-#define assert_ptr_not_equal(a, b) CMOCKA_SHIM_CHECK((const void *)(a) != (const void *)(b), "same pointer: %s, %s\n", #a, #b)
+/* Arguments are evaluated once, as cmocka does. */
+#define CMOCKA_SHIM_COMPARE(type, a, b, condition, ...) \
+    do { \
+        const type shim_a = (type)(a), shim_b = (type)(b); \
+        CMOCKA_SHIM_CHECK(condition, __VA_ARGS__); \
+    } while (0)
+typedef const void *cmocka_shim_pointer;
+typedef const char *cmocka_shim_text;
+
+#define assert_ptr_equal(a, b) \
+    CMOCKA_SHIM_COMPARE(cmocka_shim_pointer, a, b, shim_a == shim_b, "%s = %p, not %p\n", #a, shim_a, shim_b)
+#define assert_ptr_not_equal(a, b) CMOCKA_SHIM_COMPARE(cmocka_shim_pointer, a, b, shim_a != shim_b, "%s = %p\n", #a, shim_a)
 #define assert_int_equal(a, b) \
-  CMOCKA_SHIM_CHECK((long long)(a) == (long long)(b), "%s = %lld, not %lld\n", #a, (long long)(a), (long long)(b))
-#define assert_int_not_equal(a, b) CMOCKA_SHIM_CHECK((long long)(a) != (long long)(b), "%s = %lld\n", #a, (long long)(a))
+    CMOCKA_SHIM_COMPARE(long long, a, b, shim_a == shim_b, "%s = %lld, not %lld\n", #a, shim_a, shim_b)
+#define assert_int_not_equal(a, b) CMOCKA_SHIM_COMPARE(long long, a, b, shim_a != shim_b, "%s = %lld\n", #a, shim_a)
 #define assert_float_equal(a, b, epsilon) \
-  CMOCKA_SHIM_CHECK((double)(a) - (double)(b) <= (double)(epsilon) && (double)(b) - (double)(a) <= (double)(epsilon), \
-                    "%s = %.9g, not %.9g\n", #a, (double)(a), (double)(b))
-#define assert_string_equal(a, b) CMOCKA_SHIM_CHECK(strcmp((a), (b)) == 0, "\"%s\" is not \"%s\"\n", (a), (b))
-#define assert_string_not_equal(a, b) CMOCKA_SHIM_CHECK(strcmp((a), (b)) != 0, "both are \"%s\"\n", (a))
-#define assert_memory_equal(a, b, size) CMOCKA_SHIM_CHECK(memcmp((a), (b), (size)) == 0, "memory differs: %s, %s\n", #a, #b)
-#define assert_memory_not_equal(a, b, size) CMOCKA_SHIM_CHECK(memcmp((a), (b), (size)) != 0, "memory is equal: %s, %s\n", #a, #b)
+    CMOCKA_SHIM_COMPARE(double, a, b, shim_a - shim_b <= (double)(epsilon) && shim_b - shim_a <= (double)(epsilon), \
+                        "%s = %.9g, not %.9g\n", #a, shim_a, shim_b)
+#define assert_string_equal(a, b) \
+    CMOCKA_SHIM_COMPARE(cmocka_shim_text, a, b, strcmp(shim_a, shim_b) == 0, "\"%s\" is not \"%s\"\n", shim_a, shim_b)
+#define assert_string_not_equal(a, b) \
+    CMOCKA_SHIM_COMPARE(cmocka_shim_text, a, b, strcmp(shim_a, shim_b) != 0, "both are \"%s\"\n", shim_a)
+#define assert_memory_equal(a, b, size) \
+    CMOCKA_SHIM_COMPARE(cmocka_shim_pointer, a, b, memcmp(shim_a, shim_b, (size)) == 0, "memory differs: %s, %s\n", #a, #b)
+#define assert_memory_not_equal(a, b, size) \
+    CMOCKA_SHIM_COMPARE(cmocka_shim_pointer, a, b, memcmp(shim_a, shim_b, (size)) != 0, "memory is equal: %s, %s\n", #a, #b)
 #define assert_in_range(value, low, high) \
-  CMOCKA_SHIM_CHECK((value) >= (low) && (value) <= (high), "%s = %lld is out of range\n", #value, (long long)(value))
+    CMOCKA_SHIM_COMPARE(long long, value, low, shim_a >= shim_b && shim_a <= (long long)(high), "%s = %lld is out of range\n", #value, shim_a)
 #define assert_return_code(code, error) CMOCKA_SHIM_CHECK((code) >= 0, "%s failed\n", #code)
 
 #define cmocka_unit_test(f) \

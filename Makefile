@@ -22,7 +22,7 @@ demo:
 	@echo 'building (log: $(DEMO_BUILD)/build.log) ...'
 	@( cmake -S . -B $(DEMO_BUILD) -DTENSORGRAD_BUILD_EXAMPLES=OFF && cmake --build $(DEMO_BUILD) -j $(JOBS) ) \
 	  > $(DEMO_BUILD)/build.log 2>&1 || { tail -n 40 $(DEMO_BUILD)/build.log; exit 1; }
-	@$(DEMO_BUILD)/tensorgrad train mlp-sin --device cpu --steps $(STEPS) --picture --target-loss 1e-3
+	@$(DEMO_BUILD)/tensorgrad train mlp-sin --device cpu --steps $(STEPS) --picture --target-loss 1e-4
 
 test:
 	@bash scripts/setup.sh

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CMOCKA_SHIM_WEAK __attribute__((weak, unused))
@@ -61,32 +62,29 @@ CMOCKA_SHIM_WEAK __attribute__((noreturn)) void cmocka_shim_end(const char *file
 #define assert_null(c) CMOCKA_SHIM_CHECK((c) == NULL, "not null: %s\n", #c)
 /* Arguments are evaluated once, as cmocka does. */
 #define CMOCKA_SHIM_COMPARE(type, a, b, condition, ...) \
-    do { \
-        const type shim_a = (type)(a), shim_b = (type)(b); \
-        CMOCKA_SHIM_CHECK(condition, __VA_ARGS__); \
-    } while (0)
+  do { \
+    const type shim_a = (type)(a), shim_b = (type)(b); \
+    CMOCKA_SHIM_CHECK(condition, __VA_ARGS__); \
+  } while (0)
 typedef const void *cmocka_shim_pointer;
 typedef const char *cmocka_shim_text;
 
-#define assert_ptr_equal(a, b) \
-    CMOCKA_SHIM_COMPARE(cmocka_shim_pointer, a, b, shim_a == shim_b, "%s = %p, not %p\n", #a, shim_a, shim_b)
+#define assert_ptr_equal(a, b) CMOCKA_SHIM_COMPARE(cmocka_shim_pointer, a, b, shim_a == shim_b, "%s = %p, not %p\n", #a, shim_a, shim_b)
 #define assert_ptr_not_equal(a, b) CMOCKA_SHIM_COMPARE(cmocka_shim_pointer, a, b, shim_a != shim_b, "%s = %p\n", #a, shim_a)
-#define assert_int_equal(a, b) \
-    CMOCKA_SHIM_COMPARE(long long, a, b, shim_a == shim_b, "%s = %lld, not %lld\n", #a, shim_a, shim_b)
+#define assert_int_equal(a, b) CMOCKA_SHIM_COMPARE(long long, a, b, shim_a == shim_b, "%s = %lld, not %lld\n", #a, shim_a, shim_b)
 #define assert_int_not_equal(a, b) CMOCKA_SHIM_COMPARE(long long, a, b, shim_a != shim_b, "%s = %lld\n", #a, shim_a)
 #define assert_float_equal(a, b, epsilon) \
-    CMOCKA_SHIM_COMPARE(double, a, b, shim_a - shim_b <= (double)(epsilon) && shim_b - shim_a <= (double)(epsilon), \
-                        "%s = %.9g, not %.9g\n", #a, shim_a, shim_b)
+  CMOCKA_SHIM_COMPARE(double, a, b, shim_a - shim_b <= (double)(epsilon) && shim_b - shim_a <= (double)(epsilon), "%s = %.9g, not %.9g\n", \
+                      #a, shim_a, shim_b)
 #define assert_string_equal(a, b) \
-    CMOCKA_SHIM_COMPARE(cmocka_shim_text, a, b, strcmp(shim_a, shim_b) == 0, "\"%s\" is not \"%s\"\n", shim_a, shim_b)
-#define assert_string_not_equal(a, b) \
-    CMOCKA_SHIM_COMPARE(cmocka_shim_text, a, b, strcmp(shim_a, shim_b) != 0, "both are \"%s\"\n", shim_a)
+  CMOCKA_SHIM_COMPARE(cmocka_shim_text, a, b, strcmp(shim_a, shim_b) == 0, "\"%s\" is not \"%s\"\n", shim_a, shim_b)
+#define assert_string_not_equal(a, b) CMOCKA_SHIM_COMPARE(cmocka_shim_text, a, b, strcmp(shim_a, shim_b) != 0, "both are \"%s\"\n", shim_a)
 #define assert_memory_equal(a, b, size) \
-    CMOCKA_SHIM_COMPARE(cmocka_shim_pointer, a, b, memcmp(shim_a, shim_b, (size)) == 0, "memory differs: %s, %s\n", #a, #b)
+  CMOCKA_SHIM_COMPARE(cmocka_shim_pointer, a, b, memcmp(shim_a, shim_b, (size)) == 0, "memory differs: %s, %s\n", #a, #b)
 #define assert_memory_not_equal(a, b, size) \
-    CMOCKA_SHIM_COMPARE(cmocka_shim_pointer, a, b, memcmp(shim_a, shim_b, (size)) != 0, "memory is equal: %s, %s\n", #a, #b)
+  CMOCKA_SHIM_COMPARE(cmocka_shim_pointer, a, b, memcmp(shim_a, shim_b, (size)) != 0, "memory is equal: %s, %s\n", #a, #b)
 #define assert_in_range(value, low, high) \
-    CMOCKA_SHIM_COMPARE(long long, value, low, shim_a >= shim_b && shim_a <= (long long)(high), "%s = %lld is out of range\n", #value, shim_a)
+  CMOCKA_SHIM_COMPARE(long long, value, low, shim_a >= shim_b && shim_a <= (long long)(high), "%s = %lld is out of range\n", #value, shim_a)
 #define assert_return_code(code, error) CMOCKA_SHIM_CHECK((code) >= 0, "%s failed\n", #code)
 
 #define cmocka_unit_test(f) \
@@ -122,12 +120,14 @@ CMOCKA_SHIM_WEAK int cmocka_shim_group(const char *name, const struct CMUnitTest
                                        CMFixtureFunction teardown);
 CMOCKA_SHIM_WEAK int cmocka_shim_group(const char *name, const struct CMUnitTest *tests, size_t count, CMFixtureFunction setup,
                                        CMFixtureFunction teardown) {
+    const char *only = getenv("CMOCKA_SHIM_ONLY"); /* part of the names of the tests to run */
     int results[3] = {0, 0, 0};
     void *state = NULL;
     printf("[==========] %s: Running %d test(s).\n", name, (int)count);
     if (setup && setup(&state) != 0) results[1] = (int)count;
     else
-        for (size_t i = 0; i < count; i++) results[cmocka_shim_one(&tests[i], state)]++;
+        for (size_t i = 0; i < count; i++)
+            if (!only || strstr(tests[i].name, only)) results[cmocka_shim_one(&tests[i], state)]++;
     if (teardown && teardown(&state) != 0) results[1]++;
     printf("[  PASSED  ] %d test(s).\n", results[0]);
     if (results[2]) printf("[  SKIPPED ] %d test(s), listed above\n", results[2]);

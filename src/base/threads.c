@@ -45,8 +45,9 @@ void tg_pool_run(tg_pool *pool, tg_part_fn fn, void *user, int parts) {
 #    include <unistd.h>
 #  endif
 
-/* One spin is about 10 to 40 ns, by processor: the longest wait before sleeping is 10 to 40 microseconds. */
-enum { POOL_SPINS = 1000, POOL_LARGEST = 255, POOL_STACK_BYTES = 1 << 20 };
+/* One spin is about 10 to 40 ns, by processor: the longest wait before sleeping is 0.2 to 0.8 ms, more than the kernels of a
+ * step that run on one thread. Waking a sleeper costs tens of microseconds, the time of a kernel. */
+enum { POOL_SPINS = 20000, POOL_LARGEST = 255, POOL_STACK_BYTES = 1 << 20 };
 
 typedef struct pool_worker {
     tg_pool *pool;

@@ -36,18 +36,16 @@ void tg_pool_run(tg_pool *pool, tg_part_fn fn, void *user, int parts) {
 #  include <stdatomic.h>
 #  include <stdio.h>
 
-#  if defined(__linux__)
-#    include <sched.h>
-#  endif
 #  if defined(_WIN32)
 #    include <windows.h>
 #  else
+#    include <sched.h>
 #    include <unistd.h>
 #  endif
 
 /* One spin is about 10 to 40 ns, by processor: the longest wait before sleeping is 0.2 to 0.8 ms, more than the kernels of a
  * step that run on one thread. Waking a sleeper costs tens of microseconds, the time of a kernel. */
-enum { POOL_SPINS = 20000, POOL_LARGEST = 255, POOL_STACK_BYTES = 1 << 20 };
+enum { POOL_SPINS = 20000, POOL_SHORT_SPINS = 1000, POOL_LARGEST = 255, POOL_STACK_BYTES = 1 << 20 };
 
 typedef struct pool_worker {
     tg_pool *pool;
@@ -96,10 +94,25 @@ static inline void pool_pause(void) {
 #  endif
 }
 
+static inline void pool_yield(void) {
+#  if defined(_WIN32)
+    (void)SwitchToThread();
+#  else
+    (void)sched_yield();
+#  endif
+}
+
 static void pool_run_range(const tg_pool *pool, int worker, int active) {
     const int64_t parts = pool->parts;
     const int first = (int)(parts * worker / active), end = (int)(parts * (worker + 1) / active);
     for (int part = first; part < end; part++) pool->fn(pool->user, part, worker);
+}
+
+/* Lets others run now and then once the wait is no longer short: with more threads than cores, spinning must not hold up the
+ * very thread that is waited for. */
+static void pool_linger(int spin) {
+    if (spin >= POOL_SHORT_SPINS && spin % 32 == 0) pool_yield();
+    else pool_pause();
 }
 
 /* Returns the first value of `run` that differs from `seen`. */
@@ -107,7 +120,7 @@ static uint32_t pool_wait_run(tg_pool *pool, uint32_t seen) {
     for (int spin = 0; spin < pool->spins; spin++) {
         const uint32_t now = atomic_load_explicit(&pool->run, memory_order_acquire);
         if (now != seen) return now;
-        pool_pause();
+        pool_linger(spin);
     }
     (void)pthread_mutex_lock(&pool->lock);
     atomic_fetch_add(&pool->sleepers, 1);
@@ -156,7 +169,7 @@ static void pool_publish(tg_pool *pool, int active) {
 static void pool_wait_done(tg_pool *pool) {
     for (int spin = 0; spin < pool->spins; spin++) {
         if (atomic_load_explicit(&pool->busy, memory_order_acquire) == 0) return;
-        pool_pause();
+        pool_linger(spin);
     }
     (void)pthread_mutex_lock(&pool->lock);
     atomic_store(&pool->caller_sleeps, 1);

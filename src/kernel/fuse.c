@@ -25,8 +25,6 @@ int32_t tg_strip_reshape(const tg_graph *g, int32_t node) {
 
 /* ---- what is alive */
 
-static void mark_live(tg_fusion *f, int32_t root) { f->live[root] = true; }
-
 static void spread_live(tg_fusion *f) {
     for (int32_t id = f->node_count - 1; id > 0; id--)
         if (f->live[id])
@@ -196,15 +194,15 @@ static int32_t add_item(tg_fusion *f, int32_t node, bool copy) {
     return (int32_t)f->items.count++;
 }
 
-static uint32_t last_axes_mask(tg_shape shape, uint32_t axes, bool *trailing) {
+/* Are the reduced axes the last ones, axes of length 1 aside? */
+static bool reduces_last_axes(tg_shape shape, uint32_t axes) {
     bool kept_after = false;
-    *trailing = true;
     for (int d = shape.rank - 1; d >= 0; d--) {
         if (shape.dim[d] == 1) continue;
         if (!(axes >> d & 1u)) kept_after = true;
-        else if (kept_after) *trailing = false;
+        else if (kept_after) return false;
     }
-    return axes;
+    return true;
 }
 
 static tg_domain domain_of_item(const tg_fusion *f, const tg_item *item) {
@@ -215,7 +213,7 @@ static tg_domain domain_of_item(const tg_fusion *f, const tg_item *item) {
     if (tg_op_table[n->op].class_ == TG_CLASS_REDUCE) {
         d.kind = TG_KERNEL_REDUCE;
         d.elements = tg_shape_count(fuse_node(f, n->inputs[0])->shape);
-        last_axes_mask(fuse_node(f, n->inputs[0])->shape, n->attr.axes, &d.trailing);
+        d.trailing = reduces_last_axes(fuse_node(f, n->inputs[0])->shape, n->attr.axes);
     } else if (n->op == TG_OP_CONTRACT) d.kind = TG_KERNEL_CONTRACT;
     else if (n->op == TG_OP_SCATTER_ADD) d.kind = TG_KERNEL_SCATTER_ADD;
     else return d;
@@ -723,8 +721,8 @@ tg_status tg_fuse(tg_fusion *f, tg_graph *g, const tg_limits *limits, bool no_fu
     tg_arena_init(&f->arena, g->ctx);
     if (!make_tables(f)) return g->ctx->status;
     find_packs(f);
-    for (int i = 0; i < output_count; i++) mark_live(f, outputs[i]);
-    for (int64_t i = 0; i < g->writebacks.count; i++) mark_live(f, g->writebacks.items[i].source);
+    for (int i = 0; i < output_count; i++) f->live[outputs[i]] = true;
+    for (int64_t i = 0; i < g->writebacks.count; i++) f->live[g->writebacks.items[i].source] = true;
     spread_live(f);
     return fuse_rounds(f, outputs, output_count);
 }

@@ -67,7 +67,7 @@ typedef struct tg_instruction {
 
 typedef enum tg_access { TG_ACCESS_READ = 1, TG_ACCESS_WRITE = 2, TG_ACCESS_READ_WRITE = 3 } tg_access;
 /* One buffer a kernel touches: `buffer` indexes the program's buffers. In-place kernels name the buffer once, READ_WRITE:
- * then every load of it is at the same affine as the store that overwrites it, or precedes... (no other case is made). */
+ * then every load that meets the overwritten range is at the affine of the store that overwrites it. */
 typedef struct tg_argument {
     int32_t buffer;
     tg_dtype dtype;

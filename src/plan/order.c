@@ -66,7 +66,6 @@ bool tg_kernel_in_place(const tg_kernel *kernel, int32_t load_argument, const tg
     }
     /* a later pass would read what this one overwrote */
     if (kernel->kind == TG_KERNEL_REDUCE && deepest_pass(kernel, depth) > depth[store->src[0]]) return false;
-    /* every loop must move the store, or several points would write one element after it was read */
     return true;
 }
 

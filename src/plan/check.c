@@ -19,7 +19,9 @@ static tg_status check_fail(const program_check *c, int32_t kernel, const char *
     return tg_fail(c->ctx, TG_ERROR_INTERNAL, TG_SITE_NONE, "program check: kernel %d (%s): %s", (int)kernel, name, what);
 }
 
-static int64_t check_bytes(const tg_buffer *b) { return b->count * (b->dtype == TG_BOOL ? 1 : 4); }
+static int64_t check_bytes(const program_check *c, const tg_buffer *b) {
+    return b->count * (b->dtype == TG_BOOL ? c->program->bool_bytes : 4);
+}
 
 static int64_t affine_at(const tg_affine *a, const int64_t *index, int count) {
     int64_t v = a->offset;
@@ -123,7 +125,7 @@ static tg_status check_reads(program_check *c, int32_t kernel) {
     for (int32_t i = 0; i < k->argument_count; i++) {
         const tg_buffer *b = &c->program->buffers[k->arguments[i].buffer];
         if (b->storage != TG_STORAGE_WORKSPACE || !(k->arguments[i].access & TG_ACCESS_READ)) continue;
-        for (int64_t block = b->offset / CHECK_BLOCK; block * CHECK_BLOCK < b->offset + check_bytes(b); block++)
+        for (int64_t block = b->offset / CHECK_BLOCK; block * CHECK_BLOCK < b->offset + check_bytes(c, b); block++)
             if (c->owner[block] != k->arguments[i].buffer + 1)
                 return check_fail(c, kernel, "reads a buffer that is not there any more, or not yet");
     }
@@ -135,7 +137,7 @@ static void own_writes(program_check *c, int32_t kernel) {
     for (int32_t i = 0; i < k->argument_count; i++) {
         const tg_buffer *b = &c->program->buffers[k->arguments[i].buffer];
         if (b->storage != TG_STORAGE_WORKSPACE || !(k->arguments[i].access & TG_ACCESS_WRITE)) continue;
-        for (int64_t block = b->offset / CHECK_BLOCK; block * CHECK_BLOCK < b->offset + check_bytes(b); block++)
+        for (int64_t block = b->offset / CHECK_BLOCK; block * CHECK_BLOCK < b->offset + check_bytes(c, b); block++)
             c->owner[block] = k->arguments[i].buffer + 1;
     }
 }
@@ -150,7 +152,7 @@ static tg_status check_aliases(const program_check *c, int32_t kernel) {
             if (k->arguments[i].buffer == k->arguments[j].buffer) return check_fail(c, kernel, "names a buffer twice");
             if (!writes || x->storage != y->storage) continue;
             if (x->storage == TG_STORAGE_STATE && x->slot == y->slot) return check_fail(c, kernel, "names a state twice");
-            if (x->storage == TG_STORAGE_WORKSPACE && x->offset < y->offset + check_bytes(y) && y->offset < x->offset + check_bytes(x))
+            if (x->storage == TG_STORAGE_WORKSPACE && x->offset < y->offset + check_bytes(c, y) && y->offset < x->offset + check_bytes(c, x))
                 return check_fail(c, kernel, "writes over another of its arguments");
         }
     return TG_OK;
@@ -165,7 +167,7 @@ static tg_status check_kernel(program_check *c, int32_t kernel) {
         const tg_argument *a = &k->arguments[i];
         if (a->buffer < 0 || a->buffer >= c->program->buffer_count) return check_fail(c, kernel, "buffer out of range");
         const tg_buffer *b = &c->program->buffers[a->buffer];
-        if (b->storage == TG_STORAGE_WORKSPACE && (b->offset < 0 || b->offset + check_bytes(b) > c->program->workspace_bytes))
+        if (b->storage == TG_STORAGE_WORKSPACE && (b->offset < 0 || b->offset + check_bytes(c, b) > c->program->workspace_bytes))
             return check_fail(c, kernel, "buffer outside the workspace");
         if ((b->storage == TG_STORAGE_INPUT || b->storage == TG_STORAGE_CONSTANT) && (a->access & TG_ACCESS_WRITE))
             return check_fail(c, kernel, "writes to an input");
@@ -186,7 +188,7 @@ static tg_status check_outputs(const program_check *c) {
         if (out->buffer < 0 || out->buffer >= c->program->buffer_count) return check_fail(c, -1, "output without a buffer");
         const tg_buffer *b = &c->program->buffers[out->buffer];
         if (b->storage != TG_STORAGE_WORKSPACE) continue;
-        for (int64_t block = b->offset / CHECK_BLOCK; block * CHECK_BLOCK < b->offset + check_bytes(b); block++)
+        for (int64_t block = b->offset / CHECK_BLOCK; block * CHECK_BLOCK < b->offset + check_bytes(c, b); block++)
             if (c->owner[block] != out->buffer + 1) return check_fail(c, -1, "an output was overwritten");
     }
     return TG_OK;

@@ -6,6 +6,7 @@
 
 #define PLACE_ALIGN 256
 
+/* Of constants as they are kept: one byte a bool, whatever the device needs. */
 static int64_t element_bytes(tg_dtype dtype) { return dtype == TG_BOOL ? 1 : 4; }
 
 static int32_t add_buffer(tg_planner *p, tg_storage storage, const tg_node *n, int32_t node, int32_t slot) {
@@ -147,21 +148,22 @@ static bool reuse_in_place(tg_planner *p) {
 
 /* ---- offsets */
 
-static int64_t padded_bytes(const tg_buffer *b) {
-    return (b->count * element_bytes(b->dtype) + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
+static int64_t padded_bytes(const tg_program *program, const tg_buffer *b) {
+    const int64_t bytes = b->count * (b->dtype == TG_BOOL ? program->bool_bytes : 4);
+    return (bytes + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
 }
 
 static bool alive_together(const tg_buffer *a, const tg_buffer *b) { return a->first <= b->last && b->first <= a->last; }
 
 /* Lowest offset at which b fits among the `count` buffers placed so far. */
 static int64_t first_fit(const tg_program *program, const int32_t *placed, int count, const tg_buffer *b) {
-    int64_t offset = 0, size = padded_bytes(b);
+    int64_t offset = 0, size = padded_bytes(program, b);
     for (bool moved = true; moved;) {
         moved = false;
         for (int i = 0; i < count; i++) {
             const tg_buffer *other = &program->buffers[placed[i]];
-            if (!alive_together(other, b) || other->offset + padded_bytes(other) <= offset || offset + size <= other->offset) continue;
-            offset = other->offset + padded_bytes(other);
+            if (!alive_together(other, b) || other->offset + padded_bytes(program, other) <= offset || offset + size <= other->offset) continue;
+            offset = other->offset + padded_bytes(program, other);
             moved = true;
         }
     }
@@ -178,12 +180,13 @@ static bool place_workspace(tg_planner *p) {
         for (int32_t i = 0; i < program->buffer_count; i++) {
             const tg_buffer *b = &program->buffers[i];
             if (done[i] || b->storage != TG_STORAGE_WORKSPACE || b->first < 0) continue;
-            if (best < 0 || padded_bytes(b) > padded_bytes(&program->buffers[best])) best = i;
+            if (best < 0 || padded_bytes(program, b) > padded_bytes(program, &program->buffers[best])) best = i;
         }
         if (best < 0) return true;
         tg_buffer *b = &program->buffers[best];
         b->offset = first_fit(program, placed, count, b);
-        if (b->offset + padded_bytes(b) > program->workspace_bytes) program->workspace_bytes = b->offset + padded_bytes(b);
+        const int64_t end = b->offset + padded_bytes(program, b);
+        if (end > program->workspace_bytes) program->workspace_bytes = end;
         placed[count++] = best;
         done[best] = true;
     }

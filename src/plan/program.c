@@ -90,14 +90,14 @@ static bool copy_tables(tg_planner *p) {
         *in = g->inputs.items[i];
         in->name = tg_arena_text(&program->arena, in->name);
         if (!in->name) return false;
-        program->input_bytes += tg_shape_count(in->shape) * (in->dtype == TG_BOOL ? 1 : 4);
+        program->input_bytes += tg_shape_count(in->shape) * (in->dtype == TG_BOOL ? program->bool_bytes : 4);
     }
     for (int64_t i = 0; i < g->states.count; i++) {
         tg_state_info *s = &program->states[program->state_count++];
         *s = g->states.items[i];
         s->name = tg_arena_text(&program->arena, s->name);
         if (!s->name) return false;
-        program->state_bytes += tg_shape_count(s->shape) * (s->dtype == TG_BOOL ? 1 : 4);
+        program->state_bytes += tg_shape_count(s->shape) * (s->dtype == TG_BOOL ? program->bool_bytes : 4);
     }
     return true;
 }
@@ -153,6 +153,7 @@ tg_program *tg_program_make(tg_graph *g, const tg_plan_options *options) {
     p.options = options;
     p.program = tg_alloc(g->ctx, sizeof(tg_program));
     if (!p.program) return NULL;
+    p.program->bool_bytes = options->limits.bool_bytes == 4 ? 4 : 1;
     tg_arena_init(&p.program->arena, g->ctx);
     tg_arena_init(&p.scratch, g->ctx);
     tg_status status = plan_program(&p);

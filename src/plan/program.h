@@ -14,7 +14,7 @@ typedef enum tg_storage {
 
 typedef struct tg_buffer {
     tg_storage storage;
-    tg_dtype dtype; /* f32 and i32: 4 bytes; bool: 1 byte on the CPU (WebGPU executors widen to 4) */
+    tg_dtype dtype; /* f32 and i32: 4 bytes; bool: program.bool_bytes (in `data` always one) */
     int64_t count;  /* elements */
     int64_t offset; /* bytes; WORKSPACE offsets are multiples of 256 */
     int32_t slot;
@@ -65,6 +65,7 @@ typedef struct tg_program {
     int32_t computed_check_count;
     tg_feed_check *feed_checks;
     int32_t feed_check_count;
+    int32_t bool_bytes; /* as the limits asked: 1 or 4 */
     int64_t workspace_bytes;
     int64_t constant_bytes, input_bytes, state_bytes;
     int32_t node_count;

@@ -138,7 +138,7 @@ static void first_error_wins(void **state) {
 static void long_errors_are_cut(void **state) {
     (void)state;
     tg_context *ctx = tg_context_create(NULL);
-    static char text[4000], path[1000];
+    static char text[2 * TG_MESSAGE_MAX], path[1000];
     for (size_t i = 0; i + 2 < sizeof text; i += 2) memcpy(text + i, "\xC3\xA9", 3); /* é */
     memset(path, 'd', sizeof path - 1);
     memcpy(path + sizeof path - 9, "/model.c", 9);

@@ -16,7 +16,7 @@
 #  define TG_PRINTF(format_index, first)
 #endif
 
-#define TG_MESSAGE_MAX 2048
+#define TG_MESSAGE_MAX 8192 /* room for a shader and what its compiler said */
 
 struct tg_context {
     tg_allocator allocator;

@@ -2,6 +2,7 @@
  * instruction is one `const` local; a kernel with reductions walks its inner loops once per depth of reduction,
  * computing again what a pass needs. i32 wraps; NaN follows the rules of the operations. Must not look at the graph. */
 #include "emit/emit.h"
+#include "emit/places.h"
 
 #include <float.h>
 #include <math.h>
@@ -82,41 +83,15 @@ typedef struct emit_c_file {
     bool bad; /* an instruction this printer does not know */
 } emit_c_file;
 
-/* When a value is computed. */
-typedef enum emit_c_place {
-    EMIT_C_TOP,    /* before every loop */
-    EMIT_C_OUTER,  /* once per outer point, after `depth` passes over the inner loops (REDUCE only) */
-    EMIT_C_ELEMENT /* at every point (REDUCE: in each pass that needs it) */
-} emit_c_place;
-
-typedef struct emit_c_note {
-    uint8_t place;
-    uint8_t live;   /* some store depends on it */
-    uint8_t wanted; /* by the pass being printed */
-    int32_t depth;  /* reductions before it can be computed; of a reduction: its own pass, from 1 */
-} emit_c_note;
-
 typedef struct emit_c_kernel {
     emit_c_file *file;
     const tg_kernel *kernel;
-    emit_c_note *notes; /* per body instruction */
-    int32_t passes;     /* depth of the deepest reduction */
+    tg_placed *notes; /* per body instruction */
+    int32_t passes;   /* depth of the deepest reduction */
     int indent;
 } emit_c_kernel;
 
-/* ---------------------------------------------------------------- facts about instructions */
-
-static bool emit_c_is_reduction(int32_t op) {
-    return op == TG_OP_SUM || op == TG_OP_REDUCE_MAX || op == TG_OP_REDUCE_MIN || op == TG_OP_ARGMAX || op == TG_OP_ARGMIN;
-}
-
-static bool emit_c_is_effect(int32_t op) { return op == TG_K_STORE || op == TG_K_SCATTER; }
-
-static int emit_c_arity(int32_t op) {
-    if (op == TG_K_GATHER || op == TG_K_STORE) return 1;
-    if (op == TG_K_SCATTER) return 2;
-    return op < TG_OP_COUNT && op != TG_OP_CONST ? tg_op_table[op].arity : 0;
-}
+/* ---------------------------------------------------------------- types */
 
 static const char *emit_c_type(tg_dtype dtype) { return dtype == TG_F32 ? "float" : dtype == TG_I32 ? "int32_t" : "_Bool"; }
 static const char *emit_c_memory_type(tg_dtype dtype) { return dtype == TG_BOOL ? "uint8_t" : emit_c_type(dtype); }
@@ -305,7 +280,7 @@ static void emit_c_store(emit_c_kernel *k, const tg_instruction *in) {
 
 static void emit_c_instruction(emit_c_kernel *k, int32_t i) {
     const tg_instruction *in = &k->kernel->body[i];
-    if (emit_c_is_effect(in->op)) {
+    if (tg_body_is_effect(in->op)) {
         emit_c_store(k, in);
         return;
     }
@@ -317,54 +292,20 @@ static void emit_c_instruction(emit_c_kernel *k, int32_t i) {
 
 /* ---------------------------------------------------------------- what is computed where */
 
-static void emit_c_find_live(emit_c_kernel *k) {
-    for (int32_t i = k->kernel->body_count - 1; i >= 0; i--) {
-        const tg_instruction *in = &k->kernel->body[i];
-        if (emit_c_is_effect(in->op)) k->notes[i].live = 1;
-        if (!k->notes[i].live) continue;
-        for (int s = 0; s < emit_c_arity(in->op); s++) k->notes[in->src[s]].live = 1;
-    }
-}
-
-static void emit_c_find_place(emit_c_kernel *k, int32_t i) {
-    const tg_instruction *in = &k->kernel->body[i];
-    emit_c_note *note = &k->notes[i];
-    bool hoist = in->level == TG_LEVEL_UNIFORM && !emit_c_is_effect(in->op) && in->op != TG_K_ACC && !emit_c_is_reduction(in->op);
-    for (int s = 0; s < emit_c_arity(in->op); s++) {
-        const emit_c_note *source = &k->notes[in->src[s]];
-        if (source->place != EMIT_C_TOP) hoist = false;
-        if (source->depth > note->depth) note->depth = source->depth;
-    }
-    if (emit_c_is_reduction(in->op)) note->depth++;
-    if (note->depth > k->passes) k->passes = note->depth;
-    if (hoist) note->place = EMIT_C_TOP;
-    else if (k->kernel->kind != TG_KERNEL_REDUCE) note->place = EMIT_C_ELEMENT;
-    else note->place = emit_c_is_reduction(in->op) || in->level != TG_LEVEL_ELEMENT ? EMIT_C_OUTER : EMIT_C_ELEMENT;
-}
-
-static void emit_c_analyse(emit_c_kernel *k) {
-    emit_c_find_live(k);
-    for (int32_t i = 0; i < k->kernel->body_count; i++) emit_c_find_place(k, i);
-}
-
 static void emit_c_at_top(emit_c_kernel *k) {
     for (int32_t i = 0; i < k->kernel->body_count; i++)
-        if (k->notes[i].live && k->notes[i].place == EMIT_C_TOP) emit_c_instruction(k, i);
+        if (k->notes[i].live && k->notes[i].place == TG_PLACE_TOP) emit_c_instruction(k, i);
 }
 
 static void emit_c_elements(emit_c_kernel *k) {
     for (int32_t i = 0; i < k->kernel->body_count; i++)
-        if (k->notes[i].live && k->notes[i].place == EMIT_C_ELEMENT) emit_c_instruction(k, i);
+        if (k->notes[i].live && k->notes[i].place == TG_PLACE_ELEMENT) emit_c_instruction(k, i);
 }
 
 /* ---------------------------------------------------------------- reductions */
 
 static bool emit_c_reduces_in(const emit_c_kernel *k, int32_t i, int32_t pass) {
-    return k->notes[i].live && emit_c_is_reduction(k->kernel->body[i].op) && k->notes[i].depth == pass;
-}
-
-static bool emit_c_is_element_store(const emit_c_kernel *k, int32_t i) {
-    return emit_c_is_effect(k->kernel->body[i].op) && k->notes[i].place == EMIT_C_ELEMENT;
+    return tg_places_reduces_in(k->kernel, k->notes, i, pass);
 }
 
 static void emit_c_declare_accumulator(emit_c_kernel *k, int32_t i) {
@@ -425,29 +366,14 @@ static void emit_c_finish_reduction(emit_c_kernel *k, int32_t i) {
                 (int)i);
 }
 
-/* Marks the ELEMENT instructions that this pass needs: those under its reductions, or, in the last pass, under stores. */
-static bool emit_c_want(emit_c_kernel *k, int32_t pass, bool stores) {
-    bool any = false;
-    for (int32_t i = 0; i < k->kernel->body_count; i++) k->notes[i].wanted = 0;
-    for (int32_t i = k->kernel->body_count - 1; i >= 0; i--) {
-        const bool target = stores ? emit_c_is_element_store(k, i) : emit_c_reduces_in(k, i, pass);
-        if (target && stores) k->notes[i].wanted = 1;
-        any = any || target;
-        if (!target && (!k->notes[i].wanted || k->notes[i].place != EMIT_C_ELEMENT)) continue;
-        const tg_instruction *in = &k->kernel->body[i];
-        for (int s = 0; s < emit_c_arity(in->op); s++) k->notes[in->src[s]].wanted = 1;
-    }
-    return any;
-}
-
 static void emit_c_pass(emit_c_kernel *k, int32_t pass, bool stores) {
     const tg_kernel *kernel = k->kernel;
-    if (!emit_c_want(k, pass, stores)) return;
+    if (!tg_places_want(kernel, k->notes, pass, stores)) return;
     for (int32_t i = 0; i < kernel->body_count && !stores; i++)
         if (emit_c_reduces_in(k, i, pass)) emit_c_declare_accumulator(k, i);
     emit_c_open_loops(k, kernel->outer_count, kernel->loop_count);
     for (int32_t i = 0; i < kernel->body_count; i++) {
-        if (k->notes[i].wanted && k->notes[i].place == EMIT_C_ELEMENT) emit_c_instruction(k, i);
+        if (k->notes[i].wanted && k->notes[i].place == TG_PLACE_ELEMENT) emit_c_instruction(k, i);
         if (!stores && emit_c_reduces_in(k, i, pass)) emit_c_accumulate(k, i);
     }
     emit_c_close_loops(k, kernel->loop_count - kernel->outer_count);
@@ -458,10 +384,10 @@ static void emit_c_pass(emit_c_kernel *k, int32_t pass, bool stores) {
 /* Values (effects false) or stores (true) of outer level that become possible after `pass` passes. */
 static void emit_c_outer(emit_c_kernel *k, int32_t pass, bool effects) {
     for (int32_t i = 0; i < k->kernel->body_count; i++) {
-        const emit_c_note *note = &k->notes[i];
+        const tg_placed *note = &k->notes[i];
         const int32_t op = k->kernel->body[i].op;
-        if (!note->live || note->place != EMIT_C_OUTER || emit_c_is_reduction(op)) continue;
-        if (emit_c_is_effect(op) == effects && (effects || note->depth == pass)) emit_c_instruction(k, i);
+        if (!note->live || note->place != TG_PLACE_OUTER || tg_body_is_reduction(op)) continue;
+        if (tg_body_is_effect(op) == effects && (effects || note->depth == pass)) emit_c_instruction(k, i);
     }
 }
 
@@ -529,45 +455,17 @@ static void emit_c_scatter(emit_c_kernel *k) {
 
 /* ---------------------------------------------------------------- one kernel */
 
-static const char *emit_c_kind_name(tg_kernel_kind kind) {
-    switch (kind) {
-    case TG_KERNEL_MAP: return "map";
-    case TG_KERNEL_REDUCE: return "reduce";
-    case TG_KERNEL_CONTRACT: return "contract";
-    case TG_KERNEL_SCATTER_ADD: break;
-    }
-    return "scatter_add";
-}
-
-/* Whether an earlier instruction has the same operation, so that the comment names it once. */
-static bool emit_c_named_before(const tg_kernel *kernel, int32_t i) {
-    for (int32_t j = 0; j < i; j++)
-        if (kernel->body[j].op == kernel->body[i].op) return true;
-    return false;
-}
-
 static void emit_c_comment(emit_c_kernel *k) {
-    const tg_kernel *kernel = k->kernel;
-    tg_text_buffer *text = k->file->text;
-    tg_text_add(text, "/* %s over [", emit_c_kind_name(kernel->kind));
-    for (int d = 0; d < kernel->loop_count; d++) {
-        const char *separator = d == 0 ? "" : d == kernel->outer_count ? " | " : ", ";
-        tg_text_add(text, "%s%lld", separator, (long long)kernel->extent[d]);
-    }
-    tg_text_add(text, "]:");
-    for (int32_t i = 0; i < kernel->body_count; i++) {
-        const int32_t op = kernel->body[i].op;
-        if (op >= TG_OP_COUNT || op == TG_OP_CONST || emit_c_named_before(kernel, i)) continue;
-        tg_text_add(text, " %s", tg_op_table[op].name);
-    }
-    tg_text_add(text, " */\n");
+    tg_text_add(k->file->text, "/* ");
+    tg_kernel_summary(k->kernel, k->file->text);
+    tg_text_add(k->file->text, " */\n");
 }
 
 static bool emit_c_argument_used(const emit_c_kernel *k, int32_t argument) {
     if (k->kernel->kind == TG_KERNEL_CONTRACT && (k->kernel->a.argument == argument || k->kernel->b.argument == argument)) return true;
     for (int32_t i = 0; i < k->kernel->body_count; i++) {
         const tg_instruction *in = &k->kernel->body[i];
-        const bool touches = in->op == TG_K_LOAD || in->op == TG_K_GATHER || emit_c_is_effect(in->op);
+        const bool touches = in->op == TG_K_LOAD || in->op == TG_K_GATHER || tg_body_is_effect(in->op);
         if (touches && k->notes[i].live && in->argument == argument) return true;
     }
     return false;
@@ -598,7 +496,7 @@ static void emit_c_arguments(emit_c_kernel *k) {
 }
 
 static void emit_c_function(emit_c_kernel *k, int32_t index) {
-    emit_c_analyse(k);
+    k->passes = tg_places_find(k->kernel, k->notes);
     emit_c_comment(k);
     tg_text_add(k->file->text, "static void ");
     emit_c_kernel_name(k->file->text, k->file->program, index);

@@ -7,4 +7,37 @@
  * each; constants are in the file, their pointers are not read). No dependency but math.h, stdint.h. An oracle for the
  * executors and an export: f32 arithmetic throughout, but sums and contractions accumulate in double. */
 tg_status tg_emit_c(const tg_program *program, tg_text_buffer *text);
+
+/* ---- WGSL: what one kernel is on a GPU. A kernel is one stage, or several where a reduction or a long contraction is split so
+ * that enough workgroups work on it: then each stage leaves partial results in a scratch buffer that the next one reads, always
+ * added in the same order. No atomics: same input, same bits. */
+typedef struct tg_wgsl_limits {
+    int32_t invocations;     /* per workgroup, and along x: 256 guaranteed */
+    int32_t workgroup_bytes; /* 16384 guaranteed */
+    int32_t groups;          /* workgroups per dimension: 65535 guaranteed */
+    int32_t storage_buffers; /* per stage, scratch included: 8 guaranteed */
+} tg_wgsl_limits;
+extern const tg_wgsl_limits tg_wgsl_guaranteed;
+
+#define TG_WGSL_SCRATCH (-1)
+typedef struct tg_wgsl_stage {
+    const char *source; /* one module, entry point `main`; NUL-terminated. Names no buffer and no kernel number, so that equal
+                           kernels of a program have equal sources and share a pipeline */
+    size_t length;
+    int32_t groups[3]; /* to dispatch */
+    int32_t binding_count;
+    const int32_t *bindings; /* @group(0) @binding(i) var<storage, read_write>: kernel->arguments[bindings[i]], or TG_WGSL_SCRATCH.
+                                Every argument is bound once, as array<f32, n>, array<i32, n>, array<u32, n> (bool: 0 or 1) or
+                                array<vec4<f32>, n / 4> over program.buffers[..].count elements */
+} tg_wgsl_stage;
+typedef struct tg_wgsl_kernel {
+    int32_t stage_count;
+    tg_wgsl_stage *stages;
+    int64_t scratch_bytes; /* of this kernel; 0: none. Contents need not survive the kernel */
+} tg_wgsl_kernel;
+/* Prints kernel `index` of a program made with limits.bool_bytes 4 into `arena`. Errors: TG_ERROR_MEMORY; TG_ERROR_LIMIT when it
+ * cannot be launched within `limits`. Must not depend on anything but its arguments: the browser replays what this says. */
+tg_status tg_emit_wgsl(const tg_program *program, int32_t index, const tg_wgsl_limits *limits, tg_arena *arena, tg_wgsl_kernel *out);
+/* Every kernel, one after another, each stage under a comment with its number and workgroups: for people. */
+tg_status tg_emit_wgsl_text(const tg_program *program, const tg_wgsl_limits *limits, tg_text_buffer *text);
 #endif

@@ -1,0 +1,544 @@
+/* wgsl: kernel IR as WGSL: the writer that all kinds of kernel share, instructions as expressions, stages put together, and maps.
+ * Everything is bound read_write and sized; offsets and extents are constants in the source, so that equal kernels have equal
+ * sources. Index arithmetic is i32. A bool is a u32, 0 or 1, in memory. Must not look at the graph or at devices. */
+#include "emit/wgsl.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const tg_wgsl_limits tg_wgsl_guaranteed = {.invocations = 256, .workgroup_bytes = 16384, .groups = 65535, .storage_buffers = 8};
+
+/* How an elementwise operation is spelt per type. %1 %2 %3 are the operands; NULL: the type does not occur. */
+typedef struct wgsl_spelling {
+    int op;
+    const char *f32, *i32, *boolean;
+} wgsl_spelling;
+static const wgsl_spelling wgsl_spellings[] = {
+    {TG_OP_NEG, "-%1", "-%1", NULL},
+    {TG_OP_ABS, "abs(%1)", "abs(%1)", NULL},
+    {TG_OP_SIGN, "tg_sign(%1)", "sign(%1)", NULL},
+    {TG_OP_SQRT, "sqrt(%1)", NULL, NULL},
+    {TG_OP_RSQRT, "inverseSqrt(%1)", NULL, NULL},
+    {TG_OP_RECIPROCAL, "1f / %1", NULL, NULL},
+    {TG_OP_EXP, "tg_exp(%1)", NULL, NULL},
+    {TG_OP_LOG, "tg_log(%1)", NULL, NULL},
+    {TG_OP_SIN, "tg_sin(%1)", NULL, NULL},
+    {TG_OP_COS, "tg_cos(%1)", NULL, NULL},
+    {TG_OP_TANH, "tg_tanh(%1)", NULL, NULL},
+    {TG_OP_ERF, "tg_erf(%1)", NULL, NULL},
+    {TG_OP_SIGMOID, "tg_sigmoid(%1)", NULL, NULL},
+    {TG_OP_SOFTPLUS, "tg_softplus(%1)", NULL, NULL},
+    {TG_OP_RELU, "tg_relu(%1)", "max(%1, 0)", NULL},
+    {TG_OP_NOT, NULL, NULL, "!%1"},
+    {TG_OP_STOP_GRADIENT, "%1", "%1", "%1"},
+    {TG_OP_ADD, "%1 + %2", "%1 + %2", NULL},
+    {TG_OP_SUB, "%1 - %2", "%1 - %2", NULL},
+    {TG_OP_MUL, "%1 * %2", "%1 * %2", NULL},
+    {TG_OP_DIV, "%1 / %2", "tg_div_i32(%1, %2)", NULL},
+    {TG_OP_POW, "tg_pow(%1, %2)", NULL, NULL},
+    {TG_OP_MIN, "tg_min(%1, %2)", "min(%1, %2)", NULL},
+    {TG_OP_MAX, "tg_max(%1, %2)", "max(%1, %2)", NULL},
+    {TG_OP_LESS, "%1 < %2", "%1 < %2", "!%1 & %2"}, /* comparisons: by the operands' type */
+    {TG_OP_LESS_EQUAL, "%1 <= %2", "%1 <= %2", "!%1 | %2"},
+    {TG_OP_EQUAL, "tg_equal(%1, %2)", "%1 == %2", "%1 == %2"},
+    {TG_OP_NOT_EQUAL, "!tg_equal(%1, %2)", "%1 != %2", "%1 != %2"},
+    {TG_OP_AND, NULL, NULL, "%1 & %2"},
+    {TG_OP_OR, NULL, NULL, "%1 | %2"},
+    {TG_OP_SELECT, "select(%3, %2, %1)", "select(%3, %2, %1)", "select(%3, %2, %1)"},
+};
+
+/* ---------------------------------------------------------------- failing, counting */
+
+void tg_wgsl_fail(tg_wgsl *w, tg_status status, const char *what) {
+    if (w->status != TG_OK) return;
+    w->status = tg_fail(w->arena->ctx, status, TG_SITE_NONE, "wgsl: kernel %s: %s", w->kernel->name, what);
+}
+
+int64_t tg_wgsl_points(const tg_wgsl *w, int begin, int end) {
+    int64_t points = 1;
+    for (int d = begin; d < end; d++) points *= w->extent[d];
+    return points;
+}
+
+int64_t tg_wgsl_count(const tg_wgsl *w, int32_t argument) {
+    return w->program->buffers[w->kernel->arguments[argument].buffer].count;
+}
+
+static const char *wgsl_type(tg_dtype dtype) { return dtype == TG_F32 ? "f32" : dtype == TG_I32 ? "i32" : "bool"; }
+static const char *wgsl_memory_type(tg_dtype dtype) { return dtype == TG_BOOL ? "u32" : wgsl_type(dtype); }
+
+/* ---------------------------------------------------------------- lines */
+
+static void wgsl_indent(tg_wgsl *w) { tg_text_add(&w->main, "%*s", 4 * w->indent, ""); }
+
+void tg_wgsl_line(tg_wgsl *w, const char *format, ...) {
+    char small[512];
+    va_list arguments, again;
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    const int length = vsnprintf(small, sizeof small, format, arguments);
+    va_end(arguments);
+    char *line = length < (int)sizeof small ? small : tg_arena_alloc(w->arena, (size_t)length + 1);
+    if (line != NULL && line != small) vsnprintf(line, (size_t)length + 1, format, again);
+    va_end(again);
+    if (line == NULL || length < 0) {
+        w->main.failed = true;
+        return;
+    }
+    if (line[0] == '}' && w->indent > 0) w->indent--;
+    wgsl_indent(w);
+    tg_text_add(&w->main, "%s\n", line);
+    if (length > 0 && line[length - 1] == '{') w->indent++;
+}
+
+void tg_wgsl_start(tg_wgsl *w) { wgsl_indent(w); }
+
+/* A line begun by hand may close or open a block as well. */
+void tg_wgsl_newline(tg_wgsl *w) {
+    if (w->main.length > 0 && w->main.data[w->main.length - 1] == '{') w->indent++;
+    tg_text_add(&w->main, "\n");
+}
+
+void tg_wgsl_global(tg_wgsl *w, const char *format, ...) {
+    char line[512];
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    if (length < 0 || length >= (int)sizeof line) {
+        tg_wgsl_fail(w, TG_ERROR_INTERNAL, "a line too long for module scope");
+        return;
+    }
+    tg_text_add(&w->globals, "%s\n", line);
+}
+
+/* ---------------------------------------------------------------- index arithmetic */
+
+static bool wgsl_affine_terms(tg_wgsl *w, const tg_affine *at, int begin, int end) {
+    bool any = false;
+    for (int d = begin; d < end; d++) {
+        const int64_t stride = at->stride[d], size = stride < 0 ? -stride : stride;
+        if (stride == 0 || w->index[d] == NULL) continue;
+        tg_text_add(&w->main, "%s", any ? (stride < 0 ? " - " : " + ") : (stride < 0 ? "-" : ""));
+        if (size != 1) tg_text_add(&w->main, "%lld * ", (long long)size);
+        tg_text_add(&w->main, "%s", w->index[d]);
+        any = true;
+    }
+    return any;
+}
+
+void tg_wgsl_affine_over(tg_wgsl *w, const tg_affine *at, int begin, int end, bool offset) {
+    const bool any = wgsl_affine_terms(w, at, begin, end);
+    if (!offset || (any && at->offset == 0)) return;
+    if (!any) tg_text_add(&w->main, "%lld", (long long)at->offset);
+    else tg_text_add(&w->main, " %c %lld", at->offset < 0 ? '-' : '+', (long long)(at->offset < 0 ? -at->offset : at->offset));
+}
+
+void tg_wgsl_affine(tg_wgsl *w, const tg_affine *at) { tg_wgsl_affine_over(w, at, 0, w->kernel->loop_count, true); }
+
+void tg_wgsl_bounds(tg_wgsl *w, const tg_bound *bounds, int count) {
+    for (int i = 0; i < count; i++) {
+        tg_text_add(&w->main, "%s(", i ? " & " : "");
+        tg_wgsl_affine(w, &bounds[i].at);
+        tg_text_add(&w->main, " >= %lld) & (", (long long)bounds[i].lo);
+        tg_wgsl_affine(w, &bounds[i].at);
+        tg_text_add(&w->main, " < %lld)", (long long)bounds[i].hi);
+    }
+    if (count == 0) tg_text_add(&w->main, "true");
+}
+
+void tg_wgsl_flat(tg_wgsl *w, int begin, int end) {
+    int64_t stride = 1;
+    tg_affine at = {0, {0}};
+    for (int d = end - 1; d >= begin; d--) {
+        at.stride[d] = stride;
+        stride *= w->extent[d];
+    }
+    if (!wgsl_affine_terms(w, &at, begin, end)) tg_text_add(&w->main, "0");
+}
+
+void tg_wgsl_decode(tg_wgsl *w, const char *flat, int begin, int end) {
+    int64_t below = tg_wgsl_points(w, begin, end);
+    bool first = true;
+    for (int d = begin; d < end; d++) {
+        if (w->extent[d] == 1) continue;
+        below /= w->extent[d];
+        tg_wgsl_start(w);
+        tg_text_add(&w->main, "let i%d = %s", d, flat);
+        if (below != 1) tg_text_add(&w->main, " / %lld", (long long)below);
+        if (!first) tg_text_add(&w->main, " %% %lld", (long long)w->extent[d]);
+        tg_text_add(&w->main, ";");
+        tg_wgsl_newline(w);
+        first = false;
+    }
+}
+
+/* ---------------------------------------------------------------- literals */
+
+/* The shortest decimal that reads back as the same float. The largest float has none of nine digits within f32's range, which
+ * WGSL demands of the decimal itself. */
+static void wgsl_float(tg_text_buffer *text, float value) {
+    char digits[64] = "";
+    if (fabsf(value) == FLT_MAX) {
+        tg_text_add(text, "%s0x1.fffffep+127f", value < 0 ? "-" : "");
+        return;
+    }
+    for (int precision = 1; precision <= 9; precision++) {
+        snprintf(digits, sizeof digits, "%.*g", precision, (double)value);
+        if (strtof(digits, NULL) == value) break;
+    }
+    for (char *c = digits; *c; c++)
+        if (*c == ',') *c = '.'; /* a locale's decimal comma */
+    tg_text_add(text, "%sf", digits);
+}
+
+void tg_wgsl_literal(tg_wgsl *w, tg_dtype dtype, double value) {
+    if (dtype == TG_BOOL) tg_text_add(&w->main, "%s", value != 0.0 ? "true" : "false");
+    else if (dtype == TG_I32) tg_text_add(&w->main, "i32(%lld)", (long long)value);
+    else if (isnan((float)value)) tg_text_add(&w->main, "%s()", tg_wgsl_helper(w, "tg_not_a_number"));
+    else if (isinf((float)value)) tg_text_add(&w->main, "%s%s()", value < 0 ? "-" : "", tg_wgsl_helper(w, "tg_inf"));
+    else wgsl_float(&w->main, (float)value);
+}
+
+/* ---------------------------------------------------------------- what is bound */
+
+void tg_wgsl_use(tg_wgsl *w, int32_t argument) { w->used[argument] = true; }
+
+void tg_wgsl_use_scratch(tg_wgsl *w, const char *type) { w->scratch_type = type; }
+
+int64_t tg_wgsl_scratch(tg_wgsl *w, int64_t words) {
+    const int64_t first = w->scratch_words;
+    w->scratch_words += (words + 3) / 4 * 4;
+    return first;
+}
+
+bool tg_wgsl_body_touches(const tg_wgsl *w, int32_t argument) {
+    for (int32_t i = 0; i < w->kernel->body_count; i++) {
+        const tg_instruction *in = &w->kernel->body[i];
+        const bool touches = in->op == TG_K_LOAD || in->op == TG_K_GATHER || tg_body_is_effect(in->op);
+        if (touches && w->places[i].live && in->argument == argument) return true;
+    }
+    return false;
+}
+
+/* ---------------------------------------------------------------- instructions */
+
+static void wgsl_pattern(tg_wgsl *w, const tg_instruction *in, const char *pattern) {
+    tg_wgsl_use_helpers(w, pattern);
+    for (const char *c = pattern; *c; c++) {
+        if (c[0] == '%' && c[1] >= '1' && c[1] <= '3') tg_text_add(&w->main, "v%d", (int)in->src[*++c - '1']);
+        else tg_text_add(&w->main, "%c", *c);
+    }
+}
+
+static const char *wgsl_cast(tg_dtype from, tg_dtype to) {
+    if (to == from) return "%1";
+    if (to == TG_BOOL) return from == TG_F32 ? "(bitcast<u32>(%1) << 1u) != 0u" : "%1 != 0"; /* NaN is true */
+    if (to == TG_F32) return "f32(%1)";
+    return from == TG_F32 ? "tg_to_i32(%1)" : "i32(%1)";
+}
+
+static void wgsl_elementwise(tg_wgsl *w, const tg_instruction *in) {
+    /* the type that decides the spelling: the operands', which for SELECT are the branches */
+    const tg_dtype from = w->kernel->body[in->src[in->op == TG_OP_SELECT ? 1 : 0]].dtype;
+    if (in->op == TG_OP_CAST) {
+        wgsl_pattern(w, in, wgsl_cast(from, in->dtype));
+        return;
+    }
+    for (size_t i = 0; i < sizeof wgsl_spellings / sizeof wgsl_spellings[0]; i++) {
+        const wgsl_spelling *s = &wgsl_spellings[i];
+        const char *pattern = s->op != in->op ? NULL : from == TG_F32 ? s->f32 : from == TG_I32 ? s->i32 : s->boolean;
+        if (pattern == NULL) continue;
+        wgsl_pattern(w, in, pattern);
+        return;
+    }
+    tg_wgsl_fail(w, TG_ERROR_INTERNAL, "an operation or type that has no spelling");
+}
+
+static void wgsl_address(tg_wgsl *w, const tg_instruction *in) {
+    if (in->op == TG_K_GATHER || in->op == TG_K_SCATTER)
+        tg_text_add(&w->main, "clamp(v%d, 0, %lld) * %lld + ", (int)in->src[0], (long long)in->rows - 1, (long long)in->row_stride);
+    tg_wgsl_affine(w, &in->at);
+}
+
+/* a3[address], or 0 where a bound fails; then the address is 0 as well. */
+static void wgsl_load(tg_wgsl *w, int32_t i) {
+    const tg_instruction *in = &w->kernel->body[i];
+    tg_wgsl_use(w, in->argument);
+    if (in->bound_count > 0) tg_text_add(&w->main, "select(%s, a%d[select(0, ", in->dtype == TG_F32 ? "0f" : in->dtype == TG_I32 ? "0" : "0u", (int)in->argument);
+    else tg_text_add(&w->main, "a%d[", (int)in->argument);
+    wgsl_address(w, in);
+    if (in->bound_count > 0) tg_text_add(&w->main, ", b%d)], b%d)", (int)i, (int)i);
+    else tg_text_add(&w->main, "]");
+    if (in->dtype == TG_BOOL) tg_text_add(&w->main, " != 0u");
+}
+
+static void wgsl_expression(tg_wgsl *w, int32_t i) {
+    const tg_instruction *in = &w->kernel->body[i];
+    switch (in->op) {
+    case TG_OP_CONST: tg_wgsl_literal(w, in->dtype, in->value); return;
+    case TG_K_LOAD:
+    case TG_K_GATHER: wgsl_load(w, i); return;
+    case TG_K_INSIDE: tg_wgsl_bounds(w, in->bounds, in->bound_count); return;
+    case TG_K_ACC: tg_text_add(&w->main, "%s", w->accumulator != NULL ? w->accumulator : "0f"); return;
+    case TG_K_INDEX:
+        tg_text_add(&w->main, "%s(", wgsl_type(in->dtype));
+        tg_wgsl_affine(w, &in->at);
+        tg_text_add(&w->main, ")");
+        return;
+    default: wgsl_elementwise(w, in);
+    }
+}
+
+static void wgsl_store(tg_wgsl *w, const tg_instruction *in) {
+    const int value = (int)in->src[0];
+    const bool is_bool = w->kernel->body[value].dtype == TG_BOOL;
+    tg_wgsl_use(w, in->argument);
+    tg_wgsl_start(w);
+    if (in->bound_count > 0) {
+        tg_text_add(&w->main, "if (");
+        tg_wgsl_bounds(w, in->bounds, in->bound_count);
+        tg_text_add(&w->main, ") { ");
+    }
+    tg_text_add(&w->main, "a%d[", (int)in->argument);
+    wgsl_address(w, in);
+    tg_text_add(&w->main, is_bool ? "] = select(0u, 1u, v%d);" : "] = v%d;", value);
+    if (in->bound_count > 0) tg_text_add(&w->main, " }");
+    tg_wgsl_newline(w);
+}
+
+void tg_wgsl_instruction(tg_wgsl *w, int32_t i) {
+    const tg_instruction *in = &w->kernel->body[i];
+    if (in->op == TG_K_SCATTER) return; /* the scatter printer's own */
+    if (in->op == TG_K_STORE) {
+        wgsl_store(w, in);
+        return;
+    }
+    if ((in->op == TG_K_LOAD || in->op == TG_K_GATHER) && in->bound_count > 0) {
+        tg_wgsl_start(w);
+        tg_text_add(&w->main, "let b%d = ", (int)i);
+        tg_wgsl_bounds(w, in->bounds, in->bound_count);
+        tg_text_add(&w->main, ";");
+        tg_wgsl_newline(w);
+    }
+    tg_wgsl_start(w);
+    tg_text_add(&w->main, "let v%d: %s = ", (int)i, wgsl_type(in->dtype));
+    wgsl_expression(w, i);
+    tg_text_add(&w->main, ";");
+    tg_wgsl_newline(w);
+}
+
+void tg_wgsl_body(tg_wgsl *w, tg_place place) {
+    for (int32_t i = 0; i < w->kernel->body_count; i++)
+        if (w->places[i].live && w->places[i].place == place) tg_wgsl_instruction(w, i);
+}
+
+/* ---------------------------------------------------------------- stages */
+
+static void wgsl_comment(tg_wgsl *w, const char *what) {
+    tg_text_add(&w->globals, "// ");
+    tg_kernel_summary(w->kernel, &w->globals);
+    if (what != NULL) tg_text_add(&w->globals, "; %s", what);
+    tg_text_add(&w->globals, "\n");
+}
+
+void tg_wgsl_begin(tg_wgsl *w, const char *what) {
+    static const char *const names[TG_MAX_LOOP] = {"i0", "i1", "i2", "i3", "i4", "i5", "i6", "i7", "i8", "i9", "i10", "i11"};
+    tg_text_clear(&w->globals);
+    tg_text_clear(&w->main);
+    w->indent = 1;
+    for (int d = 0; d < TG_MAX_LOOP; d++) w->index[d] = d < w->kernel->loop_count && w->extent[d] > 1 ? names[d] : NULL;
+    w->accumulator = NULL;
+    w->scratch_type = NULL;
+    memset(w->used, 0, sizeof *w->used * (size_t)(w->kernel->argument_count + 1));
+    memset(w->wide, 0, sizeof *w->wide * (size_t)(w->kernel->argument_count + 1));
+    memset(w->helper, 0, sizeof w->helper);
+    wgsl_comment(w, what);
+}
+
+/* Declares what the stage turned out to use, and lists it. */
+static int32_t wgsl_bindings(tg_wgsl *w, tg_text_buffer *text, int32_t *bindings) {
+    int32_t count = 0;
+    for (int32_t i = 0; i < w->kernel->argument_count; i++) {
+        if (!w->used[i]) continue;
+        const int64_t elements = tg_wgsl_count(w, i);
+        const char *type = w->wide[i] ? "vec4<f32>" : wgsl_memory_type(w->kernel->arguments[i].dtype);
+        tg_text_add(text, "@group(0) @binding(%d) var<storage, read_write> a%d: array<%s, %lld>;\n", (int)count, (int)i, type,
+                    (long long)(w->wide[i] ? elements / 4 : elements));
+        bindings[count++] = i;
+    }
+    if (w->scratch_type != NULL) {
+        const int64_t words = strncmp(w->scratch_type, "vec4", 4) == 0 ? w->scratch_words / 4 : w->scratch_words;
+        tg_text_add(text, "@group(0) @binding(%d) var<storage, read_write> scratch: array<%s, %lld>;\n", (int)count, w->scratch_type,
+                    (long long)words);
+        bindings[count++] = TG_WGSL_SCRATCH;
+    }
+    return count;
+}
+
+/* Workgroups in up to three dimensions, as few too many as possible. */
+static bool wgsl_fold(const tg_wgsl *w, int64_t workgroups, int32_t groups[3]) {
+    const int64_t most = w->limits->groups;
+    int64_t x = workgroups, y = 1, z = 1;
+    if (x > most) {
+        y = (workgroups + most - 1) / most;
+        if (y > most) {
+            z = (y + most - 1) / most;
+            y = (y + z - 1) / z;
+        }
+        x = (workgroups + y * z - 1) / (y * z);
+    }
+    groups[0] = (int32_t)x;
+    groups[1] = (int32_t)y;
+    groups[2] = (int32_t)z;
+    return z <= most;
+}
+
+static void wgsl_main_head(tg_text_buffer *text, const int32_t groups[3], int64_t workgroups, int32_t size) {
+    tg_text_add(text, "@compute @workgroup_size(%d)\n", (int)size);
+    tg_text_add(text, "fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) workgroup: vec3<u32>) {\n    let t = i32(local_index);\n");
+    if (groups[1] == 1) {
+        tg_text_add(text, "    let group = i32(workgroup.x);\n");
+        return;
+    }
+    if (groups[2] == 1) tg_text_add(text, "    let group = i32(workgroup.x + %du * workgroup.y);\n", (int)groups[0]);
+    else tg_text_add(text, "    let group = i32(workgroup.x + %du * (workgroup.y + %du * workgroup.z));\n", (int)groups[0], (int)groups[1]);
+    if ((int64_t)groups[0] * groups[1] * groups[2] != workgroups) tg_text_add(text, "    if (group >= %lld) { return; }\n", (long long)workgroups);
+}
+
+static void wgsl_finish_stage(tg_wgsl *w, tg_text_buffer *text, int64_t workgroups, int32_t size) {
+    tg_wgsl_stage *stage = &w->stages[w->stage_count];
+    int32_t *bindings = TG_NEW(w->arena, int32_t, w->kernel->argument_count + 1);
+    if (bindings == NULL) {
+        w->status = TG_ERROR_MEMORY;
+        return;
+    }
+    if (!wgsl_fold(w, workgroups, stage->groups) || size > w->limits->invocations)
+        tg_wgsl_fail(w, TG_ERROR_LIMIT, "more workgroups than the device can launch");
+    const char *rest = strchr(w->globals.data, '\n') + 1; /* behind the comment */
+    tg_text_bytes(text, w->globals.data, (size_t)(rest - w->globals.data));
+    stage->binding_count = wgsl_bindings(w, text, bindings);
+    stage->bindings = bindings;
+    if (stage->binding_count > w->limits->storage_buffers) tg_wgsl_fail(w, TG_ERROR_LIMIT, "more buffers than the device can bind");
+    tg_wgsl_define_helpers(w, text);
+    tg_text_add(text, "%s", rest);
+    wgsl_main_head(text, stage->groups, workgroups, size);
+    tg_text_bytes(text, w->main.data, w->main.length);
+    tg_text_add(text, "}\n");
+    if (text->failed) {
+        w->status = TG_ERROR_MEMORY;
+        return;
+    }
+    stage->length = text->length;
+    stage->source = tg_arena_copy(w->arena, text->data, text->length + 1);
+    if (stage->source == NULL) w->status = TG_ERROR_MEMORY;
+    else w->stage_count++;
+}
+
+void tg_wgsl_end(tg_wgsl *w, int64_t workgroups, int32_t size) {
+    if (w->status != TG_OK) return;
+    if (w->stage_count == TG_WGSL_MAX_STAGES) {
+        tg_wgsl_fail(w, TG_ERROR_INTERNAL, "too many stages");
+        return;
+    }
+    if (w->globals.failed || w->main.failed) {
+        w->status = TG_ERROR_MEMORY;
+        return;
+    }
+    tg_text_buffer text;
+    tg_text_init(&text, w->arena->ctx);
+    if (w->indent != 1) tg_wgsl_fail(w, TG_ERROR_INTERNAL, "blocks that do not close");
+    else wgsl_finish_stage(w, &text, workgroups, size);
+    tg_text_free(&text);
+}
+
+/* ---------------------------------------------------------------- maps */
+
+#define WGSL_MAP_SMALL 16384 /* points; below, workgroups of 64 keep more of the device busy */
+
+void tg_wgsl_map(tg_wgsl *w) {
+    const int64_t points = tg_wgsl_points(w, 0, w->kernel->loop_count);
+    const int32_t size = points < WGSL_MAP_SMALL ? 64 : 256;
+    tg_wgsl_begin(w, NULL);
+    tg_wgsl_line(w, "let point = group * %d + t;", (int)size);
+    if (points % size != 0) tg_wgsl_line(w, "if (point >= %lld) { return; }", (long long)points);
+    tg_wgsl_decode(w, "point", 0, w->kernel->loop_count);
+    tg_wgsl_body(w, TG_PLACE_TOP);
+    tg_wgsl_body(w, TG_PLACE_ELEMENT);
+    tg_wgsl_end(w, (points + size - 1) / size, size);
+}
+
+#undef WGSL_MAP_SMALL
+
+/* ---------------------------------------------------------------- one kernel, all kernels */
+
+static void wgsl_dispatch(tg_wgsl *w) {
+    switch (w->kernel->kind) {
+    case TG_KERNEL_MAP: tg_wgsl_map(w); return;
+    case TG_KERNEL_REDUCE: tg_wgsl_reduce(w); return;
+    case TG_KERNEL_CONTRACT: tg_wgsl_contract(w); return;
+    case TG_KERNEL_SCATTER_ADD: tg_wgsl_scatter(w); return;
+    }
+    tg_wgsl_fail(w, TG_ERROR_INTERNAL, "a kind of kernel that has no printer");
+}
+
+static tg_status wgsl_print(tg_wgsl *w, tg_wgsl_kernel *out) {
+    const size_t arguments = (size_t)w->kernel->argument_count + 1;
+    w->places = TG_NEW(w->arena, tg_placed, w->kernel->body_count + 1);
+    w->used = TG_NEW(w->arena, bool, arguments);
+    w->wide = TG_NEW(w->arena, bool, arguments);
+    if (w->places == NULL || w->used == NULL || w->wide == NULL) return TG_ERROR_MEMORY;
+    w->passes = tg_places_find(w->kernel, w->places);
+    memcpy(w->extent, w->kernel->extent, sizeof w->extent);
+    wgsl_dispatch(w);
+    if (w->status != TG_OK) return w->status;
+    out->stage_count = w->stage_count;
+    out->scratch_bytes = w->scratch_words * 4;
+    out->stages = tg_arena_copy(w->arena, w->stages, sizeof w->stages[0] * (size_t)w->stage_count);
+    return out->stages != NULL ? TG_OK : TG_ERROR_MEMORY;
+}
+
+tg_status tg_emit_wgsl(const tg_program *program, int32_t index, const tg_wgsl_limits *limits, tg_arena *arena, tg_wgsl_kernel *out) {
+    tg_wgsl *w = tg_alloc(arena->ctx, sizeof *w);
+    if (w == NULL) return TG_ERROR_MEMORY;
+    w->program = program;
+    w->kernel = &program->kernels[index];
+    w->limits = limits;
+    w->arena = arena;
+    tg_text_init(&w->globals, arena->ctx);
+    tg_text_init(&w->main, arena->ctx);
+    const tg_status status = wgsl_print(w, out);
+    tg_text_free(&w->globals);
+    tg_text_free(&w->main);
+    tg_release(arena->ctx, w, sizeof *w);
+    return status;
+}
+
+static void wgsl_text_kernel(const tg_program *program, int32_t index, const tg_wgsl_kernel *kernel, tg_text_buffer *text) {
+    for (int32_t s = 0; s < kernel->stage_count; s++) {
+        const tg_wgsl_stage *stage = &kernel->stages[s];
+        tg_text_add(text, "// kernel %d (%s), stage %d of %d: %d x %d x %d workgroups; bound:", (int)index, program->kernels[index].name,
+                    (int)s + 1, (int)kernel->stage_count, (int)stage->groups[0], (int)stage->groups[1], (int)stage->groups[2]);
+        for (int32_t b = 0; b < stage->binding_count; b++) {
+            if (stage->bindings[b] == TG_WGSL_SCRATCH) tg_text_add(text, " scratch");
+            else tg_text_add(text, " %d", (int)program->kernels[index].arguments[stage->bindings[b]].buffer);
+        }
+        tg_text_add(text, "\n%s\n", stage->source);
+    }
+}
+
+tg_status tg_emit_wgsl_text(const tg_program *program, const tg_wgsl_limits *limits, tg_text_buffer *text) {
+    tg_status status = TG_OK;
+    for (int32_t i = 0; i < program->kernel_count && status == TG_OK; i++) {
+        tg_arena arena;
+        tg_wgsl_kernel kernel;
+        tg_arena_init(&arena, text->ctx);
+        status = tg_emit_wgsl(program, i, limits, &arena, &kernel);
+        if (status == TG_OK) wgsl_text_kernel(program, i, &kernel, text);
+        tg_arena_free(&arena);
+    }
+    return status != TG_OK || !text->failed ? status : TG_ERROR_MEMORY;
+}

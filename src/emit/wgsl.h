@@ -1,0 +1,89 @@
+/* wgsl: the inside of the WGSL printer, for the files that print one kind of kernel each. A stage is printed as statements of
+ * `main` and lines at module scope; when it ends they are joined with what they turned out to use. In every main:
+ *   t: i32      index in the workgroup;  group: i32  index of the workgroup, folding undone, below the number given to end
+ *   a0, a1, ..  the kernel's arguments;  scratch     this kernel's scratch buffer
+ *   i0, i1, ..  loop indices, i32 (declared by whoever prints the loop);  v0, v1, ..  values of body instructions
+ * All functions do nothing once something failed. Must not know devices. */
+#ifndef TG_EMIT_WGSL_H
+#define TG_EMIT_WGSL_H
+
+#include "emit/emit.h"
+#include "emit/places.h"
+
+#define TG_WGSL_MAX_STAGES 64
+#define TG_WGSL_MAX_HELPERS 64
+
+typedef struct tg_wgsl {
+    const tg_program *program;
+    const tg_kernel *kernel;
+    const tg_wgsl_limits *limits;
+    tg_arena *arena;     /* of the result */
+    tg_placed *places;   /* per body instruction */
+    int32_t passes;      /* REDUCE: depth of the deepest reduction */
+    int64_t extent[TG_MAX_LOOP];
+
+    /* the stage being printed */
+    tg_text_buffer globals; /* module scope: var<workgroup>, functions */
+    tg_text_buffer main;    /* statements */
+    int indent;
+    const char *index[TG_MAX_LOOP]; /* how a loop's index is spelt; "i3" from begin on. NULL: it is 0 here */
+    const char *accumulator;        /* how TG_K_ACC is spelt */
+    bool *used;                     /* per argument */
+    bool *wide;                     /* per argument: declared as array<vec4<f32>>, set by the caller (count % 4 == 0) */
+    const char *scratch_type;       /* "u32", "f32", "vec4<f32>"; NULL: not bound */
+    bool helper[TG_WGSL_MAX_HELPERS];
+
+    int64_t scratch_words; /* of the kernel, all stages */
+    tg_wgsl_stage stages[TG_WGSL_MAX_STAGES];
+    int32_t stage_count;
+    tg_status status;
+} tg_wgsl;
+
+/* ---- stages. `what` joins the comment ("partial sums of 8 parts"); NULL: nothing. end makes as many workgroups of `size`
+ * invocations as said, folded where they are more than one dimension takes. */
+void tg_wgsl_begin(tg_wgsl *w, const char *what);
+void tg_wgsl_end(tg_wgsl *w, int64_t workgroups, int32_t size);
+
+/* ---- lines. One line, indented; a line that starts with '}' closes a block, one that ends with '{' opens one. */
+void tg_wgsl_line(tg_wgsl *w, const char *format, ...) TG_PRINTF(2, 3);
+/* A line begun, continued with tg_text_add(&w->main, ...), and ended by tg_wgsl_newline. */
+void tg_wgsl_start(tg_wgsl *w);
+void tg_wgsl_newline(tg_wgsl *w);
+void tg_wgsl_global(tg_wgsl *w, const char *format, ...) TG_PRINTF(2, 3); /* one line at module scope */
+
+/* ---- expressions, appended to w->main */
+void tg_wgsl_affine(tg_wgsl *w, const tg_affine *at);                    /* i32; never negative where a load is allowed */
+void tg_wgsl_affine_over(tg_wgsl *w, const tg_affine *at, int begin, int end, bool offset); /* only these loops; "" if nothing */
+void tg_wgsl_bounds(tg_wgsl *w, const tg_bound *bounds, int count);      /* bool */
+void tg_wgsl_literal(tg_wgsl *w, tg_dtype dtype, double value);          /* infinities and NaN too */
+/* Row-major number of a point of loops [begin, end); "0" when there are none. */
+void tg_wgsl_flat(tg_wgsl *w, int begin, int end);
+/* Lines `let i<d> = ...;` for loops [begin, end) from the i32 variable `flat`, which is a row-major number, 0 <= flat. */
+void tg_wgsl_decode(tg_wgsl *w, const char *flat, int begin, int end);
+
+/* ---- what is bound. Call before printing `a<argument>[` or `scratch[` by hand. */
+void tg_wgsl_use(tg_wgsl *w, int32_t argument);
+void tg_wgsl_use_scratch(tg_wgsl *w, const char *type); /* the stage sees scratch as array<type, all of it> */
+int64_t tg_wgsl_scratch(tg_wgsl *w, int64_t words);      /* makes room, a multiple of 4 words; returns its first word. Before any begin */
+bool tg_wgsl_body_touches(const tg_wgsl *w, int32_t argument); /* loads, gathers or stores of the body (not a and b of CONTRACT) */
+int64_t tg_wgsl_count(const tg_wgsl *w, int32_t argument);     /* elements of the argument's buffer */
+
+/* ---- the body. Lines for the live instructions of one place, in order; the loop indices they need are in scope. In a CONTRACT:
+ * TOP once, before the tile's loops; ELEMENT at every (batch, m, n), inside a block of its own, w->accumulator set (f32). */
+void tg_wgsl_body(tg_wgsl *w, tg_place place);
+void tg_wgsl_instruction(tg_wgsl *w, int32_t i);
+/* The name of a math helper ("tg_exp"), which the stage then defines. */
+const char *tg_wgsl_helper(tg_wgsl *w, const char *name);
+void tg_wgsl_use_helpers(tg_wgsl *w, const char *expression);      /* every helper that the expression calls */
+void tg_wgsl_define_helpers(tg_wgsl *w, tg_text_buffer *text);     /* those the stage uses, once each */
+
+/* ---- kinds of kernel: each prints all stages of w->kernel. */
+void tg_wgsl_map(tg_wgsl *w);
+void tg_wgsl_reduce(tg_wgsl *w);
+void tg_wgsl_contract(tg_wgsl *w); /* wgsl_contract.c */
+void tg_wgsl_scatter(tg_wgsl *w);
+
+void tg_wgsl_fail(tg_wgsl *w, tg_status status, const char *what); /* TG_ERROR_LIMIT, TG_ERROR_INTERNAL: recorded, all stops */
+int64_t tg_wgsl_points(const tg_wgsl *w, int begin, int end);      /* product of extents; 1 when there are none */
+
+#endif

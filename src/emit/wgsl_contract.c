@@ -1,0 +1,881 @@
+/* wgsl_contract: contractions in WGSL. Owns the choice of method, addressing of the operands, tiles, partial sums and the loops
+ * around the epilogue. Must not know what the epilogue computes (tg_wgsl_body prints it) nor devices beyond tg_wgsl_limits.
+ *
+ *   direct  an invocation owns a few outputs and walks k; several "ways" of one workgroup may share the k of an output and add
+ *           their sums in a tree. Small outputs, short k, matrix times vector, many tiny matrices.
+ *   tiles   a workgroup owns a tile of outputs and walks k slice by slice: operands go through workgroup memory, the next slice is
+ *           on its way in registers meanwhile, each invocation keeps its part of the tile in registers.
+ * Either may split k in parts: then a first stage leaves partial sums in scratch and a second adds them, always in the same order.
+ *
+ * Rows and columns: `right` is the operand along whose columns neighbouring invocations lie, so that stores coalesce; it is b, or a
+ * when the store is contiguous along m. A row beyond the last is computed again from the last row and not stored; only the end of k
+ * is padded with zeros. */
+#include "emit/wgsl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The merged loops of one group as one operand walks them, outermost first. */
+typedef struct wgsl_contract_axis {
+    int32_t count;
+    int64_t extent[TG_MAX_LOOP], stride[TG_MAX_LOOP];
+} wgsl_contract_axis;
+
+typedef enum wgsl_contract_unit { WGSL_UNIT_NONE, WGSL_UNIT_K, WGSL_UNIT_ROW } wgsl_contract_unit;
+
+typedef struct wgsl_contract_operand {
+    const char *name; /* "left", "right" */
+    int32_t argument;
+    int64_t offset;
+    wgsl_contract_axis batch, row, k; /* row: rows of left, columns of right */
+    wgsl_contract_unit unit;          /* the direction in which neighbours are neighbours in memory */
+    bool can_widen;                   /* four neighbours along `unit` may be one vec4 */
+    bool wide;                        /* they are: offset, strides and the extent along `unit` count vec4s */
+    bool along_rows;                  /* tiles: a vec4 of workgroup memory holds four rows of one k; else four k of one row */
+} wgsl_contract_operand;
+
+/* Tiles: the sizes to choose from. A row more is a variant more. */
+typedef struct wgsl_contract_tile {
+    int32_t m, n, thread_m, thread_n, slice; /* all powers of two, thread_m, thread_n >= 4 */
+    double rate;                             /* fraction of the multiply-adds of a multiprocessor that it reaches when it is full */
+    int32_t resident;                        /* workgroups on one multiprocessor at a time */
+} wgsl_contract_tile;
+static const wgsl_contract_tile wgsl_contract_tiles[] = {
+    {128, 128, 8, 8, 16, 0.50, 2}, /* 64 multiply-adds per 4 vec4 reads; measured 31 of 60 TFLOP/s on an H200 */
+    {128, 64, 8, 4, 16, 0.42, 3},  {64, 128, 4, 8, 16, 0.42, 3},
+    {64, 64, 4, 4, 16, 0.30, 4},                                 /* 16 multiply-adds per 2 vec4 reads: workgroup memory is the limit */
+    {32, 64, 4, 4, 16, 0.28, 8},   {32, 32, 4, 4, 16, 0.25, 16}, /* two warps: little to hide a barrier behind */
+};
+
+/* Direct: outputs of one invocation. */
+static const int32_t wgsl_contract_blocks[][2] = {{1, 1}, {1, 2}, {2, 1}, {1, 4}, {4, 1}, {2, 2}, {2, 4}, {4, 4}};
+
+typedef struct wgsl_contract_choice {
+    const wgsl_contract_tile *tile; /* NULL: direct */
+    int32_t thread_m, thread_n;
+    int32_t size;        /* invocations of a workgroup */
+    int32_t ways;        /* direct: invocations that share an output's k */
+    bool ways_first;     /* direct: neighbouring invocations are ways, not outputs */
+    int64_t parts;       /* of k, by workgroups */
+    int64_t part_length; /* of k, a multiple of 4, or of the slice */
+    double cycles;       /* what the cost function thinks */
+} wgsl_contract_choice;
+
+typedef struct wgsl_contract_state {
+    tg_wgsl *w;
+    wgsl_contract_operand left, right;
+    bool swapped; /* left is b: rows are n, columns are m */
+    int64_t batch, rows, columns, k;
+    wgsl_contract_choice choice;
+    int64_t scratch; /* first word */
+} wgsl_contract_state;
+
+static int64_t wgsl_contract_ceil(int64_t x, int64_t y) { return (x + y - 1) / y; }
+static int64_t wgsl_contract_min(int64_t x, int64_t y) { return x < y ? x : y; }
+static int64_t wgsl_contract_max(int64_t x, int64_t y) { return x > y ? x : y; }
+static double wgsl_contract_larger(double x, double y) { return x > y ? x : y; }
+static int wgsl_contract_log2(int64_t x) {
+    int bits = 0;
+    while (x >> (bits + 1)) bits++;
+    return bits;
+}
+
+/* ---------------------------------------------------------------- the problem */
+
+static wgsl_contract_axis wgsl_contract_make_axis(const tg_kernel *kernel, const tg_affine *at, int32_t from, int32_t to) {
+    wgsl_contract_axis axis = {0};
+    for (int32_t d = from; d < to; d++) {
+        const int64_t extent = kernel->extent[d], stride = at->stride[d];
+        if (extent == 1) continue;
+        if (axis.count > 0 && axis.stride[axis.count - 1] == stride * extent) {
+            axis.extent[axis.count - 1] *= extent;
+            axis.stride[axis.count - 1] = stride;
+        } else {
+            axis.extent[axis.count] = extent;
+            axis.stride[axis.count++] = stride;
+        }
+    }
+    return axis;
+}
+
+static bool wgsl_contract_is_unit(const wgsl_contract_axis *axis) { return axis->count > 0 && axis->stride[axis->count - 1] == 1; }
+
+/* Every step but the last one of `unit` is a multiple of 4, and so is the length of that. */
+static bool wgsl_contract_by_fours(const wgsl_contract_axis *axis, bool unit) {
+    for (int32_t d = 0; d < axis->count; d++) {
+        const bool innermost = unit && d == axis->count - 1;
+        if (innermost ? axis->extent[d] % 4 != 0 : axis->stride[d] % 4 != 0) return false;
+    }
+    return true;
+}
+
+static wgsl_contract_operand wgsl_contract_make_operand(const tg_wgsl *w, const tg_operand_access *access, const char *name, int32_t from,
+                                                        int32_t to) {
+    const tg_kernel *kernel = w->kernel;
+    wgsl_contract_operand o = {.name = name, .argument = access->argument, .offset = access->at.offset};
+    o.batch = wgsl_contract_make_axis(kernel, &access->at, 0, kernel->m_begin);
+    o.row = wgsl_contract_make_axis(kernel, &access->at, from, to);
+    o.k = wgsl_contract_make_axis(kernel, &access->at, kernel->outer_count, kernel->loop_count);
+    o.unit = wgsl_contract_is_unit(&o.k) ? WGSL_UNIT_K : wgsl_contract_is_unit(&o.row) ? WGSL_UNIT_ROW : WGSL_UNIT_NONE;
+    o.can_widen = o.unit != WGSL_UNIT_NONE && o.offset % 4 == 0 && tg_wgsl_count(w, o.argument) % 4 == 0 &&
+                  wgsl_contract_by_fours(&o.batch, false) && wgsl_contract_by_fours(&o.row, o.unit == WGSL_UNIT_ROW) &&
+                  wgsl_contract_by_fours(&o.k, o.unit == WGSL_UNIT_K) && !tg_wgsl_body_touches(w, o.argument);
+    return o;
+}
+
+/* Whether the first store is contiguous along m and not along n (or there is no n to be contiguous along). */
+static bool wgsl_contract_swaps(const tg_kernel *kernel) {
+    if (kernel->n_begin == kernel->outer_count) return kernel->n_begin > kernel->m_begin;
+    for (int32_t i = 0; i < kernel->body_count; i++) {
+        if (kernel->body[i].op != TG_K_STORE) continue;
+        const int64_t *stride = kernel->body[i].at.stride;
+        return stride[kernel->outer_count - 1] != 1 && kernel->n_begin > kernel->m_begin && stride[kernel->n_begin - 1] == 1;
+    }
+    return false;
+}
+
+static wgsl_contract_state wgsl_contract_make(tg_wgsl *w) {
+    const tg_kernel *kernel = w->kernel;
+    wgsl_contract_state s = {.w = w, .swapped = wgsl_contract_swaps(kernel)};
+    const int64_t m = tg_wgsl_points(w, kernel->m_begin, kernel->n_begin), n = tg_wgsl_points(w, kernel->n_begin, kernel->outer_count);
+    s.batch = tg_wgsl_points(w, 0, kernel->m_begin);
+    s.rows = s.swapped ? n : m;
+    s.columns = s.swapped ? m : n;
+    s.k = tg_wgsl_points(w, kernel->outer_count, kernel->loop_count);
+    wgsl_contract_operand a = wgsl_contract_make_operand(w, &kernel->a, s.swapped ? "right" : "left", kernel->m_begin, kernel->n_begin);
+    wgsl_contract_operand b = wgsl_contract_make_operand(w, &kernel->b, s.swapped ? "left" : "right", kernel->n_begin, kernel->outer_count);
+    if (a.argument == b.argument) a.can_widen = b.can_widen = a.can_widen && b.can_widen;
+    s.left = s.swapped ? b : a;
+    s.right = s.swapped ? a : b;
+    return s;
+}
+
+static void wgsl_contract_narrow_axis(wgsl_contract_axis *axis, bool unit) {
+    for (int32_t d = 0; d < axis->count; d++) {
+        if (unit && d == axis->count - 1) axis->extent[d] /= 4;
+        else axis->stride[d] /= 4;
+    }
+}
+
+/* From elements to vec4s. */
+static void wgsl_contract_widen(wgsl_contract_operand *o) {
+    wgsl_contract_narrow_axis(&o->batch, false);
+    wgsl_contract_narrow_axis(&o->row, o->unit == WGSL_UNIT_ROW);
+    wgsl_contract_narrow_axis(&o->k, o->unit == WGSL_UNIT_K);
+    o->offset /= 4;
+    o->wide = true;
+}
+
+/* ---------------------------------------------------------------- the choice
+ * One estimate, in cycles of one multiprocessor of the machine we know best (H200: 132 of them, 128 multiply-adds a cycle each, 1.9
+ * GHz). Others differ in size, hardly in proportion. */
+
+#define WGSL_CONTRACT_PROCESSORS 132
+#define WGSL_CONTRACT_LANES 128
+#define WGSL_CONTRACT_WARPS 64        /* resident on one multiprocessor */
+#define WGSL_CONTRACT_SLICE_WAIT 800  /* a slice of a tile never takes less: a read from memory and two barriers */
+#define WGSL_CONTRACT_TILE_START 1500 /* addresses, first slice, epilogue */
+#define WGSL_CONTRACT_READ_WAIT 250   /* a step of four k never takes less: a read, mostly from a cache */
+#define WGSL_CONTRACT_BARRIER 60      /* a level of the tree of ways */
+#define WGSL_CONTRACT_LAUNCH 7000     /* a second stage: 3.6 us measured */
+#define WGSL_CONTRACT_TRAFFIC 2500    /* bytes a cycle that partial sums move at */
+#define WGSL_CONTRACT_MOST_PARTS 64
+#define WGSL_CONTRACT_MOST_SCRATCH (32 << 20) /* bytes; a binding holds 128 MiB */
+/* A sum is one chain of additions up to so many; then it is added to a total and starts anew, so that the error stays that of
+ * a few hundred additions (relative 1e-6 at K = 4096). The 8 x 8 block has no registers for totals: its chains are longer. */
+#define WGSL_CONTRACT_CHAIN 512
+#define WGSL_CONTRACT_LONG_CHAIN 4096
+#define WGSL_CONTRACT_MOST_TOTALS 32
+
+static int64_t wgsl_contract_outputs(const wgsl_contract_state *s) { return s->batch * s->rows * s->columns; }
+
+static double wgsl_contract_parts_cost(const wgsl_contract_state *s, int64_t parts) {
+    if (parts == 1) return 0.0;
+    return WGSL_CONTRACT_LAUNCH + 8.0 * (double)(wgsl_contract_outputs(s) * parts) / WGSL_CONTRACT_TRAFFIC +
+           WGSL_CONTRACT_READ_WAIT * (double)parts / 4.0;
+}
+
+static double wgsl_contract_tile_cost(const wgsl_contract_state *s, const wgsl_contract_choice *c) {
+    const wgsl_contract_tile *tile = c->tile;
+    const int64_t groups = s->batch * wgsl_contract_ceil(s->rows, tile->m) * wgsl_contract_ceil(s->columns, tile->n) * c->parts;
+    const int64_t each = wgsl_contract_ceil(groups, WGSL_CONTRACT_PROCESSORS);
+    const int64_t resident = wgsl_contract_min(each, tile->resident), slices = wgsl_contract_ceil(c->part_length, tile->slice);
+    const double work = (double)tile->m * tile->n * tile->slice / (WGSL_CONTRACT_LANES * tile->rate);
+    const double slice = wgsl_contract_larger((double)resident * work, WGSL_CONTRACT_SLICE_WAIT);
+    /* a last round that is not full is shorter, but not in proportion: whole rounds when there are few */
+    const double rounds = (double)wgsl_contract_ceil(each, resident);
+    return rounds * ((double)slices * slice + WGSL_CONTRACT_TILE_START) + wgsl_contract_parts_cost(s, c->parts);
+}
+
+/* Cycles of the first-level cache that a warp needs to fetch four k of one row. Lanes along k want k contiguous; lanes along columns
+ * want the right operand's columns contiguous, and share the left operand's row. A scattered read of 32 lanes costs some 16. */
+static double wgsl_contract_fetch_cost(const wgsl_contract_operand *o, const wgsl_contract_choice *c, bool is_left) {
+    const bool wide = o->can_widen && o->unit == WGSL_UNIT_K;
+    if (c->ways_first) return o->unit == WGSL_UNIT_K ? (wide ? 4.0 : 16.0) : 64.0;
+    if (is_left) return wide ? 1.0 : 4.0;
+    return o->unit == WGSL_UNIT_ROW || o->row.count == 0 ? 4.0 : wide ? 16.0 : 64.0;
+}
+
+static double wgsl_contract_direct_cost(const wgsl_contract_state *s, const wgsl_contract_choice *c) {
+    const int64_t cells = s->batch * wgsl_contract_ceil(s->rows, c->thread_m) * wgsl_contract_ceil(s->columns, c->thread_n);
+    const int64_t groups = wgsl_contract_ceil(cells, c->size / c->ways) * c->parts;
+    const int64_t each = wgsl_contract_ceil(groups, WGSL_CONTRACT_PROCESSORS) * wgsl_contract_ceil(c->size, 32); /* warps */
+    const int64_t rounds = wgsl_contract_ceil(each, WGSL_CONTRACT_WARPS);
+    const int64_t steps = wgsl_contract_ceil(c->part_length, (int64_t)4 * c->ways);
+    const double fetch =
+        c->thread_m * wgsl_contract_fetch_cost(&s->left, c, true) + c->thread_n * wgsl_contract_fetch_cost(&s->right, c, false);
+    const double multiply = 1.25 * c->thread_m * c->thread_n;
+    const double step = wgsl_contract_larger(fetch, multiply);
+    const double tree = c->ways > 1 ? WGSL_CONTRACT_BARRIER * (2.0 + wgsl_contract_log2(c->ways)) : 0.0;
+    const double walk = wgsl_contract_larger((double)each * step, (double)rounds * WGSL_CONTRACT_READ_WAIT);
+    return (double)steps * walk + (double)rounds * (tree + 2.0 * WGSL_CONTRACT_READ_WAIT) + wgsl_contract_parts_cost(s, c->parts);
+}
+
+/* Fits the parts to whole steps of `step`; says whether that many parts are worth looking at. */
+static bool wgsl_contract_cut(const wgsl_contract_state *s, wgsl_contract_choice *c, int64_t parts, int64_t step) {
+    c->part_length = wgsl_contract_ceil(wgsl_contract_ceil(s->k, parts), step) * step;
+    c->parts = wgsl_contract_max(wgsl_contract_ceil(s->k, c->part_length), 1);
+    if (parts == 1) return true;
+    return c->parts > 1 && s->k >= 4 * step * parts && wgsl_contract_outputs(s) * c->parts <= WGSL_CONTRACT_MOST_SCRATCH / 4;
+}
+
+static void wgsl_contract_offer(wgsl_contract_choice *best, const wgsl_contract_choice *c) {
+    if (best->size == 0 || c->cycles < best->cycles) *best = *c;
+}
+
+static void wgsl_contract_try_tiles(const wgsl_contract_state *s, wgsl_contract_choice *best) {
+    const tg_wgsl_limits *limits = s->w->limits;
+    for (size_t i = 0; i < sizeof wgsl_contract_tiles / sizeof wgsl_contract_tiles[0]; i++) {
+        const wgsl_contract_tile *tile = &wgsl_contract_tiles[i];
+        wgsl_contract_choice c = {.tile = tile, .thread_m = tile->thread_m, .thread_n = tile->thread_n, .ways = 1};
+        c.size = tile->m / tile->thread_m * (tile->n / tile->thread_n);
+        if (c.size > limits->invocations || (tile->m + tile->n) * tile->slice * 4 > limits->workgroup_bytes) continue;
+        for (int64_t parts = 1; parts <= WGSL_CONTRACT_MOST_PARTS; parts *= 2) {
+            if (!wgsl_contract_cut(s, &c, parts, tile->slice)) continue;
+            c.cycles = wgsl_contract_tile_cost(s, &c);
+            wgsl_contract_offer(best, &c);
+        }
+    }
+}
+
+static void wgsl_contract_try_ways(const wgsl_contract_state *s, wgsl_contract_choice c, wgsl_contract_choice *best) {
+    const int64_t bytes = (int64_t)4 * c.thread_m * c.thread_n * c.size;
+    for (c.ways = 1; c.ways <= c.size; c.ways *= 2) {
+        if (c.ways > 1 && (s->k < (int64_t)4 * c.ways || bytes > s->w->limits->workgroup_bytes || c.thread_m * c.thread_n > 4)) break;
+        for (int64_t parts = 1; parts <= WGSL_CONTRACT_MOST_PARTS; parts *= 2) {
+            if (!wgsl_contract_cut(s, &c, parts, (int64_t)4 * c.ways)) continue;
+            for (int first = 0; first < (c.ways >= 8 ? 2 : 1); first++) {
+                c.ways_first = first == 1;
+                c.cycles = wgsl_contract_direct_cost(s, &c);
+                wgsl_contract_offer(best, &c);
+            }
+        }
+    }
+}
+
+static void wgsl_contract_try_direct(const wgsl_contract_state *s, wgsl_contract_choice *best) {
+    for (size_t i = 0; i < sizeof wgsl_contract_blocks / sizeof wgsl_contract_blocks[0]; i++) {
+        wgsl_contract_choice c = {.thread_m = wgsl_contract_blocks[i][0], .thread_n = wgsl_contract_blocks[i][1]};
+        if (c.thread_m > s->rows || c.thread_n > s->columns) continue;
+        for (c.size = 64; c.size <= wgsl_contract_min(256, s->w->limits->invocations); c.size *= 4) wgsl_contract_try_ways(s, c, best);
+    }
+}
+
+static void wgsl_contract_choose(wgsl_contract_state *s) {
+    wgsl_contract_try_direct(s, &s->choice); /* first: of equals, the simpler one */
+    wgsl_contract_try_tiles(s, &s->choice);
+    const bool tiles = s->choice.tile != NULL;
+    wgsl_contract_operand *both[2] = {&s->left, &s->right};
+    bool wide[2];
+    for (int i = 0; i < 2; i++) wide[i] = both[i]->can_widen && (tiles || both[i]->unit == WGSL_UNIT_K);
+    if (s->left.argument == s->right.argument) wide[0] = wide[1] = wide[0] && wide[1];
+    for (int i = 0; i < 2; i++) {
+        if (wide[i]) wgsl_contract_widen(both[i]);
+        both[i]->along_rows = wide[i] && both[i]->unit == WGSL_UNIT_ROW;
+    }
+}
+
+/* ---------------------------------------------------------------- small things to print */
+
+#define WGSL_CONTRACT_TEXT 160
+
+/* sum over the axis's loops of stride * index, from the flat number `x` (an operand that binds tighter than /) */
+static void wgsl_contract_offset(tg_text_buffer *text, const wgsl_contract_axis *axis, const char *x, bool first) {
+    int64_t below = 1;
+    for (int32_t d = 0; d < axis->count; d++) below *= axis->extent[d];
+    for (int32_t d = 0; d < axis->count; d++) {
+        below /= axis->extent[d];
+        const int64_t stride = axis->stride[d], size = stride < 0 ? -stride : stride;
+        if (stride == 0) continue;
+        tg_text_add(text, "%s", first ? (stride < 0 ? "-" : "") : stride < 0 ? " - " : " + ");
+        first = false;
+        tg_text_add(text, "%s", x);
+        if (below > 1) tg_text_add(text, " / %lld", (long long)below);
+        if (d > 0) tg_text_add(text, " %% %lld", (long long)axis->extent[d]);
+        if (size != 1) tg_text_add(text, " * %lld", (long long)size);
+    }
+    if (first) tg_text_add(text, "0");
+}
+
+/* let left_0 = address of row `row` at k = 0; `row` counts vec4s for an operand wide along rows */
+static void wgsl_contract_row(wgsl_contract_state *s, const wgsl_contract_operand *o, int32_t i, const char *row) {
+    tg_text_buffer *text = &s->w->main;
+    tg_wgsl_start(s->w);
+    tg_text_add(text, "let %s_%d = %s_base", o->name, (int)i, o->name);
+    wgsl_contract_offset(text, &o->row, row, false);
+    tg_text_add(text, ";");
+    tg_wgsl_newline(s->w);
+}
+
+static void wgsl_contract_base(wgsl_contract_state *s, const wgsl_contract_operand *o) {
+    tg_text_buffer *text = &s->w->main;
+    tg_wgsl_use(s->w, o->argument);
+    if (o->wide) s->w->wide[o->argument] = true;
+    tg_wgsl_start(s->w);
+    tg_text_add(text, "let %s_base = %lld", o->name, (long long)o->offset);
+    if (o->batch.count > 0) wgsl_contract_offset(text, &o->batch, "batch", false);
+    tg_text_add(text, ";");
+    tg_wgsl_newline(s->w);
+}
+
+/* ---------------------------------------------------------------- fetching operands */
+
+/* What the callers know of k: every fetch is within it, every fetch of four is within it or beyond it, or neither. */
+typedef enum wgsl_contract_end { WGSL_END_EXACT, WGSL_END_FOURS, WGSL_END_ANY } wgsl_contract_end;
+
+static wgsl_contract_end wgsl_contract_end_of(const wgsl_contract_state *s, int64_t step) {
+    if (s->k % step == 0 && s->choice.part_length % step == 0 && s->k % s->choice.part_length % step == 0) return WGSL_END_EXACT;
+    return s->k % 4 == 0 ? WGSL_END_FOURS : WGSL_END_ANY;
+}
+
+static void wgsl_contract_element(tg_text_buffer *text, const wgsl_contract_operand *o, const char *k) {
+    tg_text_add(text, "a%d[row", (int)o->argument);
+    wgsl_contract_offset(text, &o->k, k, false);
+    tg_text_add(text, "]");
+}
+
+static void wgsl_contract_fetch_scalars(tg_text_buffer *text, const wgsl_contract_state *s, const wgsl_contract_operand *o,
+                                        wgsl_contract_end end) {
+    static const char *const k[4] = {"k", "(k + 1)", "(k + 2)", "(k + 3)"};
+    const bool guarded = end == WGSL_END_ANY && (s->choice.tile || s->k > 4); /* direct, at most four: the only step, k = 0 */
+    tg_text_add(text, "    var v = vec4<f32>();\n");
+    for (int i = 0; i < 4; i++) {
+        if (end == WGSL_END_ANY && !guarded && i >= s->k) break;
+        tg_text_add(text, "    ");
+        if (guarded) tg_text_add(text, "if (k + %d < k_end) { ", i);
+        tg_text_add(text, "v.%c = ", "xyzw"[i]);
+        wgsl_contract_element(text, o, k[i]);
+        tg_text_add(text, guarded ? "; }\n" : ";\n");
+    }
+    tg_text_add(text, "    return v;\n}\n");
+}
+
+/* fn fetch_left(row, k, k_end): four k of one row from k on, or one k of four rows. k is a multiple of 4, or any. */
+static void wgsl_contract_fetch(wgsl_contract_state *s, const wgsl_contract_operand *o, wgsl_contract_end end) {
+    tg_text_buffer *text = &s->w->globals;
+    tg_text_add(text, "// %s at address row, from k on; 0 beyond k_end\n", o->along_rows ? "four rows" : "four k of the row");
+    tg_text_add(text, "fn fetch_%s(row: i32, k: i32, k_end: i32) -> vec4<f32> {\n", o->name);
+    const bool whole = end != WGSL_END_EXACT && (o->along_rows || end == WGSL_END_FOURS);
+    if (whole) tg_text_add(text, "    if (k >= k_end) { return vec4<f32>(); }\n");
+    if (!o->wide) {
+        wgsl_contract_fetch_scalars(text, s, o, end);
+        return;
+    }
+    tg_text_add(text, "    return ");
+    wgsl_contract_element(text, o, o->along_rows ? "k" : "(k / 4)");
+    tg_text_add(text, ";\n}\n");
+}
+
+/* ---------------------------------------------------------------- after the sums */
+
+/* How a stage that holds `m` x `n` sums an invocation names things; i and j are i32 variables (absent where there is one). */
+typedef struct wgsl_contract_points {
+    int32_t m, n;
+    const char *row, *column, *sum;
+    bool row_guard, column_guard;
+} wgsl_contract_points;
+
+static void wgsl_contract_point(wgsl_contract_state *s, const wgsl_contract_points *p, bool partial) {
+    tg_wgsl *w = s->w;
+    const tg_kernel *kernel = w->kernel;
+    if (partial) {
+        tg_wgsl_line(w, "scratch[%lld + ((part * %lld + batch) * %lld + row) * %lld + column] = %s;", (long long)s->scratch,
+                     (long long)s->batch, (long long)s->rows, (long long)s->columns, p->sum);
+        return;
+    }
+    tg_wgsl_decode(w, s->swapped ? "row" : "column", kernel->n_begin, kernel->outer_count);
+    tg_wgsl_decode(w, s->swapped ? "column" : "row", kernel->m_begin, kernel->n_begin);
+    tg_wgsl_line(w, "let acc = %s;", p->sum);
+    w->accumulator = "acc";
+    tg_wgsl_body(w, TG_PLACE_ELEMENT);
+}
+
+static void wgsl_contract_open(tg_wgsl *w, char index, int32_t count) {
+    if (count > 1) tg_wgsl_line(w, "for (var %c = 0; %c < %d; %c++) {", index, index, (int)count, index);
+    else tg_wgsl_line(w, "{");
+}
+
+/* The epilogue, or the stores of a partial sum, at each of an invocation's points. `batch` is a variable in scope. */
+static void wgsl_contract_finish(wgsl_contract_state *s, const wgsl_contract_points *p, bool partial) {
+    tg_wgsl *w = s->w;
+    if (partial) tg_wgsl_use_scratch(w, "f32");
+    else {
+        tg_wgsl_decode(w, "batch", 0, w->kernel->m_begin);
+        tg_wgsl_body(w, TG_PLACE_TOP);
+    }
+    wgsl_contract_open(w, 'i', p->m);
+    tg_wgsl_line(w, "let row = %s;", p->row);
+    if (p->row_guard) tg_wgsl_line(w, "if (row < %lld) {", (long long)s->rows);
+    wgsl_contract_open(w, 'j', p->n);
+    tg_wgsl_line(w, "let column = %s;", p->column);
+    if (p->column_guard) tg_wgsl_line(w, "if (column < %lld) {", (long long)s->columns);
+    wgsl_contract_point(s, p, partial);
+    for (int i = 0; i < 2 + p->row_guard + p->column_guard; i++) tg_wgsl_line(w, "}");
+}
+
+/* let k_begin, k_end of this part */
+static void wgsl_contract_range(const wgsl_contract_state *s) {
+    const wgsl_contract_choice *c = &s->choice;
+    if (c->parts == 1) {
+        tg_wgsl_line(s->w, "let k_begin = 0;");
+        tg_wgsl_line(s->w, "let k_end = %lld;", (long long)s->k);
+        return;
+    }
+    tg_wgsl_line(s->w, "let k_begin = part * %lld;", (long long)c->part_length);
+    tg_wgsl_line(s->w, "let k_end = min(k_begin + %lld, %lld);", (long long)c->part_length, (long long)s->k);
+}
+
+/* Invocations that share an output add their sums in a tree; the first of them ends up with it. */
+static void wgsl_contract_tree(tg_wgsl *w, int32_t ways, int32_t size, int32_t step, int32_t m, int32_t n) {
+    tg_wgsl_global(w, "var<workgroup> shared_sums: array<f32, %d>;", (int)(size * m * n));
+    for (int32_t i = 0; i < m * n; i++) tg_wgsl_line(w, "shared_sums[%d + t] = c%d_%d;", (int)(i * size), (int)(i / n), (int)(i % n));
+    for (int32_t half = ways / 2; half > 0; half /= 2) {
+        tg_wgsl_line(w, "workgroupBarrier();");
+        tg_wgsl_line(w, "if (way < %d) {", (int)half);
+        for (int32_t i = 0; i < m * n; i++)
+            tg_wgsl_line(w, "shared_sums[%d + t] += shared_sums[%d + t];", (int)(i * size), (int)(i * size + half * step));
+        tg_wgsl_line(w, "}");
+    }
+    for (int32_t i = 0; i < m * n; i++) tg_wgsl_line(w, "c%d_%d = shared_sums[%d + t];", (int)(i / n), (int)(i % n), (int)(i * size));
+}
+
+/* let lane, way, from t */
+static void wgsl_contract_lanes(tg_wgsl *w, int32_t size, int32_t ways, bool ways_first) {
+    const int32_t lanes = size / ways;
+    if (ways == 1) {
+        tg_wgsl_line(w, "let lane = t;");
+        return;
+    }
+    tg_wgsl_line(w, "let lane = t %s %d;", ways_first ? "/" : "%", (int)(ways_first ? ways : lanes));
+    tg_wgsl_line(w, "let way = t %s %d;", ways_first ? "%" : "/", (int)(ways_first ? ways : lanes));
+}
+
+/* ---------------------------------------------------------------- direct */
+
+static void wgsl_contract_direct_rows(wgsl_contract_state *s, const wgsl_contract_operand *o, const char *first, int32_t count,
+                                      int64_t total) {
+    const int64_t apart = wgsl_contract_ceil(total, count);
+    for (int32_t i = 0; i < count; i++) {
+        char row[WGSL_CONTRACT_TEXT];
+        if (i == 0) snprintf(row, sizeof row, "%s", first);
+        else if ((i + 1) * apart <= total) snprintf(row, sizeof row, "(%s + %lld)", first, (long long)(i * apart));
+        else snprintf(row, sizeof row, "min(%s + %lld, %lld)", first, (long long)(i * apart), (long long)(total - 1));
+        wgsl_contract_row(s, o, i, row);
+    }
+}
+
+static void wgsl_contract_direct_flush(wgsl_contract_state *s, int64_t step) {
+    const wgsl_contract_choice *c = &s->choice;
+    tg_wgsl_line(s->w, "if (k / %lld %% %d == %d) {", (long long)step, WGSL_CONTRACT_CHAIN / 4, WGSL_CONTRACT_CHAIN / 4 - 1);
+    for (int32_t i = 0; i < c->thread_m * c->thread_n; i++) {
+        const int row = (int)(i / c->thread_n), column = (int)(i % c->thread_n);
+        tg_wgsl_line(s->w, "total%d_%d += c%d_%d;", row, column, row, column);
+        tg_wgsl_line(s->w, "c%d_%d = 0.0;", row, column);
+    }
+    tg_wgsl_line(s->w, "}");
+}
+
+static void wgsl_contract_direct_sums(wgsl_contract_state *s) {
+    const wgsl_contract_choice *c = &s->choice;
+    tg_wgsl *w = s->w;
+    const int64_t step = (int64_t)4 * c->ways;
+    const bool totals = c->part_length > step * (WGSL_CONTRACT_CHAIN / 4);
+    for (int32_t i = 0; i < c->thread_m; i++)
+        for (int32_t j = 0; j < c->thread_n; j++) {
+            tg_wgsl_line(w, "var c%d_%d = 0.0;", (int)i, (int)j);
+            if (totals) tg_wgsl_line(w, "var total%d_%d = 0.0;", (int)i, (int)j);
+        }
+    tg_wgsl_line(w, "for (var k = k_begin%s; k < k_end; k += %lld) {", c->ways > 1 ? " + 4 * way" : "", (long long)step);
+    for (int32_t i = 0; i < c->thread_m; i++) tg_wgsl_line(w, "let l%d = fetch_left(left_%d, k, k_end);", (int)i, (int)i);
+    for (int32_t j = 0; j < c->thread_n; j++) tg_wgsl_line(w, "let r%d = fetch_right(right_%d, k, k_end);", (int)j, (int)j);
+    for (int32_t i = 0; i < c->thread_m; i++)
+        for (int32_t j = 0; j < c->thread_n; j++) tg_wgsl_line(w, "c%d_%d += dot(l%d, r%d);", (int)i, (int)j, (int)i, (int)j);
+    if (totals) wgsl_contract_direct_flush(s, step);
+    tg_wgsl_line(w, "}");
+    for (int32_t i = 0; totals && i < c->thread_m * c->thread_n; i++) {
+        const int row = (int)(i / c->thread_n), column = (int)(i % c->thread_n);
+        tg_wgsl_line(w, "c%d_%d += total%d_%d;", row, column, row, column);
+    }
+}
+
+/* An invocation's first output from `cell`; neighbouring invocations hold neighbouring columns. */
+static void wgsl_contract_direct_cell(wgsl_contract_state *s, int64_t cell_rows, int64_t cell_columns) {
+    tg_wgsl_line(s->w, "let first_column = cell %% %lld;", (long long)cell_columns);
+    tg_wgsl_line(s->w, "let first_row = cell / %lld %% %lld;", (long long)cell_columns, (long long)cell_rows);
+    tg_wgsl_line(s->w, "let batch = cell / %lld;", (long long)(cell_columns * cell_rows));
+}
+
+static void wgsl_contract_direct_finish(wgsl_contract_state *s, int64_t cell_rows, int64_t cell_columns) {
+    const wgsl_contract_choice *c = &s->choice;
+    tg_wgsl *w = s->w;
+    char row[WGSL_CONTRACT_TEXT] = "first_row", column[WGSL_CONTRACT_TEXT] = "first_column", sum[WGSL_CONTRACT_TEXT] = "c0_0";
+    if (c->thread_m > 1) snprintf(row, sizeof row, "first_row + i * %lld", (long long)cell_rows);
+    if (c->thread_n > 1) snprintf(column, sizeof column, "first_column + j * %lld", (long long)cell_columns);
+    if (c->thread_m * c->thread_n > 1) {
+        const char *i = c->thread_m > 1 ? "i" : "0", *j = c->thread_n > 1 ? "j" : "0";
+        snprintf(sum, sizeof sum, "sums[%s * %d + %s]", i, (int)c->thread_n, j);
+        tg_wgsl_start(w);
+        tg_text_add(&w->main, "var sums = array<f32, %d>(", (int)(c->thread_m * c->thread_n));
+        for (int32_t x = 0; x < c->thread_m * c->thread_n; x++)
+            tg_text_add(&w->main, "%sc%d_%d", x ? ", " : "", (int)(x / c->thread_n), (int)(x % c->thread_n));
+        tg_text_add(&w->main, ");");
+        tg_wgsl_newline(w);
+    }
+    const wgsl_contract_points points = {
+        c->thread_m, c->thread_n, row, column, sum, s->rows % c->thread_m != 0, s->columns % c->thread_n != 0};
+    wgsl_contract_finish(s, &points, c->parts > 1);
+}
+
+static void wgsl_contract_direct(wgsl_contract_state *s) {
+    const wgsl_contract_choice *c = &s->choice;
+    tg_wgsl *w = s->w;
+    const int64_t cell_rows = wgsl_contract_ceil(s->rows, c->thread_m), cell_columns = wgsl_contract_ceil(s->columns, c->thread_n);
+    const int64_t cells = s->batch * cell_rows * cell_columns, groups = wgsl_contract_ceil(cells, c->size / c->ways);
+    const wgsl_contract_end end = wgsl_contract_end_of(s, 4);
+    wgsl_contract_fetch(s, &s->left, end);
+    wgsl_contract_fetch(s, &s->right, end);
+    wgsl_contract_lanes(w, c->size, c->ways, c->ways_first);
+    if (c->parts > 1) tg_wgsl_line(w, "let part = group / %lld;", (long long)groups);
+    if (c->parts > 1) tg_wgsl_line(w, "let own = group %% %lld * %d + lane;", (long long)groups, (int)(c->size / c->ways));
+    else tg_wgsl_line(w, "let own = group * %d + lane;", (int)(c->size / c->ways));
+    const bool ragged = cells % (c->size / c->ways) != 0;
+    if (ragged && c->ways == 1) tg_wgsl_line(w, "if (own >= %lld) { return; }", (long long)cells);
+    if (ragged && c->ways > 1) tg_wgsl_line(w, "let cell = min(own, %lld);", (long long)(cells - 1));
+    else tg_wgsl_line(w, "let cell = own;");
+    wgsl_contract_direct_cell(s, cell_rows, cell_columns);
+    wgsl_contract_range(s);
+    wgsl_contract_base(s, &s->left);
+    wgsl_contract_base(s, &s->right);
+    wgsl_contract_direct_rows(s, &s->left, "first_row", c->thread_m, s->rows);
+    wgsl_contract_direct_rows(s, &s->right, "first_column", c->thread_n, s->columns);
+    wgsl_contract_direct_sums(s);
+    if (c->ways > 1) {
+        wgsl_contract_tree(w, c->ways, c->size, c->ways_first ? 1 : c->size / c->ways, c->thread_m, c->thread_n);
+        tg_wgsl_line(w, "if (way == 0 && own < %lld) {", (long long)cells);
+    }
+    wgsl_contract_direct_finish(s, cell_rows, cell_columns);
+    if (c->ways > 1) tg_wgsl_line(w, "}");
+    tg_wgsl_end(w, groups * c->parts, c->size);
+}
+
+/* ---------------------------------------------------------------- tiles */
+
+/* One operand's part of a tile: how it is fetched and where it lies in workgroup memory.
+ *   four rows of one k:  [k][row / 4], read as they lie
+ *   four k of one row:   [k / 4][row], rows exchanged within eight by k so that neither the writes (lanes along k) nor the reads
+ *                        (lanes along rows) meet in a bank; no padding needed */
+typedef struct wgsl_contract_part {
+    const wgsl_contract_operand *operand;
+    int32_t rows, thread_rows;
+    int32_t threads;  /* along this side */
+    int32_t fetches;  /* vec4s an invocation fetches per slice */
+    const char *own;  /* "x" or "y" */
+    const char *tile; /* index of the tile along this side */
+    int64_t total;    /* rows there are */
+} wgsl_contract_part;
+
+static wgsl_contract_part wgsl_contract_make_part(const wgsl_contract_state *s, bool left) {
+    const wgsl_contract_choice *c = &s->choice;
+    wgsl_contract_part p = {.operand = left ? &s->left : &s->right, .own = left ? "y" : "x", .tile = left ? "tile_row" : "tile_column"};
+    p.rows = left ? c->tile->m : c->tile->n;
+    p.thread_rows = left ? c->thread_m : c->thread_n;
+    p.threads = p.rows / p.thread_rows;
+    p.fetches = p.rows * c->tile->slice / 4 / c->size;
+    p.total = left ? s->rows : s->columns;
+    return p;
+}
+
+/* Declares where fetch i of this invocation comes from (left_i, left_k_i) and goes to (left_to_i). */
+static void wgsl_contract_plan_fetch(wgsl_contract_state *s, const wgsl_contract_part *p, int32_t i) {
+    const wgsl_contract_operand *o = p->operand;
+    const int32_t slice = s->choice.tile->slice, fours = slice / 4, rows = o->along_rows ? p->rows / 4 : p->rows;
+    const int64_t last = (o->along_rows ? p->total / 4 : p->total) - 1;
+    const bool k_first = !o->along_rows && o->unit == WGSL_UNIT_K;
+    const bool ragged = p->total % p->rows != 0;
+    const int32_t inner = k_first ? fours : rows;
+    char unit[32], row[WGSL_CONTRACT_TEXT];
+    snprintf(unit, sizeof unit, i == 0 ? "t" : "(t + %d)", (int)(i * s->choice.size));
+    tg_wgsl_line(s->w, "let %s_r%d = %s %s %d;", o->name, (int)i, unit, k_first ? ">>" : "&",
+                 k_first ? wgsl_contract_log2(inner) : inner - 1);
+    tg_wgsl_line(s->w, "let %s_q%d = %s %s %d;", o->name, (int)i, unit, k_first ? "&" : ">>",
+                 k_first ? inner - 1 : wgsl_contract_log2(inner));
+    if (ragged) snprintf(row, sizeof row, "min(%s * %d + %s_r%d, %lld)", p->tile, (int)rows, o->name, (int)i, (long long)last);
+    else snprintf(row, sizeof row, "(%s * %d + %s_r%d)", p->tile, (int)rows, o->name, (int)i);
+    wgsl_contract_row(s, o, i, row);
+    tg_wgsl_line(s->w, "let %s_k%d = %s_q%d%s;", o->name, (int)i, o->name, (int)i, o->along_rows ? "" : " * 4");
+    if (o->along_rows)
+        tg_wgsl_line(s->w, "let %s_to%d = %s_q%d * %d + %s_r%d;", o->name, (int)i, o->name, (int)i, (int)rows, o->name, (int)i);
+    else
+        tg_wgsl_line(s->w, "let %s_to%d = %s_q%d * %d + (%s_r%d ^ (%s_q%d * %d));", o->name, (int)i, o->name, (int)i, (int)rows, o->name,
+                     (int)i, o->name, (int)i, 8 / (int)fours);
+}
+
+static void wgsl_contract_plan_part(wgsl_contract_state *s, const wgsl_contract_part *p) {
+    wgsl_contract_base(s, p->operand);
+    for (int32_t i = 0; i < p->fetches; i++) wgsl_contract_plan_fetch(s, p, i);
+    const int32_t vectors = p->rows * s->choice.tile->slice / 4;
+    tg_wgsl_global(s->w, "var<workgroup> tile_%s: array<vec4<f32>, %d>;", p->operand->name, (int)vectors);
+}
+
+static void wgsl_contract_fetch_part(tg_wgsl *w, const wgsl_contract_part *p, const char *let, const char *k) {
+    const char *name = p->operand->name;
+    for (int i = 0; i < p->fetches; i++)
+        tg_wgsl_line(w, "%snext_%s%d = fetch_%s(%s_%d, %s + %s_k%d, k_end);", let, name, i, name, name, i, k, name, i);
+}
+
+static void wgsl_contract_keep_part(tg_wgsl *w, const wgsl_contract_part *p) {
+    const char *name = p->operand->name;
+    for (int i = 0; i < p->fetches; i++) tg_wgsl_line(w, "tile_%s[%s_to%d] = next_%s%d;", name, name, i, name, i);
+}
+
+/* The four k of each of the invocation's rows: l0, l1, ... (r0, r1, ...). */
+static void wgsl_contract_read_fours(tg_wgsl *w, const wgsl_contract_part *p, int32_t slice) {
+    const char *name = p->operand->name;
+    tg_wgsl_line(w, "let %s_at = q * %d + (%s ^ (q * %d));", name, (int)p->rows, p->own, 32 / (int)slice);
+    for (int i = 0; i < p->thread_rows; i++)
+        tg_wgsl_line(w, "let %c%d = tile_%s[%s_at + %d];", name[0], i, name, name, i * (int)p->threads);
+}
+
+/* The invocation's rows of one k, four by four: l0, l1, ... */
+static void wgsl_contract_read_rows(tg_wgsl *w, const wgsl_contract_part *p, const char *k) {
+    const char *name = p->operand->name;
+    for (int i = 0; i < p->thread_rows / 4; i++)
+        tg_wgsl_line(w, "let %c%d = tile_%s[%s * %d + %s + %d];", name[0], i, name, k, (int)p->rows / 4, p->own, i * (int)p->threads);
+}
+
+/* c += l r^T for one k; component of fours: which of four k */
+static void wgsl_contract_multiply(const wgsl_contract_state *s, int component) {
+    static const char letter[4] = {'x', 'y', 'z', 'w'};
+    tg_wgsl *w = s->w;
+    const char k = letter[component];
+    for (int j = 0; j < s->choice.thread_n / 4; j++) {
+        if (s->right.along_rows) tg_wgsl_line(w, "let b%d = r%d;", j, j);
+        else tg_wgsl_line(w, "let b%d = vec4<f32>(r%d.%c, r%d.%c, r%d.%c, r%d.%c);", j, 4 * j, k, 4 * j + 1, k, 4 * j + 2, k, 4 * j + 3, k);
+    }
+    for (int i = 0; i < s->choice.thread_m; i++)
+        for (int j = 0; j < s->choice.thread_n / 4; j++) {
+            const bool rows = s->left.along_rows;
+            tg_wgsl_line(w, "c%d_%d = fma(vec4<f32>(l%d.%c), b%d, c%d_%d);", i, j, rows ? i / 4 : i, rows ? letter[i % 4] : k, j, i, j);
+        }
+}
+
+static void wgsl_contract_slice(const wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right) {
+    tg_wgsl *w = s->w;
+    const int32_t slice = s->choice.tile->slice;
+    tg_wgsl_line(w, "for (var q = 0; q < %d; q++) {", (int)slice / 4);
+    if (!s->left.along_rows) wgsl_contract_read_fours(w, left, slice);
+    if (!s->right.along_rows) wgsl_contract_read_fours(w, right, slice);
+    for (int component = 0; component < 4; component++) {
+        char k[32];
+        snprintf(k, sizeof k, "(q * 4 + %d)", component);
+        tg_wgsl_line(w, "{");
+        if (s->left.along_rows) wgsl_contract_read_rows(w, left, k);
+        if (s->right.along_rows) wgsl_contract_read_rows(w, right, k);
+        wgsl_contract_multiply(s, component);
+        tg_wgsl_line(w, "}");
+    }
+    tg_wgsl_line(w, "}");
+}
+
+static int wgsl_contract_chain(const wgsl_contract_choice *c) {
+    return c->thread_m * c->thread_n <= WGSL_CONTRACT_MOST_TOTALS ? WGSL_CONTRACT_CHAIN : WGSL_CONTRACT_LONG_CHAIN;
+}
+
+/* One line for each vec4 of sums. */
+static void wgsl_contract_each_sum(const wgsl_contract_state *s, const char *before, const char *between, const char *after) {
+    for (int i = 0; i < s->choice.thread_m; i++)
+        for (int j = 0; j < s->choice.thread_n / 4; j++) {
+            if (between) tg_wgsl_line(s->w, "%s%d_%d%s%d_%d%s", before, i, j, between, i, j, after);
+            else tg_wgsl_line(s->w, "%s%d_%d%s", before, i, j, after);
+        }
+}
+
+static void wgsl_contract_tile_sums(wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right) {
+    tg_wgsl *w = s->w;
+    const int slice = (int)s->choice.tile->slice, chain = wgsl_contract_chain(&s->choice);
+    const bool totals = s->choice.part_length > chain;
+    char next[32];
+    snprintf(next, sizeof next, "k + %d", slice);
+    wgsl_contract_each_sum(s, "var c", NULL, " = vec4<f32>();");
+    if (totals) wgsl_contract_each_sum(s, "var total", NULL, " = vec4<f32>();");
+    wgsl_contract_fetch_part(w, left, "var ", "k_begin");
+    wgsl_contract_fetch_part(w, right, "var ", "k_begin");
+    tg_wgsl_line(w, "for (var k = k_begin; k < k_end; k += %d) {", slice);
+    tg_wgsl_line(w, "workgroupBarrier();");
+    wgsl_contract_keep_part(w, left);
+    wgsl_contract_keep_part(w, right);
+    tg_wgsl_line(w, "workgroupBarrier();");
+    tg_wgsl_line(w, "if (k + %d < k_end) {", slice);
+    wgsl_contract_fetch_part(w, left, "", next);
+    wgsl_contract_fetch_part(w, right, "", next);
+    tg_wgsl_line(w, "}");
+    wgsl_contract_slice(s, left, right);
+    if (totals) {
+        tg_wgsl_line(w, "if ((k + %d) %% %d == 0) {", slice, chain);
+        wgsl_contract_each_sum(s, "total", " += c", ";");
+        wgsl_contract_each_sum(s, "c", NULL, " = vec4<f32>();");
+        tg_wgsl_line(w, "}");
+    }
+    tg_wgsl_line(w, "}");
+    if (totals) wgsl_contract_each_sum(s, "c", " += total", ";");
+}
+
+/* Row `index` (i or j) of the invocation, in the whole problem. */
+static void wgsl_contract_tile_row(const wgsl_contract_part *p, char index, char *text, size_t size) {
+    if (p->operand->along_rows)
+        snprintf(text, size, "%s * %d + (%c >> 2) * %d + %s * 4 + (%c & 3)", p->tile, (int)p->rows, index, 4 * (int)p->threads, p->own,
+                 index);
+    else snprintf(text, size, "%s * %d + %s + %c * %d", p->tile, (int)p->rows, p->own, index, (int)p->threads);
+}
+
+static void wgsl_contract_tile_finish(wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right) {
+    const wgsl_contract_choice *c = &s->choice;
+    tg_wgsl *w = s->w;
+    const int vectors = (int)(c->thread_n / 4);
+    char row[WGSL_CONTRACT_TEXT], column[WGSL_CONTRACT_TEXT], sum[WGSL_CONTRACT_TEXT];
+    wgsl_contract_tile_row(left, 'i', row, sizeof row);
+    wgsl_contract_tile_row(right, 'j', column, sizeof column);
+    snprintf(sum, sizeof sum, vectors > 1 ? "sums[i * %d + (j >> 2)][j & 3]" : "sums[i][j]", vectors);
+    tg_wgsl_start(w);
+    tg_text_add(&w->main, "var sums = array<vec4<f32>, %d>(", (int)c->thread_m * vectors);
+    for (int x = 0; x < (int)c->thread_m * vectors; x++) tg_text_add(&w->main, "%sc%d_%d", x ? ", " : "", x / vectors, x % vectors);
+    tg_text_add(&w->main, ");");
+    tg_wgsl_newline(w);
+    const wgsl_contract_points points = {
+        c->thread_m, c->thread_n, row, column, sum, s->rows % c->tile->m != 0, s->columns % c->tile->n != 0};
+    wgsl_contract_finish(s, &points, c->parts > 1);
+}
+
+/* Which tile this workgroup owns. Bands of eight tile rows, walked column by column, keep what neighbours in time read in the
+ * second-level cache. */
+static void wgsl_contract_tile_place(wgsl_contract_state *s, int64_t tile_rows, int64_t tile_columns) {
+    tg_wgsl *w = s->w;
+    const int64_t tiles = tile_rows * tile_columns;
+    if (s->choice.parts > 1) tg_wgsl_line(w, "let part = group / %lld;", (long long)(tiles * s->batch));
+    tg_wgsl_line(w, "let batch = group / %lld %% %lld;", (long long)tiles, (long long)s->batch);
+    tg_wgsl_line(w, "let tile = group %% %lld;", (long long)tiles);
+    if (tile_rows <= 8 || tile_columns == 1) {
+        tg_wgsl_line(w, "let tile_row = tile %% %lld;", (long long)tile_rows);
+        tg_wgsl_line(w, "let tile_column = tile / %lld;", (long long)tile_rows);
+        return;
+    }
+    tg_wgsl_line(w, "let band = tile / %lld;", (long long)(8 * tile_columns));
+    if (tile_rows % 8 == 0) tg_wgsl_line(w, "let band_rows = 8;");
+    else tg_wgsl_line(w, "let band_rows = min(8, %lld - band * 8);", (long long)tile_rows);
+    tg_wgsl_line(w, "let in_band = tile - band * %lld;", (long long)(8 * tile_columns));
+    tg_wgsl_line(w, "let tile_row = band * 8 + in_band %% band_rows;");
+    tg_wgsl_line(w, "let tile_column = in_band / band_rows;");
+}
+
+static void wgsl_contract_tiled(wgsl_contract_state *s) {
+    const wgsl_contract_choice *c = &s->choice;
+    tg_wgsl *w = s->w;
+    const wgsl_contract_part left = wgsl_contract_make_part(s, true), right = wgsl_contract_make_part(s, false);
+    const int64_t tile_rows = wgsl_contract_ceil(s->rows, c->tile->m), tile_columns = wgsl_contract_ceil(s->columns, c->tile->n);
+    const wgsl_contract_end end = wgsl_contract_end_of(s, c->tile->slice);
+    wgsl_contract_fetch(s, &s->left, end);
+    wgsl_contract_fetch(s, &s->right, end);
+    wgsl_contract_tile_place(s, tile_rows, tile_columns);
+    wgsl_contract_range(s);
+    tg_wgsl_line(w, "let x = t & %d;", (int)right.threads - 1);
+    tg_wgsl_line(w, "let y = t >> %d;", wgsl_contract_log2(right.threads));
+    wgsl_contract_plan_part(s, &left);
+    wgsl_contract_plan_part(s, &right);
+    wgsl_contract_tile_sums(s, &left, &right);
+    wgsl_contract_tile_finish(s, &left, &right);
+    tg_wgsl_end(w, s->batch * tile_rows * tile_columns * c->parts, c->size);
+}
+
+/* ---------------------------------------------------------------- adding the parts */
+
+/* An invocation per output, or `ways` that share one where outputs are few and parts many. */
+static void wgsl_contract_add_parts(wgsl_contract_state *s) {
+    tg_wgsl *w = s->w;
+    const int64_t outputs = wgsl_contract_outputs(s), parts = s->choice.parts;
+    const int32_t size = 64, ways = outputs < 4096 && parts >= 16 ? 8 : 1, lanes = size / ways;
+    tg_wgsl_begin(w, tg_arena_format(w->arena, "adds %lld parts", (long long)parts));
+    tg_wgsl_use_scratch(w, "f32");
+    wgsl_contract_lanes(w, size, ways, false);
+    tg_wgsl_line(w, "let own = group * %d + lane;", (int)lanes);
+    if (ways == 1 && outputs % lanes != 0) tg_wgsl_line(w, "if (own >= %lld) { return; }", (long long)outputs);
+    if (ways > 1) tg_wgsl_line(w, "let cell = min(own, %lld);", (long long)(outputs - 1));
+    else tg_wgsl_line(w, "let cell = own;");
+    tg_wgsl_line(w, "var c0_0 = 0.0;");
+    tg_wgsl_line(w, "for (var part = %s; part < %lld; part += %d) {", ways > 1 ? "way" : "0", (long long)parts, (int)ways);
+    tg_wgsl_line(w, "c0_0 += scratch[%lld + part * %lld + cell];", (long long)s->scratch, (long long)outputs);
+    tg_wgsl_line(w, "}");
+    wgsl_contract_direct_cell(s, s->rows, s->columns);
+    if (ways > 1) {
+        wgsl_contract_tree(w, ways, size, lanes, 1, 1);
+        tg_wgsl_line(w, "if (way == 0 && own < %lld) {", (long long)outputs);
+    }
+    const wgsl_contract_points points = {1, 1, "first_row", "first_column", "c0_0", false, false};
+    wgsl_contract_finish(s, &points, false);
+    if (ways > 1) tg_wgsl_line(w, "}");
+    tg_wgsl_end(w, wgsl_contract_ceil(outputs, lanes), size);
+}
+
+/* ---------------------------------------------------------------- the kernel */
+
+static const char *wgsl_contract_title(const wgsl_contract_state *s) {
+    const wgsl_contract_choice *c = &s->choice;
+    const char *wide = s->left.wide && s->right.wide   ? "vec4 reads"
+                       : s->left.wide || s->right.wide ? "vec4 reads of one operand"
+                                                       : "scalar reads";
+    if (c->tile)
+        return tg_arena_format(s->w->arena, "tiles of %d x %d, %d x %d each, k by %d, %s, %lld part%s", (int)c->tile->m, (int)c->tile->n,
+                               (int)c->thread_m, (int)c->thread_n, (int)c->tile->slice, wide, (long long)c->parts, c->parts > 1 ? "s" : "");
+    return tg_arena_format(s->w->arena, "direct, %d x %d each, %d way%s%s, %s, %lld part%s", (int)c->thread_m, (int)c->thread_n,
+                           (int)c->ways, c->ways > 1 ? "s" : "", c->ways_first ? " side by side" : "", wide, (long long)c->parts,
+                           c->parts > 1 ? "s" : "");
+}
+
+void tg_wgsl_contract(tg_wgsl *w) {
+    wgsl_contract_state s = wgsl_contract_make(w);
+    wgsl_contract_choose(&s);
+    if (s.choice.size == 0) {
+        tg_wgsl_fail(w, TG_ERROR_LIMIT, "a contraction needs workgroups of 64 invocations");
+        return;
+    }
+    if (s.choice.parts > 1) s.scratch = tg_wgsl_scratch(w, wgsl_contract_outputs(&s) * s.choice.parts);
+    tg_wgsl_begin(w, wgsl_contract_title(&s));
+    if (s.choice.tile) wgsl_contract_tiled(&s);
+    else wgsl_contract_direct(&s);
+    if (s.choice.parts > 1) wgsl_contract_add_parts(&s);
+}
+
+#undef WGSL_CONTRACT_PROCESSORS
+#undef WGSL_CONTRACT_LANES
+#undef WGSL_CONTRACT_WARPS
+#undef WGSL_CONTRACT_SLICE_WAIT
+#undef WGSL_CONTRACT_TILE_START
+#undef WGSL_CONTRACT_READ_WAIT
+#undef WGSL_CONTRACT_BARRIER
+#undef WGSL_CONTRACT_LAUNCH
+#undef WGSL_CONTRACT_TRAFFIC
+#undef WGSL_CONTRACT_MOST_PARTS
+#undef WGSL_CONTRACT_MOST_SCRATCH
+#undef WGSL_CONTRACT_CHAIN
+#undef WGSL_CONTRACT_LONG_CHAIN
+#undef WGSL_CONTRACT_MOST_TOTALS
+#undef WGSL_CONTRACT_TEXT

@@ -1,0 +1,367 @@
+/* wgsl_reduce: rows. A row is one outer point; `lanes` invocations share it, each walking every lanes-th inner point, and a fixed
+ * tree in workgroup memory joins what they found. A body with reductions of reductions walks the row once per depth, computing
+ * again what a pass needs. Few long rows are split: a stage per depth leaves the parts' results in scratch, where the following
+ * stages join them, always in the same order. Must not know what is reduced beyond the five operations. */
+#include "emit/wgsl.h"
+
+#include <stdio.h>
+
+/* How a kernel is laid out; all numbers are powers of two but the counts. */
+typedef struct wgsl_rows {
+    tg_wgsl *w;
+    int64_t rows, length; /* outer and inner points */
+    int32_t size;         /* invocations of a workgroup */
+    int32_t lanes;        /* of them on one row */
+    bool across;          /* neighbouring invocations are on neighbouring rows, not on neighbouring points of a row */
+    int64_t parts;        /* of a row, each by a workgroup of its own; 1: not split */
+    int64_t chunk;        /* points of a part */
+    int64_t *scratch;     /* per body instruction that reduces: first word of its parts' results (an index follows the values) */
+} wgsl_rows;
+
+#define WGSL_ROWS_BUSY 32768     /* invocations that keep a large GPU busy: 132 multiprocessors x 256 */
+#define WGSL_ROWS_SPLIT 8192     /* points: shorter rows are left to one workgroup */
+#define WGSL_ROWS_WORKGROUPS 256 /* wanted of a split kernel */
+#define WGSL_ROWS_CHUNK 2048     /* points a part has at least: 8 per invocation */
+
+/* ---------------------------------------------------------------- layout */
+
+/* Do most loads of the body run along the last inner loop, or along the last outer one? */
+static bool wgsl_rows_across(const tg_wgsl *w) {
+    const tg_kernel *kernel = w->kernel;
+    int inner = kernel->loop_count - 1, outer = kernel->outer_count - 1, along = 0, across = 0;
+    while (inner > kernel->outer_count && w->extent[inner] == 1) inner--;
+    while (outer > 0 && w->extent[outer] == 1) outer--;
+    for (int32_t i = 0; i < kernel->body_count; i++) {
+        const tg_instruction *in = &kernel->body[i];
+        if ((in->op != TG_K_LOAD && in->op != TG_K_STORE) || w->places[i].place != TG_PLACE_ELEMENT) continue;
+        if (inner >= kernel->outer_count && in->at.stride[inner] == 1) along++;
+        else if (outer >= 0 && in->at.stride[outer] == 1) across++;
+    }
+    return across > along;
+}
+
+/* Enough invocations to fill the device, but each with some points of its own; along a row at least what one memory
+ * transaction fetches. */
+static int32_t wgsl_rows_lanes(const wgsl_rows *r) {
+    const int32_t least = r->across ? 1 : r->length >= 32 ? 32 : r->length >= 16 ? 8 : 1;
+    int32_t lanes = 1;
+    while (lanes * 2 <= r->size && lanes * 2 <= r->length) {
+        const bool idle = r->rows * lanes < WGSL_ROWS_BUSY && r->length / lanes >= 8;
+        if (lanes >= least && !idle) break;
+        lanes *= 2;
+    }
+    return lanes;
+}
+
+static void wgsl_rows_split(wgsl_rows *r) {
+    r->parts = 1;
+    r->chunk = r->length;
+    if (r->length < WGSL_ROWS_SPLIT || r->rows * 2 > WGSL_ROWS_WORKGROUPS || r->w->passes == 0) return;
+    int64_t parts = WGSL_ROWS_WORKGROUPS / r->rows;
+    if (parts > r->length / WGSL_ROWS_CHUNK) parts = r->length / WGSL_ROWS_CHUNK;
+    r->chunk = (r->length + parts - 1) / parts;
+    r->parts = (r->length + r->chunk - 1) / r->chunk;
+    r->lanes = r->size;
+    r->across = false;
+}
+
+/* ---------------------------------------------------------------- one reduction */
+
+static bool wgsl_rows_is_arg(int32_t op) { return op == TG_OP_ARGMAX || op == TG_OP_ARGMIN; }
+static bool wgsl_rows_largest(int32_t op) { return op == TG_OP_REDUCE_MAX || op == TG_OP_ARGMAX; }
+static tg_dtype wgsl_rows_dtype(const tg_wgsl *w, int32_t i) { return w->kernel->body[w->kernel->body[i].src[0]].dtype; }
+static const char *wgsl_rows_type(const tg_wgsl *w, int32_t i) { return wgsl_rows_dtype(w, i) == TG_F32 ? "f32" : "i32"; }
+
+static void wgsl_rows_declare(wgsl_rows *r, int32_t i) {
+    tg_wgsl *w = r->w;
+    const int32_t op = w->kernel->body[i].op;
+    const bool real = wgsl_rows_dtype(w, i) == TG_F32, largest = wgsl_rows_largest(op);
+    tg_wgsl_start(w);
+    tg_text_add(&w->main, "var r%d: %s = ", (int)i, wgsl_rows_type(w, i));
+    if (op == TG_OP_SUM) tg_text_add(&w->main, real ? "0f" : "0");
+    else if (real) tg_text_add(&w->main, "%s%s()", largest ? "-" : "", tg_wgsl_helper(w, "tg_inf"));
+    else tg_text_add(&w->main, "%s%s()", largest ? "" : "~", tg_wgsl_helper(w, "tg_least"));
+    tg_text_add(&w->main, ";");
+    tg_wgsl_newline(w);
+    if (wgsl_rows_is_arg(op)) tg_wgsl_line(w, "var at%d: i32 = 2147483647;", (int)i);
+}
+
+/* Lines that join a value (and, for arg, its position) into the variables `into` and `into_at`. */
+static void wgsl_rows_join(wgsl_rows *r, int32_t i, const char *into, const char *into_at, const char *value, const char *value_at) {
+    tg_wgsl *w = r->w;
+    const int32_t op = w->kernel->body[i].op;
+    const bool real = wgsl_rows_dtype(w, i) == TG_F32, largest = wgsl_rows_largest(op);
+    if (op == TG_OP_SUM) tg_wgsl_line(w, "%s = %s + %s;", into, into, value);
+    else if (wgsl_rows_is_arg(op)) {
+        const char *better = real ? (largest ? "tg_larger" : "tg_smaller") : (largest ? "tg_larger_i32" : "tg_smaller_i32");
+        tg_wgsl_line(w, "if (%s(%s, %s, %s, %s)) {", tg_wgsl_helper(w, better), value, value_at, into, into_at);
+        tg_wgsl_line(w, "%s = %s;", into, value);
+        tg_wgsl_line(w, "%s = %s;", into_at, value_at);
+        tg_wgsl_line(w, "}");
+    } else {
+        const char *name = real ? tg_wgsl_helper(w, largest ? "tg_max" : "tg_min") : largest ? "max" : "min";
+        tg_wgsl_line(w, "%s = %s(%s, %s);", into, name, into, value);
+    }
+}
+
+/* The lanes' results of reduction i, in r<i>, become one, v<i>, that all lanes of the row have. Every invocation comes here. */
+static void wgsl_rows_tree(wgsl_rows *r, int32_t i, bool named) {
+    tg_wgsl *w = r->w;
+    const bool arg = wgsl_rows_is_arg(w->kernel->body[i].op);
+    const char *type = wgsl_rows_type(w, i);
+    char mine[48], other[48], mine_at[48], other_at[48];
+    if (r->lanes > 1) {
+        tg_wgsl_global(w, "var<workgroup> s%d: array<%s, %d>;", (int)i, type, (int)r->size);
+        if (arg) tg_wgsl_global(w, "var<workgroup> p%d: array<i32, %d>;", (int)i, (int)r->size);
+        tg_wgsl_line(w, "s%d[slot] = r%d;", (int)i, (int)i);
+        if (arg) tg_wgsl_line(w, "p%d[slot] = at%d;", (int)i, (int)i);
+        tg_wgsl_line(w, "workgroupBarrier();");
+        tg_wgsl_line(w, "for (var h%d = %d; h%d > 0; h%d = h%d >> 1u) {", (int)i, (int)r->lanes / 2, (int)i, (int)i, (int)i);
+        tg_wgsl_line(w, "if (lane_of_row < h%d) {", (int)i);
+        snprintf(mine, sizeof mine, "s%d[slot]", (int)i);
+        snprintf(other, sizeof other, "s%d[slot + h%d]", (int)i, (int)i);
+        snprintf(mine_at, sizeof mine_at, "p%d[slot]", (int)i);
+        snprintf(other_at, sizeof other_at, "p%d[slot + h%d]", (int)i, (int)i);
+        wgsl_rows_join(r, i, mine, mine_at, other, other_at);
+        tg_wgsl_line(w, "}");
+        tg_wgsl_line(w, "workgroupBarrier();");
+        tg_wgsl_line(w, "}");
+        tg_wgsl_line(w, "r%d = s%d[slot - lane_of_row];", (int)i, (int)i);
+        if (arg) tg_wgsl_line(w, "at%d = p%d[slot - lane_of_row];", (int)i, (int)i);
+    }
+    if (named) tg_wgsl_line(w, arg ? "let v%d = at%d;" : "let v%d = r%d;", (int)i, (int)i);
+}
+
+/* ---------------------------------------------------------------- passes */
+
+/* Opens the loop over this invocation's points of the row (or of its part), and decodes them. */
+static void wgsl_rows_open_loop(wgsl_rows *r) {
+    tg_wgsl *w = r->w;
+    if (r->parts == 1) tg_wgsl_line(w, "for (var n = lane_of_row; n < %lld; n += %d) {", (long long)r->length, (int)r->lanes);
+    else tg_wgsl_line(w, "for (var n = begin + t; n < end; n += %d) {", (int)r->size);
+    tg_wgsl_decode(w, "n", w->kernel->outer_count, w->kernel->loop_count);
+}
+
+static void wgsl_rows_accumulate(wgsl_rows *r, int32_t i) {
+    char into[32], into_at[32], value[32];
+    snprintf(into, sizeof into, "r%d", (int)i);
+    snprintf(into_at, sizeof into_at, "at%d", (int)i);
+    snprintf(value, sizeof value, "v%d", (int)r->w->kernel->body[i].src[0]);
+    wgsl_rows_join(r, i, into, into_at, value, "n");
+}
+
+/* r<i> of every reduction of this depth, over the invocation's own points. */
+static void wgsl_rows_walk(wgsl_rows *r, int32_t pass) {
+    tg_wgsl *w = r->w;
+    const tg_kernel *kernel = w->kernel;
+    (void)tg_places_want(kernel, w->places, pass, false);
+    for (int32_t i = 0; i < kernel->body_count; i++)
+        if (tg_places_reduces_in(kernel, w->places, i, pass)) wgsl_rows_declare(r, i);
+    wgsl_rows_open_loop(r);
+    for (int32_t i = 0; i < kernel->body_count; i++) {
+        if (w->places[i].wanted && w->places[i].place == TG_PLACE_ELEMENT) tg_wgsl_instruction(w, i);
+        if (tg_places_reduces_in(kernel, w->places, i, pass)) wgsl_rows_accumulate(r, i);
+    }
+    tg_wgsl_line(w, "}");
+}
+
+/* Reads r<i> of every reduction of this depth from the parts' results, one part a lane after another. */
+static void wgsl_rows_gather_parts(wgsl_rows *r, int32_t pass) {
+    tg_wgsl *w = r->w;
+    const int64_t values = r->rows * r->parts;
+    for (int32_t i = 0; i < w->kernel->body_count; i++) {
+        if (!tg_places_reduces_in(w->kernel, w->places, i, pass)) continue;
+        const bool arg = wgsl_rows_is_arg(w->kernel->body[i].op);
+        char into[32], into_at[32], value[32], value_at[32];
+        snprintf(into, sizeof into, "r%d", (int)i);
+        snprintf(into_at, sizeof into_at, "at%d", (int)i);
+        snprintf(value, sizeof value, "q%d", (int)i);
+        snprintf(value_at, sizeof value_at, "k%d", (int)i);
+        tg_wgsl_use_scratch(w, "u32");
+        wgsl_rows_declare(r, i);
+        tg_wgsl_line(w, "for (var q = t; q < %lld; q += %d) {", (long long)r->parts, (int)r->size);
+        tg_wgsl_line(w, "let q%d = bitcast<%s>(scratch[%lld + row * %lld + q]);", (int)i, wgsl_rows_type(w, i), (long long)r->scratch[i],
+                     (long long)r->parts);
+        if (arg) tg_wgsl_line(w, "let k%d = bitcast<i32>(scratch[%lld + row * %lld + q]);", (int)i, (long long)(r->scratch[i] + values), (long long)r->parts);
+        wgsl_rows_join(r, i, into, into_at, value, value_at);
+        tg_wgsl_line(w, "}");
+    }
+}
+
+static void wgsl_rows_trees(wgsl_rows *r, int32_t pass, bool named) {
+    for (int32_t i = 0; i < r->w->kernel->body_count; i++)
+        if (tg_places_reduces_in(r->w->kernel, r->w->places, i, pass)) wgsl_rows_tree(r, i, named);
+}
+
+/* OUTER values that become possible after `pass` passes, or (effects) all OUTER stores. */
+static void wgsl_rows_outer(wgsl_rows *r, int32_t pass, bool effects) {
+    tg_wgsl *w = r->w;
+    for (int32_t i = 0; i < w->kernel->body_count; i++) {
+        const tg_placed *place = &w->places[i];
+        const int32_t op = w->kernel->body[i].op;
+        if (!place->live || place->place != TG_PLACE_OUTER || tg_body_is_reduction(op)) continue;
+        if (tg_body_is_effect(op) == effects && (effects || place->depth == pass)) tg_wgsl_instruction(w, i);
+    }
+}
+
+static bool wgsl_rows_has_outer_stores(const tg_wgsl *w) {
+    for (int32_t i = 0; i < w->kernel->body_count; i++)
+        if (tg_body_is_effect(w->kernel->body[i].op) && w->places[i].place == TG_PLACE_OUTER) return true;
+    return false;
+}
+
+static void wgsl_rows_store(wgsl_rows *r, const char *row_exists) {
+    tg_wgsl *w = r->w;
+    const tg_kernel *kernel = w->kernel;
+    if (tg_places_want(kernel, w->places, 0, true)) {
+        if (row_exists != NULL) tg_wgsl_line(w, "if (%s) {", row_exists);
+        wgsl_rows_open_loop(r);
+        for (int32_t i = 0; i < kernel->body_count; i++)
+            if (w->places[i].wanted && w->places[i].place == TG_PLACE_ELEMENT) tg_wgsl_instruction(w, i);
+        tg_wgsl_line(w, "}");
+        if (row_exists != NULL) tg_wgsl_line(w, "}");
+    }
+    if (!wgsl_rows_has_outer_stores(w)) return;
+    const char *part = r->parts > 1 ? " & (part == 0)" : "";
+    if (row_exists != NULL) tg_wgsl_line(w, "if ((lane_of_row == 0) & %s%s) {", row_exists, part);
+    else tg_wgsl_line(w, "if ((lane_of_row == 0)%s) {", part);
+    wgsl_rows_outer(r, 0, true);
+    tg_wgsl_line(w, "}");
+}
+
+/* ---------------------------------------------------------------- kernels that are one stage */
+
+/* Which row this invocation is on, and which lane of it. Rows past the last do as the last does, and store nothing. */
+static const char *wgsl_rows_place(wgsl_rows *r) {
+    tg_wgsl *w = r->w;
+    const int32_t together = r->size / r->lanes;
+    const bool whole = r->rows % together == 0;
+    if (r->lanes == 1) {
+        tg_wgsl_line(w, "let lane_of_row = 0;");
+        tg_wgsl_line(w, whole ? "let row = group * %d + t;" : "let own = group * %d + t;", (int)r->size);
+    } else {
+        if (r->across) tg_wgsl_line(w, "let lane_of_row = t / %d;", (int)together);
+        else tg_wgsl_line(w, "let lane_of_row = t %% %d;", (int)r->lanes);
+        tg_wgsl_line(w, r->across ? "let row_of_group = t %% %d;" : "let row_of_group = t / %d;", r->across ? (int)together : (int)r->lanes);
+        tg_wgsl_line(w, "let slot = row_of_group * %d + lane_of_row;", (int)r->lanes);
+        tg_wgsl_line(w, "let %s = group * %d + row_of_group;", whole ? "row" : "own", (int)together);
+    }
+    if (whole) return NULL;
+    tg_wgsl_line(w, "let exists = own < %lld;", (long long)r->rows);
+    tg_wgsl_line(w, "let row = min(own, %lld);", (long long)r->rows - 1);
+    return "exists";
+}
+
+static void wgsl_rows_whole(wgsl_rows *r) {
+    tg_wgsl *w = r->w;
+    tg_wgsl_begin(w, NULL);
+    const char *exists = wgsl_rows_place(r);
+    tg_wgsl_decode(w, "row", 0, w->kernel->outer_count);
+    tg_wgsl_body(w, TG_PLACE_TOP);
+    wgsl_rows_outer(r, 0, false);
+    for (int32_t pass = 1; pass <= w->passes; pass++) {
+        wgsl_rows_walk(r, pass);
+        wgsl_rows_trees(r, pass, true);
+        wgsl_rows_outer(r, pass, false);
+    }
+    wgsl_rows_store(r, exists);
+    const int32_t together = r->size / r->lanes;
+    tg_wgsl_end(w, (r->rows + together - 1) / together, r->size);
+}
+
+/* ---------------------------------------------------------------- kernels that are split */
+
+static void wgsl_rows_place_part(wgsl_rows *r) {
+    tg_wgsl *w = r->w;
+    tg_wgsl_line(w, "let lane_of_row = t;");
+    tg_wgsl_line(w, "let slot = t;");
+    tg_wgsl_line(w, "let row = group / %lld;", (long long)r->parts);
+    tg_wgsl_line(w, "let part = group %% %lld;", (long long)r->parts);
+    tg_wgsl_line(w, "let begin = part * %lld;", (long long)r->chunk);
+    tg_wgsl_line(w, "let end = min(begin + %lld, %lld);", (long long)r->chunk, (long long)r->length);
+}
+
+/* Everything up to and including the reductions of depth `known`, from scratch. */
+static void wgsl_rows_known(wgsl_rows *r, int32_t known) {
+    tg_wgsl *w = r->w;
+    tg_wgsl_decode(w, "row", 0, w->kernel->outer_count);
+    tg_wgsl_body(w, TG_PLACE_TOP);
+    wgsl_rows_outer(r, 0, false);
+    for (int32_t pass = 1; pass <= known; pass++) {
+        wgsl_rows_gather_parts(r, pass);
+        wgsl_rows_trees(r, pass, true);
+        wgsl_rows_outer(r, pass, false);
+    }
+}
+
+static void wgsl_rows_leave(wgsl_rows *r, int32_t pass) {
+    tg_wgsl *w = r->w;
+    tg_wgsl_use_scratch(w, "u32");
+    tg_wgsl_line(w, "if (t == 0) {");
+    for (int32_t i = 0; i < w->kernel->body_count; i++) {
+        if (!tg_places_reduces_in(w->kernel, w->places, i, pass)) continue;
+        tg_wgsl_line(w, "scratch[%lld + group] = bitcast<u32>(r%d);", (long long)r->scratch[i], (int)i);
+        if (wgsl_rows_is_arg(w->kernel->body[i].op))
+            tg_wgsl_line(w, "scratch[%lld + group] = bitcast<u32>(at%d);", (long long)(r->scratch[i] + r->rows * r->parts), (int)i);
+    }
+    tg_wgsl_line(w, "}");
+}
+
+static void wgsl_rows_part_stage(wgsl_rows *r, int32_t pass) {
+    tg_wgsl *w = r->w;
+    tg_wgsl_begin(w, tg_arena_format(w->arena, "depth %d of %lld parts a row", (int)pass, (long long)r->parts));
+    wgsl_rows_place_part(r);
+    wgsl_rows_known(r, pass - 1);
+    wgsl_rows_walk(r, pass);
+    wgsl_rows_trees(r, pass, false);
+    wgsl_rows_leave(r, pass);
+    tg_wgsl_end(w, r->rows * r->parts, r->size);
+}
+
+static void wgsl_rows_last_stage(wgsl_rows *r) {
+    tg_wgsl *w = r->w;
+    const bool elements = tg_places_want(w->kernel, w->places, 0, true);
+    tg_wgsl_begin(w, tg_arena_format(w->arena, "joins %lld parts a row", (long long)r->parts));
+    if (elements) wgsl_rows_place_part(r);
+    else {
+        tg_wgsl_line(w, "let lane_of_row = t;");
+        tg_wgsl_line(w, "let slot = t;");
+        tg_wgsl_line(w, "let row = group;");
+        tg_wgsl_line(w, "let part = 0;");
+    }
+    wgsl_rows_known(r, w->passes);
+    wgsl_rows_store(r, NULL);
+    tg_wgsl_end(w, elements ? r->rows * r->parts : r->rows, r->size);
+}
+
+static void wgsl_rows_in_parts(wgsl_rows *r) {
+    tg_wgsl *w = r->w;
+    for (int32_t i = 0; i < w->kernel->body_count; i++) {
+        if (!w->places[i].live || !tg_body_is_reduction(w->kernel->body[i].op)) continue;
+        r->scratch[i] = tg_wgsl_scratch(w, r->rows * r->parts * (wgsl_rows_is_arg(w->kernel->body[i].op) ? 2 : 1));
+    }
+    for (int32_t pass = 1; pass <= w->passes; pass++) wgsl_rows_part_stage(r, pass);
+    wgsl_rows_last_stage(r);
+}
+
+void tg_wgsl_reduce(tg_wgsl *w) {
+    wgsl_rows r = {.w = w, .size = 256};
+    r.rows = tg_wgsl_points(w, 0, w->kernel->outer_count);
+    r.length = tg_wgsl_points(w, w->kernel->outer_count, w->kernel->loop_count);
+    r.scratch = TG_NEW(w->arena, int64_t, w->kernel->body_count + 1);
+    if (r.scratch == NULL) {
+        w->status = TG_ERROR_MEMORY;
+        return;
+    }
+    if (r.rows * r.length < 16384 && r.length <= 64) r.size = 64; /* small: more, smaller workgroups */
+    r.across = wgsl_rows_across(w);
+    r.lanes = wgsl_rows_lanes(&r);
+    wgsl_rows_split(&r);
+    if (r.parts > 1) wgsl_rows_in_parts(&r);
+    else wgsl_rows_whole(&r);
+}
+
+#undef WGSL_ROWS_BUSY
+#undef WGSL_ROWS_SPLIT
+#undef WGSL_ROWS_WORKGROUPS
+#undef WGSL_ROWS_CHUNK

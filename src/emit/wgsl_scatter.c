@@ -1,0 +1,238 @@
+/* wgsl_scatter: table[index(n)] += value(n), without atomics and always added in the same order. A small table is summed by one
+ * invocation per table element and chunk of n, each comparing every index of its chunk. For a large one that would be too much:
+ * there every n finds the next n with the same index, and the first of each chain walks it. Must not know where indices come
+ * from. */
+#include "emit/wgsl.h"
+
+typedef struct wgsl_adds {
+    tg_wgsl *w;
+    int32_t at;            /* the SCATTER instruction */
+    int64_t points, width; /* n; elements of a row */
+    int64_t rows;
+    const char *type; /* of a value */
+    bool *index;      /* per body instruction: the row depends on it */
+} wgsl_adds;
+
+#define WGSL_ADDS_SMALL (INT64_C(1) << 28)         /* comparisons; a millisecond of a large GPU, more is left to chains */
+#define WGSL_ADDS_CHUNK 64                         /* points an invocation compares at least */
+#define WGSL_ADDS_SCRATCH (INT64_C(4) << 20)       /* words of partial tables */
+#define WGSL_ADDS_TILE 256                         /* indices compared from workgroup memory at a time */
+
+static const tg_instruction *wgsl_adds_instruction(const wgsl_adds *s) { return &s->w->kernel->body[s->at]; }
+
+/* The lines that give the row; then, asked again, the other values. Both only once per block. */
+static void wgsl_adds_values(const wgsl_adds *s, bool index) {
+    for (int32_t i = 0; i < s->w->kernel->body_count; i++) {
+        const tg_placed *place = &s->w->places[i];
+        if (!place->live || place->place != TG_PLACE_ELEMENT || s->index[i] != index) continue;
+        if (!tg_body_is_effect(s->w->kernel->body[i].op)) tg_wgsl_instruction(s->w, i);
+    }
+}
+
+static void wgsl_adds_find_index(wgsl_adds *s) {
+    const tg_kernel *kernel = s->w->kernel;
+    s->index[wgsl_adds_instruction(s)->src[0]] = true;
+    for (int32_t i = s->at - 1; i >= 0; i--)
+        for (int k = 0; s->index[i] && k < tg_body_arity(kernel->body[i].op); k++) s->index[kernel->body[i].src[k]] = true;
+}
+
+/* table[row * stride + at(d)] with the row spelt `row`. */
+static void wgsl_adds_store(const wgsl_adds *s, const char *row, const char *value) {
+    tg_wgsl *w = s->w;
+    const tg_instruction *in = wgsl_adds_instruction(s);
+    tg_wgsl_use(w, in->argument);
+    tg_wgsl_start(w);
+    tg_text_add(&w->main, "a%d[%s * %lld + ", (int)in->argument, row, (long long)in->row_stride);
+    tg_wgsl_affine_over(w, &in->at, w->kernel->m_begin, w->kernel->loop_count, true);
+    tg_text_add(&w->main, "] = %s;", value);
+    tg_wgsl_newline(w);
+}
+
+static void wgsl_adds_decode_width(const wgsl_adds *s, const char *flat) {
+    tg_wgsl_decode(s->w, flat, s->w->kernel->m_begin, s->w->kernel->loop_count);
+}
+
+/* `let element = ...` below `count`, one per invocation. */
+static void wgsl_adds_element(const wgsl_adds *s, int64_t count) {
+    tg_wgsl_line(s->w, "let element = group * 64 + t;");
+    if (count % 64 != 0) tg_wgsl_line(s->w, "if (element >= %lld) { return; }", (long long)count);
+}
+static int64_t wgsl_adds_groups(int64_t count) { return (count + 63) / 64; }
+
+/* ---------------------------------------------------------------- small tables */
+
+static void wgsl_adds_chunks(const wgsl_adds *s, int64_t parts, int64_t scratch) {
+    tg_wgsl *w = s->w;
+    const int64_t table = s->rows * s->width, chunk = (s->points + parts - 1) / parts;
+    tg_wgsl_begin(w, parts > 1 ? tg_arena_format(w->arena, "%lld parts", (long long)parts) : NULL);
+    wgsl_adds_element(s, table * parts);
+    tg_wgsl_line(w, "let row = element / %lld %% %lld;", (long long)s->width, (long long)s->rows);
+    tg_wgsl_line(w, "let column = element %% %lld;", (long long)s->width);
+    wgsl_adds_decode_width(s, "column");
+    tg_wgsl_body(w, TG_PLACE_TOP);
+    tg_wgsl_line(w, "let begin = element / %lld * %lld;", (long long)table, (long long)chunk);
+    tg_wgsl_line(w, "var sum: %s = 0;", s->type);
+    tg_wgsl_line(w, "for (var n = begin; n < min(begin + %lld, %lld); n += 1) {", (long long)chunk, (long long)s->points);
+    tg_wgsl_decode(w, "n", 0, w->kernel->m_begin);
+    wgsl_adds_values(s, true);
+    tg_wgsl_line(w, "if (v%d == row) {", (int)wgsl_adds_instruction(s)->src[0]);
+    wgsl_adds_values(s, false);
+    tg_wgsl_line(w, "sum = sum + v%d;", (int)wgsl_adds_instruction(s)->src[1]);
+    tg_wgsl_line(w, "}");
+    tg_wgsl_line(w, "}");
+    if (parts > 1) {
+        tg_wgsl_use_scratch(w, s->type);
+        tg_wgsl_line(w, "scratch[%lld + element] = sum;", (long long)scratch);
+    } else wgsl_adds_store(s, "row", "sum");
+    tg_wgsl_end(w, wgsl_adds_groups(table * parts), 64);
+}
+
+static void wgsl_adds_join(const wgsl_adds *s, int64_t parts, int64_t scratch) {
+    tg_wgsl *w = s->w;
+    const int64_t table = s->rows * s->width;
+    tg_wgsl_begin(w, tg_arena_format(w->arena, "adds %lld parts", (long long)parts));
+    tg_wgsl_use_scratch(w, s->type);
+    wgsl_adds_element(s, table);
+    tg_wgsl_line(w, "let row = element / %lld;", (long long)s->width);
+    tg_wgsl_line(w, "let column = element %% %lld;", (long long)s->width);
+    wgsl_adds_decode_width(s, "column");
+    tg_wgsl_line(w, "var sum: %s = 0;", s->type);
+    tg_wgsl_line(w, "for (var q = 0; q < %lld; q += 1) {", (long long)parts);
+    tg_wgsl_line(w, "sum = sum + scratch[%lld + q * %lld + element];", (long long)scratch, (long long)table);
+    tg_wgsl_line(w, "}");
+    wgsl_adds_store(s, "row", "sum");
+    tg_wgsl_end(w, wgsl_adds_groups(table), 64);
+}
+
+static void wgsl_adds_small(const wgsl_adds *s) {
+    const int64_t table = s->rows * s->width;
+    int64_t parts = s->points / WGSL_ADDS_CHUNK;
+    if (parts > 64) parts = 64;
+    if (parts > WGSL_ADDS_SCRATCH / table) parts = WGSL_ADDS_SCRATCH / table;
+    if (parts < 2) {
+        wgsl_adds_chunks(s, 1, 0);
+        return;
+    }
+    const int64_t scratch = tg_wgsl_scratch(s->w, table * parts);
+    wgsl_adds_chunks(s, parts, scratch);
+    wgsl_adds_join(s, parts, scratch);
+}
+
+/* ---------------------------------------------------------------- large tables. Scratch: the row of every n (-1: outside the table),
+ * then for every n the next of its chain (the number of points: none), then whether it is a chain's first */
+
+static void wgsl_adds_rows(const wgsl_adds *s, int64_t scratch) {
+    tg_wgsl *w = s->w;
+    tg_wgsl_begin(w, "rows");
+    tg_wgsl_use_scratch(w, "i32");
+    wgsl_adds_element(s, s->points);
+    tg_wgsl_decode(w, "element", 0, w->kernel->m_begin);
+    tg_wgsl_body(w, TG_PLACE_TOP);
+    wgsl_adds_values(s, true);
+    const int row = (int)wgsl_adds_instruction(s)->src[0];
+    tg_wgsl_line(w, "scratch[%lld + element] = select(-1, v%d, (v%d >= 0) & (v%d < %lld));", (long long)scratch, row, row, row,
+                 (long long)s->rows);
+    tg_wgsl_end(w, wgsl_adds_groups(s->points), 64);
+}
+
+static void wgsl_adds_clear(const wgsl_adds *s) {
+    tg_wgsl *w = s->w;
+    tg_wgsl_begin(w, "clears the table");
+    wgsl_adds_element(s, s->rows * s->width);
+    tg_wgsl_line(w, "let row = element / %lld;", (long long)s->width);
+    tg_wgsl_line(w, "let column = element %% %lld;", (long long)s->width);
+    wgsl_adds_decode_width(s, "column");
+    wgsl_adds_store(s, "row", "0");
+    tg_wgsl_end(w, wgsl_adds_groups(s->rows * s->width), 64);
+}
+
+static void wgsl_adds_chain(const wgsl_adds *s, int64_t scratch) {
+    tg_wgsl *w = s->w;
+    tg_wgsl_begin(w, "chains of equal rows");
+    tg_wgsl_use_scratch(w, "i32");
+    tg_wgsl_global(w, "var<workgroup> tile: array<i32, %d>;", WGSL_ADDS_TILE);
+    tg_wgsl_line(w, "let n = group * %d + t;", WGSL_ADDS_TILE);
+    tg_wgsl_line(w, "let mine = select(-1, scratch[%lld + min(n, %lld)], n < %lld);", (long long)scratch, (long long)s->points - 1,
+                 (long long)s->points);
+    tg_wgsl_line(w, "var next: i32 = %lld;", (long long)s->points);
+    tg_wgsl_line(w, "var first: i32 = 1;");
+    tg_wgsl_line(w, "for (var start = 0; start < %lld; start += %d) {", (long long)s->points, WGSL_ADDS_TILE);
+    tg_wgsl_line(w, "workgroupBarrier();");
+    tg_wgsl_line(w, "tile[t] = select(-1, scratch[%lld + min(start + t, %lld)], start + t < %lld);", (long long)scratch,
+                 (long long)s->points - 1, (long long)s->points);
+    tg_wgsl_line(w, "workgroupBarrier();");
+    tg_wgsl_line(w, "for (var k = 0; k < %d; k += 1) {", WGSL_ADDS_TILE);
+    tg_wgsl_line(w, "if (tile[k] == mine) {");
+    tg_wgsl_line(w, "if (start + k < n) { first = 0; }");
+    tg_wgsl_line(w, "if (start + k > n) { next = min(next, start + k); }");
+    tg_wgsl_line(w, "}");
+    tg_wgsl_line(w, "}");
+    tg_wgsl_line(w, "}");
+    tg_wgsl_line(w, "if (n < %lld) {", (long long)s->points);
+    tg_wgsl_line(w, "scratch[%lld + n] = next;", (long long)(scratch + s->points));
+    tg_wgsl_line(w, "scratch[%lld + n] = select(0, first, mine >= 0);", (long long)(scratch + 2 * s->points));
+    tg_wgsl_line(w, "}");
+    tg_wgsl_end(w, (s->points + WGSL_ADDS_TILE - 1) / WGSL_ADDS_TILE, WGSL_ADDS_TILE);
+}
+
+static void wgsl_adds_walk(const wgsl_adds *s, int64_t scratch) {
+    tg_wgsl *w = s->w;
+    tg_wgsl_begin(w, "adds along chains");
+    tg_wgsl_use_scratch(w, "i32");
+    wgsl_adds_element(s, s->points * s->width);
+    tg_wgsl_line(w, "let head = element / %lld;", (long long)s->width);
+    tg_wgsl_line(w, "let column = element %% %lld;", (long long)s->width);
+    tg_wgsl_line(w, "if (scratch[%lld + head] == 0) { return; }", (long long)(scratch + 2 * s->points));
+    wgsl_adds_decode_width(s, "column");
+    tg_wgsl_body(w, TG_PLACE_TOP);
+    tg_wgsl_line(w, "var sum: %s = 0;", s->type);
+    tg_wgsl_line(w, "for (var n = head; n < %lld; n = scratch[%lld + n]) {", (long long)s->points, (long long)(scratch + s->points));
+    tg_wgsl_decode(w, "n", 0, w->kernel->m_begin);
+    wgsl_adds_values(s, true); /* a value may use what the row is made of */
+    wgsl_adds_values(s, false);
+    tg_wgsl_line(w, "sum = sum + v%d;", (int)wgsl_adds_instruction(s)->src[1]);
+    tg_wgsl_line(w, "}");
+    tg_wgsl_line(w, "let row = scratch[%lld + head];", (long long)scratch);
+    wgsl_adds_store(s, "row", "sum");
+    tg_wgsl_end(w, wgsl_adds_groups(s->points * s->width), 64);
+}
+
+static void wgsl_adds_large(const wgsl_adds *s) {
+    const int64_t scratch = tg_wgsl_scratch(s->w, s->points * 3);
+    wgsl_adds_rows(s, scratch);
+    wgsl_adds_clear(s);
+    wgsl_adds_chain(s, scratch);
+    wgsl_adds_walk(s, scratch);
+}
+
+/* ---------------------------------------------------------------- the kernel */
+
+static void wgsl_adds_one(tg_wgsl *w, int32_t at) {
+    wgsl_adds s = {.w = w, .at = at};
+    s.points = tg_wgsl_points(w, 0, w->kernel->m_begin);
+    s.width = tg_wgsl_points(w, w->kernel->m_begin, w->kernel->loop_count);
+    s.rows = w->kernel->body[at].rows;
+    s.type = w->kernel->body[w->kernel->body[at].src[1]].dtype == TG_I32 ? "i32" : "f32";
+    s.index = TG_NEW(w->arena, bool, w->kernel->body_count + 1);
+    if (s.index == NULL) {
+        w->status = TG_ERROR_MEMORY;
+        return;
+    }
+    wgsl_adds_find_index(&s);
+    const double comparisons = (double)s.points * (double)s.width * (double)s.rows;
+    if (comparisons <= (double)WGSL_ADDS_SMALL && s.rows * s.width <= WGSL_ADDS_SCRATCH) wgsl_adds_small(&s);
+    else wgsl_adds_large(&s);
+}
+
+void tg_wgsl_scatter(tg_wgsl *w) {
+    bool stores = false;
+    for (int32_t i = 0; i < w->kernel->body_count; i++) stores = stores || w->kernel->body[i].op == TG_K_STORE;
+    if (stores) tg_wgsl_map(w); /* what the kernel stores beside; the map leaves scatters out */
+    for (int32_t i = 0; i < w->kernel->body_count; i++)
+        if (w->kernel->body[i].op == TG_K_SCATTER) wgsl_adds_one(w, i);
+}
+
+#undef WGSL_ADDS_SMALL
+#undef WGSL_ADDS_CHUNK
+#undef WGSL_ADDS_SCRATCH
+#undef WGSL_ADDS_TILE

@@ -22,7 +22,7 @@ endfunction()
 function(tensorgrad_library target)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                              $<INSTALL_INTERFACE:include>)
-  target_link_libraries(${target} PUBLIC Threads::Threads $<$<NOT:$<PLATFORM_ID:Windows>>:m>)
+  target_link_libraries(${target} PUBLIC Threads::Threads ${CMAKE_DL_LIBS} $<$<NOT:$<PLATFORM_ID:Windows>>:m>)
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE C)
   if(TENSORGRAD_SANITIZE)
     target_link_options(${target} PUBLIC -fsanitize=${TENSORGRAD_SANITIZE})

@@ -63,7 +63,7 @@ class Amalgamation:
 
     def text(self, version):
         head = [f"/* tensorgrad {version} in one file. Made by scripts/amalgamate.py: edit the files under src/ instead.",
-                " * Compile with: cc -std=c11 -O2 -c tensorgrad.c   Link with: -lm -pthread",
+                " * Compile with: cc -std=c11 -O2 -c tensorgrad.c   Link with: -lm -pthread (and -ldl before glibc 2.34)",
                 " * MIT licence, see the end of tensorgrad.h. */"]
         for name, value in sorted(self.features.items()):
             head += [f"#ifndef {name}", f"#  define {name} {value}".rstrip(), "#endif"]

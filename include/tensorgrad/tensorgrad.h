@@ -553,7 +553,33 @@ typedef struct tg_optimizer {
 
 /* ---------------------------------------------------------------- models */
 
+/* AUTO: WebGPU where a library is found and it offers a real GPU, else the CPU. WEBGPU: any adapter, a software one too; none,
+ * or no library, is TG_ERROR_DEVICE. The library is looked for when a model is compiled: TENSORGRAD_WEBGPU_LIB, then the usual
+ * names of Dawn and wgpu-native; nothing is linked. */
 typedef enum tg_device_kind { TG_DEVICE_AUTO = 0, TG_DEVICE_CPU = 1, TG_DEVICE_WEBGPU = 2 } tg_device_kind;
+
+/* An application's own WebGPU device, in terms of the standard webgpu.h. The handles are borrowed until the last model made
+ * with them is destroyed, and belong to the calling thread during every call. Such a device is never recovered. */
+typedef struct tg_webgpu_device {
+    void *instance;                          /* WGPUInstance */
+    void *device;                            /* WGPUDevice */
+    void *(*procedure)(const char *name);    /* where "wgpuDeviceCreateBuffer" and so on are; NULL: the library found as above */
+} tg_webgpu_device;
+
+/* One adapter (a GPU, or a software one) that the WebGPU library offers. Bytes and counts are the adapter's limits. */
+typedef struct tg_adapter_info {
+    char name[128];        /* "NVIDIA H200" */
+    char vendor[64], architecture[64];
+    char backend[16];      /* "vulkan", "metal", "d3d12", "d3d11", "opengl", "opengles", "null", "other" */
+    char type[16];         /* "discrete", "integrated", "cpu", "unknown" */
+    int64_t max_buffer_bytes, max_binding_bytes;
+    int32_t max_storage_buffers, max_workgroup_bytes, max_workgroup_invocations, max_workgroups;
+    int32_t subgroup_min, subgroup_max; /* 0: not known */
+    bool timestamps, subgroups, f16;
+} tg_adapter_info;
+/* Fills out[0 .. min(capacity, *count)) in the order of preference; *count gets how many there are: 0, with TG_OK, when there is no
+ * library (the reason is logged). The number of an adapter here is what "#number" means in tg_compile_options.adapter. */
+TG_API tg_status tg_adapters(tg_context *ctx, tg_adapter_info *out, int capacity, int *count);
 
 /* Traces the model: makes parameters and inputs on g and returns the loss (rank 0, for training) or the output. */
 typedef tg_tensor (*tg_build_fn)(tg_graph *g, void *user);
@@ -564,6 +590,10 @@ typedef struct tg_compile_options {
     tg_device_kind device;
     int threads;    /* CPU, 0 to 1024; 0: TENSORGRAD_THREADS, else the number of cores. Results do not depend on it. */
     bool no_fusion; /* one kernel per operation: slow, for comparison */
+    /* WebGPU: which adapter: "#0" as tg_adapters counts, or a part of its name, vendor or backend, in any case. NULL or "":
+     * TENSORGRAD_ADAPTER, else the best. None that fits is TG_ERROR_DEVICE, the adapters listed. */
+    const char *adapter;
+    const tg_webgpu_device *webgpu; /* the application's own; `device` must not be CPU. NULL: one is opened */
 } tg_compile_options;
 
 /* Traces, differentiates with respect to every unfrozen parameter, fuses, plans, initialises. options may be NULL. A build
@@ -655,24 +685,37 @@ TG_API int64_t tg_model_step_count(const tg_model *model);
 TG_API tg_status tg_model_save(tg_model *model, const char *path);
 TG_API tg_status tg_model_load(tg_model *model, const char *path);
 
+/* Losing a GPU is TG_ERROR_DEVICE_LOST, from the call that meets it and from all calls that need the device after it. Recovering
+ * opens a device again and goes on from the last snapshot: all parameters, states and the step count as they were after the
+ * last compile, reset, upload, load, save or snapshot, whichever came last. (An upload touches the values uploaded and leaves the
+ * rest of the snapshot as old as it is. A download of one parameter takes none: values of different ages make no model.)
+ * TG_OK and nothing done for a device that is not lost; TG_ERROR_STATE for an application's own. On an error the model stays
+ * lost, and another try is allowed. Siblings are recovered with their parent, through either handle. */
+TG_API tg_status tg_model_recover(tg_model *model);
+/* Takes a host copy of everything tg_model_recover puts back; one read of every state. Nothing on the CPU, which is never lost. */
+TG_API tg_status tg_model_snapshot(tg_model *model);
+
 /* ---------------------------------------------------------------- inspection */
 
 typedef struct tg_model_info {
     int64_t parameters; /* trained numbers */
     int nodes;          /* graph nodes after the passes */
     int kernels;
-    int dispatches;
+    int dispatches; /* launches of one step or run; a large reduction is more than one */
     int64_t program_bytes; /* the program's own size */
     int64_t peak_bytes;    /* parameters, gradients, optimiser state, inputs, constants, workspace */
     int64_t workspace_bytes;
     double contraction_flops; /* of one step: 2 M K N each */
-    const char *device;       /* "cpu (avx512, 2 threads)"; owned by the model, or by a sibling's parent */
+    const char *device;       /* "cpu (avx512, 2 threads)", "webgpu (NVIDIA H200, vulkan)"; owned by the model, or by a sibling's
+                                 parent, until it is recovered */
+    const char *adapter;      /* "avx512", "NVIDIA H200"; as device */
 } tg_model_info;
 TG_API tg_status tg_model_get_info(tg_model *model, tg_model_info *info);
 TG_API tg_shape tg_model_output_shape(const tg_model *model);
 TG_API tg_dtype tg_model_output_dtype(const tg_model *model);
-typedef enum tg_text { TG_TEXT_IR = 0, TG_TEXT_KERNELS, TG_TEXT_PLAN, TG_TEXT_DOT, TG_TEXT_C } tg_text;
-/* Owned by the model, valid until the next tg_model_text or its destruction. NULL on error. */
+typedef enum tg_text { TG_TEXT_IR = 0, TG_TEXT_KERNELS, TG_TEXT_PLAN, TG_TEXT_DOT, TG_TEXT_C, TG_TEXT_WGSL } tg_text;
+/* Owned by the model, valid until the next tg_model_text or its destruction. NULL on error. WGSL of a CPU model: for a device with
+ * the guaranteed limits. */
 TG_API const char *tg_model_text(tg_model *model, tg_text what);
 
 /* The instruction set in use on this machine: "avx512", "avx2", "neon", "simd128", "scalar". */

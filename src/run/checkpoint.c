@@ -94,7 +94,7 @@ static tg_status checkpoint_read_places(checkpoint_map *map, tg_family *family, 
         const checkpoint_place *place = &map->places.items[i];
         void *data = tg_arena_alloc(&map->arena, (size_t)place->count * tg_dtype_bytes(place->dtype));
         if (data == NULL) return TG_ERROR_MEMORY;
-        tg_status status = tg_family_read(family, place->slot, place->first, data, place->count);
+        tg_status status = tg_family_read_kept(family, place->slot, place->first, data, place->count);
         if (status != TG_OK) return status;
         items[i].name = place->name;
         items[i].dtype = place->dtype;
@@ -108,7 +108,8 @@ static tg_status checkpoint_save(const tg_model *model, checkpoint_map *map, con
     char step[32], seed[32];
     tg_file_item *items = TG_NEW(&map->arena, tg_file_item, map->places.count + 1);
     if (items == NULL) return TG_ERROR_MEMORY;
-    tg_status status = checkpoint_read_places(map, model->family, items);
+    tg_status status = tg_family_snapshot(model->family);
+    if (status == TG_OK) status = checkpoint_read_places(map, model->family, items);
     if (status != TG_OK) return status;
     snprintf(step, sizeof step, "%lld", (long long)model->family->steps);
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)model->family->seed);
@@ -247,10 +248,12 @@ static tg_status checkpoint_write(const checkpoint_load *load) {
         if (!checkpoint_wanted(load, place)) continue;
         status = tg_family_write(family, place->slot, place->first, tg_safetensors_find(load->file, place->name)->data, place->count);
     }
-    if (status != TG_OK || !load->training) return status;
-    family->steps = load->steps;
-    family->seed = load->seed;
-    return TG_OK;
+    if (status != TG_OK) return status;
+    if (load->training) {
+        family->steps = load->steps;
+        family->seed = load->seed;
+    }
+    return tg_family_snapshot(family);
 }
 
 static bool checkpoint_has_training(const tg_safetensors *file, const checkpoint_map *map, int32_t parameters) {

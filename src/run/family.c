@@ -1,10 +1,11 @@
-/* family: the device of a model and its siblings, the states on it, and the values they begin with. States are known by name;
+/* family: the device of a model and its siblings, the states on it with their snapshot, and the values they begin with. States are known by name;
  * those of training are "tg.parameters", "tg.gradients", the optimiser's moments, "tg.step" and "tg.lr". Initial values
  * depend on seed, full parameter name and element index alone. Must not know programs or files. */
 #include "run/model.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,18 +65,49 @@ static tg_status family_threads(tg_context *ctx, int asked, int *threads) {
     return TG_OK;
 }
 
+/* TENSORGRAD_ADAPTER stands in for an adapter that was not named. Copied: a lost device is opened again long after the call. */
+static tg_status family_keep_adapter(tg_family *family, const tg_compile_options *options) {
+    const char *name = options->adapter != NULL && options->adapter[0] != '\0' ? options->adapter : getenv("TENSORGRAD_ADAPTER");
+    if (name == NULL || name[0] == '\0') return TG_OK;
+    family->open.adapter = tg_arena_text(&family->arena, name);
+    return family->open.adapter != NULL ? TG_OK : TG_ERROR_MEMORY;
+}
+
+/* AUTO: a real GPU or the CPU; why there is none is not an error, but it is logged. */
+static tg_status family_open_auto(tg_family *family, tg_open_options *open) {
+    tg_context *ctx = family->ctx;
+    char reason[512];
+    open->real_gpu = true;
+    family->executor = &tg_webgpu_executor;
+    tg_status status = family->executor->open(ctx, open, &family->device);
+    if (status == TG_OK || status == TG_ERROR_MEMORY) return status;
+    snprintf(reason, sizeof reason, "no GPU, the CPU is used: %.400s", ctx->message);
+    if (ctx->log != NULL) ctx->log(ctx->log_user, TG_LOG_INFO, reason);
+    tg_clear_error(ctx);
+    family->executor = &tg_cpu_executor;
+    return family->executor->open(ctx, open, &family->device);
+}
+
 static tg_status family_open(tg_family *family, const tg_compile_options *options) {
-    int threads = 0;
+    tg_open_options *open = &family->open;
+    tg_status status = family_threads(family->ctx, options->threads, &open->threads);
+    if (status == TG_OK) status = family_keep_adapter(family, options);
+    if (status != TG_OK) return status;
+    open->foreign = options->webgpu;
     switch (options->device) {
     case TG_DEVICE_AUTO:
-    case TG_DEVICE_CPU: family->executor = &tg_cpu_executor; break;
-    case TG_DEVICE_WEBGPU:
-        return tg_fail(family->ctx, TG_ERROR_DEVICE, TG_SITE_NONE,
-                       "compile: this build has no WebGPU device: use TG_DEVICE_AUTO or TG_DEVICE_CPU");
+        if (options->webgpu == NULL) return family_open_auto(family, open);
+        family->executor = &tg_webgpu_executor;
+        break;
+    case TG_DEVICE_CPU:
+        if (options->webgpu != NULL)
+            return tg_fail(family->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "compile: a WebGPU device is given, but the device asked for is the CPU");
+        family->executor = &tg_cpu_executor;
+        break;
+    case TG_DEVICE_WEBGPU: family->executor = &tg_webgpu_executor; break;
     default: return tg_fail(family->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "compile: there is no device kind %d", (int)options->device);
     }
-    tg_status status = family_threads(family->ctx, options->threads, &threads);
-    return status != TG_OK ? status : family->executor->open(family->ctx, threads, &family->device);
+    return family->executor->open(family->ctx, open, &family->device);
 }
 
 /* ---------------------------------------------------------------- states */
@@ -87,13 +119,82 @@ int32_t tg_family_find(const tg_family *family, const char *name) {
 }
 
 tg_status tg_family_write(tg_family *family, int32_t slot, int64_t first, const void *data, int64_t count) {
-    int64_t item = (int64_t)tg_dtype_bytes(family->states.items[slot].dtype);
-    return family->executor->write_state(family->device, slot, first * item, data, count * item);
+    tg_status status = family->executor->write_state(family->device, slot, first, data, count);
+    if (status == TG_OK) tg_family_keep(family, slot, first, data, count);
+    return status;
 }
 
 tg_status tg_family_read(tg_family *family, int32_t slot, int64_t first, void *data, int64_t count) {
-    int64_t item = (int64_t)tg_dtype_bytes(family->states.items[slot].dtype);
-    return family->executor->read_state(family->device, slot, first * item, data, count * item);
+    return family->executor->read_state(family->device, slot, first, data, count);
+}
+
+/* ---------------------------------------------------------------- the snapshot */
+
+static size_t family_state_bytes(const tg_family_state *state) { return (size_t)state->count * tg_dtype_bytes(state->dtype); }
+
+void tg_family_keep(tg_family *family, int32_t slot, int64_t first, const void *data, int64_t count) {
+    const tg_family_state *state = &family->states.items[slot];
+    const size_t item = tg_dtype_bytes(state->dtype);
+    if (state->kept != NULL) memcpy((char *)state->kept + (size_t)first * item, data, (size_t)count * item);
+}
+
+static tg_status family_read_all(tg_family *family, void **copies) {
+    for (int32_t slot = 0; slot < family->states.count; slot++) {
+        const tg_family_state *state = &family->states.items[slot];
+        copies[slot] = tg_alloc(family->ctx, family_state_bytes(state));
+        if (copies[slot] == NULL) return TG_ERROR_MEMORY;
+        tg_status status = tg_family_read(family, slot, 0, copies[slot], state->count);
+        if (status != TG_OK) return status;
+    }
+    return TG_OK;
+}
+
+/* Read into new blocks first: a device that is lost half-way through leaves the old snapshot whole. */
+tg_status tg_family_snapshot(tg_family *family) {
+    if (!family->keeps || family->executor->asynchronous) return TG_OK;
+    const size_t bytes = (size_t)(family->states.count + 1) * sizeof(void *);
+    void **copies = tg_alloc(family->ctx, bytes);
+    if (copies == NULL) return TG_ERROR_MEMORY;
+    tg_status status = family_read_all(family, copies);
+    for (int32_t slot = 0; slot < family->states.count; slot++) {
+        tg_family_state *state = &family->states.items[slot];
+        void *unused = status == TG_OK ? state->kept : copies[slot];
+        if (status == TG_OK) state->kept = copies[slot];
+        if (unused != NULL) tg_release(family->ctx, unused, family_state_bytes(state));
+    }
+    tg_release(family->ctx, copies, bytes);
+    if (status != TG_OK) return status;
+    family->kept_steps = family->steps;
+    family->kept_gradients = family->has_gradients;
+    return TG_OK;
+}
+
+tg_status tg_family_read_kept(tg_family *family, int32_t slot, int64_t first, void *data, int64_t count) {
+    const tg_family_state *state = &family->states.items[slot];
+    const size_t item = tg_dtype_bytes(state->dtype);
+    if (state->kept == NULL) return tg_family_read(family, slot, first, data, count);
+    memcpy(data, (const char *)state->kept + (size_t)first * item, (size_t)count * item);
+    return TG_OK;
+}
+
+static tg_status family_restore_states(tg_family *family, tg_device *device) {
+    for (int32_t slot = 0; slot < family->states.count; slot++) {
+        const tg_family_state *state = &family->states.items[slot];
+        tg_status status = family->executor->make_state(device, slot, state->name, state->dtype, state->count);
+        if (status == TG_OK) status = family->executor->write_state(device, slot, 0, state->kept, state->count);
+        if (status != TG_OK) return status;
+    }
+    return TG_OK;
+}
+
+tg_status tg_family_open_again(tg_family *family, tg_device **device) {
+    tg_device *opened = NULL;
+    tg_status status = family->executor->open(family->ctx, &family->open, &opened);
+    if (status != TG_OK) return status;
+    status = family_restore_states(family, opened);
+    if (status == TG_OK) *device = opened;
+    else family->executor->close(opened);
+    return status;
 }
 
 /* ---------------------------------------------------------------- initial values */
@@ -165,7 +266,7 @@ static bool family_is_schedule(const tg_family_state *state) {
 /* A schedule that tg_model_set_lr put in place stays, and begins again. All zeros, the optimiser's own, need nothing. */
 static tg_status family_restart_schedule(tg_family *family, int32_t slot) {
     float encoded[TG_LR_STATE];
-    tg_status status = tg_family_read(family, slot, 0, encoded, TG_LR_STATE);
+    tg_status status = tg_family_read_kept(family, slot, 0, encoded, TG_LR_STATE);
     if (status != TG_OK || encoded[TG_LR_STATE - 1] == 0.0f) return status;
     encoded[TG_LR_STATE - 2] = 0.0f; /* start = 0, as tg_lr_encode writes it */
     encoded[TG_LR_STATE - 1] = 1.0f;
@@ -190,6 +291,10 @@ tg_status tg_family_reset(tg_family *family, tg_reset_kind kind) {
     }
     family->steps = 0;
     family->has_gradients = false;
+    /* what was not written is as it was trained; of a device that answers later it was read right before */
+    if (kind != TG_RESET_ALL && !family->executor->asynchronous) return tg_family_snapshot(family);
+    family->kept_steps = 0;
+    family->kept_gradients = false;
     return TG_OK;
 }
 
@@ -209,14 +314,18 @@ static tg_status family_state_agrees(const tg_family *family, int32_t slot, cons
 int32_t tg_family_state_slot(tg_family *family, const tg_state_info *info) {
     int32_t slot = tg_family_find(family, info->name);
     if (slot >= 0) return family_state_agrees(family, slot, info) == TG_OK ? slot : -1;
-    tg_family_state state = {NULL, info->shape, info->dtype, tg_shape_count(info->shape), info->value};
+    tg_family_state state = {NULL, info->shape, info->dtype, tg_shape_count(info->shape), info->value, NULL};
     bool room;
     TG_LIST_ROOM(family, states, room);
     if (!room) return -1;
     state.name = tg_arena_text(&family->arena, info->name);
     if (state.name == NULL) return -1;
     slot = (int32_t)family->states.count;
-    if (family->executor->make_state(family->device, slot, state.count * (int64_t)tg_dtype_bytes(state.dtype)) != TG_OK) return -1;
+    if (family->executor->make_state(family->device, slot, state.name, state.dtype, state.count) != TG_OK) return -1;
+    if (family->keeps) {
+        state.kept = tg_alloc(family->ctx, family_state_bytes(&state));
+        if (state.kept == NULL) return -1;
+    }
     family->states.items[family->states.count++] = state;
     return family_fill(family, slot) == TG_OK ? slot : -1;
 }
@@ -236,6 +345,7 @@ static tg_status family_init(tg_family *family, const tg_compile_options *option
     tg_context *ctx = family->ctx;
     tg_status status = family_open(family, options);
     if (status != TG_OK) return status;
+    family->keeps = family->executor->can_be_lost && family->open.foreign == NULL;
     status = tg_layout_make(family->traced, &options->optimizer, &family->arena, &family->layout);
     if (status != TG_OK) return status;
     family->chunk = tg_alloc(ctx, TG_CHUNK_BYTES);
@@ -261,6 +371,10 @@ void tg_family_destroy(tg_family *family) {
     tg_context *ctx = family->ctx;
     if (family->executor != NULL) family->executor->close(family->device);
     if (family->chunk != NULL) tg_release(ctx, family->chunk, TG_CHUNK_BYTES);
+    for (int32_t slot = 0; slot < family->states.count; slot++) {
+        const tg_family_state *state = &family->states.items[slot];
+        if (state->kept != NULL) tg_release(ctx, state->kept, family_state_bytes(state));
+    }
     if (family->states.items != NULL) tg_release(ctx, family->states.items, (size_t)family->states.capacity * sizeof *family->states.items);
     tg_arena_free(&family->arena);
     tg_release(ctx, family, sizeof *family);

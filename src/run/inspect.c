@@ -18,12 +18,13 @@ tg_status tg_model_get_info(tg_model *model, tg_model_info *info) {
     info->parameters = parameters;
     info->nodes = program->node_count;
     info->kernels = program->kernel_count;
-    info->dispatches = program->kernel_count; /* one each */
+    info->dispatches = family->executor->dispatches(inspect_main(model)->executable);
     info->program_bytes = tg_program_bytes(program);
     info->peak_bytes = tg_program_peak_bytes(program);
     info->workspace_bytes = program->workspace_bytes;
     info->contraction_flops = program->contraction_flops;
     info->device = family->executor->describe(family->device);
+    info->adapter = family->executor->adapter(family->device);
     return TG_OK;
 }
 
@@ -35,6 +36,19 @@ tg_dtype tg_model_output_dtype(const tg_model *model) {
     return model != NULL ? tg_graph_node(model->traced, model->traced->result)->dtype : TG_F32;
 }
 
+/* A program planned for the CPU keeps bools in bytes, and may bind more than a GPU does: it is planned again. */
+static tg_status inspect_wgsl(tg_model *model, const tg_variant *variant) {
+    const tg_executor *executor = model->family->executor;
+    const tg_wgsl_limits *limits = executor->wgsl_limits(model->family->device);
+    if (limits != NULL) return tg_emit_wgsl_text(variant->program, limits, &model->text);
+    tg_plan_options options = {.limits = tg_webgpu_guaranteed_limits(), .no_fusion = model->no_fusion};
+    tg_program *program = tg_program_make(variant->graph, &options);
+    if (program == NULL) return model->ctx->status;
+    tg_status status = tg_emit_wgsl_text(program, &tg_wgsl_guaranteed, &model->text);
+    tg_program_destroy(program, model->ctx);
+    return status;
+}
+
 static tg_status inspect_print(tg_model *model, tg_text what) {
     const tg_variant *variant = inspect_main(model);
     switch (what) {
@@ -43,6 +57,7 @@ static tg_status inspect_print(tg_model *model, tg_text what) {
     case TG_TEXT_PLAN: tg_program_print(variant->program, &model->text); return TG_OK;
     case TG_TEXT_DOT: tg_graph_print_dot(variant->graph, &model->text); return TG_OK;
     case TG_TEXT_C: return tg_emit_c(variant->program, &model->text);
+    case TG_TEXT_WGSL: return inspect_wgsl(model, variant);
     }
     return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "text: there is no text %d", (int)what);
 }

@@ -1,9 +1,8 @@
 /* model: the session. Compiles a build function, and runs steps and forward passes. A call checks everything before anything
  * changes: feeds, fed indices, then (with a small program of their own) computed indices. Once warm, a step allocates
  * nothing. Destroying a model destroys its siblings: their handles are dead then. Must not know kernels or instruction sets. */
-#include "run/model.h"
+#include "run/call.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---------------------------------------------------------------- compiling */
@@ -30,19 +29,37 @@ static tg_status model_check_optimizer(const tg_graph *g, const tg_optimizer *op
                    "compile: an optimizer, but no unfrozen parameter to train");
 }
 
-static tg_model *model_create(tg_context *ctx, tg_build_fn build, void *user) {
+/* Names that begin with "tg." are those of training, and look as training makes them: bytes may claim anything. */
+static tg_status model_check_reserved(const tg_model *model) {
+    const tg_graph *g = model->traced;
+    for (int64_t i = 0; i < g->params.count; i++)
+        if (strncmp(g->params.items[i].name, "tg.", 3) == 0)
+            return tg_fail(model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "compile: a parameter is called %.200s", g->params.items[i].name);
+    for (int64_t i = 0; i < g->states.count; i++) {
+        const tg_state_info *state = &g->states.items[i];
+        if (strncmp(state->name, "tg.", 3) != 0) continue;
+        bool is_step = strcmp(state->name, "tg.step") == 0, is_lr = strcmp(state->name, "tg.lr") == 0;
+        int64_t count = is_step ? 1 : is_lr ? TG_LR_STATE : model->family->layout.total;
+        if (state->dtype == (is_step ? TG_I32 : TG_F32) && state->shape.rank == !is_step && tg_shape_count(state->shape) == count) continue;
+        return tg_fail(model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "compile: state %.200s is none that training makes", state->name);
+    }
+    return TG_OK;
+}
+
+/* traced belongs to the model, or is destroyed; NULL: tracing failed. */
+static tg_model *model_create(tg_context *ctx, tg_graph *traced) {
+    if (traced == NULL) return NULL;
     tg_model *model = tg_alloc(ctx, sizeof *model);
-    if (model == NULL) return NULL;
+    if (model == NULL) {
+        tg_graph_destroy(traced);
+        return NULL;
+    }
     model->ctx = ctx;
     model->root = model;
+    model->traced = traced;
     tg_text_init(&model->text, ctx);
-    tg_tensor result = {NULL, 0};
-    model->traced = tg_trace(ctx, build, user, &result);
-    if (model->traced != NULL) {
-        model->traced->result = result.id;
-        model->fed = tg_alloc(ctx, (size_t)(model->traced->inputs.count + 1) * sizeof *model->fed);
-        if (model->fed != NULL) return model;
-    }
+    model->fed = tg_alloc(ctx, (size_t)(traced->inputs.count + 1) * sizeof *model->fed);
+    if (model->fed != NULL) return model;
     tg_model_destroy(model);
     return NULL;
 }
@@ -57,6 +74,8 @@ static tg_status model_compile(tg_model *model, const tg_compile_options *option
     model->optimizer.decay_filter = NULL; /* asked once, by the layout */
     model->family = tg_family_create(model->ctx, options, model->traced);
     if (model->family == NULL) return model->ctx->status;
+    status = model_check_reserved(model);
+    if (status != TG_OK) return status;
     tg_variant *main = tg_model_variant(model, model->training ? TG_VARIANT_STEP : TG_VARIANT_RUN);
     if (main == NULL) return model->ctx->status;
     if (model->training && main->program->computed_check_count > 0 && tg_model_variant(model, TG_VARIANT_CHECK) == NULL)
@@ -64,14 +83,12 @@ static tg_status model_compile(tg_model *model, const tg_compile_options *option
     return TG_OK;
 }
 
-static tg_model *model_compile_root(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options, bool training) {
+static tg_model *model_compile_root(tg_context *ctx, tg_graph *traced, const tg_compile_options *options, bool training) {
     tg_compile_options chosen;
     memset(&chosen, 0, sizeof chosen);
     if (options != NULL) chosen = *options;
     if (!training) memset(&chosen.optimizer, 0, sizeof chosen.optimizer);
-    if (ctx == NULL) return NULL;
-    tg_model_begin(ctx);
-    tg_model *model = model_create(ctx, build, user);
+    tg_model *model = model_create(ctx, traced);
     if (model == NULL) return NULL;
     model->training = training;
     if (model_compile(model, &chosen) == TG_OK) return model;
@@ -79,27 +96,52 @@ static tg_model *model_compile_root(tg_context *ctx, tg_build_fn build, void *us
     return NULL;
 }
 
-tg_model *tg_compile(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options) {
-    return model_compile_root(ctx, build, user, options, true);
-}
-
-tg_model *tg_compile_forward(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options) {
-    return model_compile_root(ctx, build, user, options, false);
-}
-
-tg_model *tg_compile_sibling(tg_model *parent, tg_build_fn build, void *user) {
-    if (parent == NULL) return NULL;
-    tg_model_begin(parent->ctx);
-    tg_model *model = model_create(parent->ctx, build, user);
+static tg_model *model_compile_sibling(tg_model *parent, tg_graph *traced) {
+    tg_model *model = model_create(parent->ctx, traced);
     if (model == NULL) return NULL;
     model->root = parent->root;
     model->family = parent->family;
     model->no_fusion = parent->no_fusion;
     model->next = model->root->next;
     model->root->next = model;
-    if (tg_model_variant(model, TG_VARIANT_RUN) != NULL) return model;
+    if (model_check_reserved(model) == TG_OK && tg_model_variant(model, TG_VARIANT_RUN) != NULL) return model;
     tg_model_destroy(model);
     return NULL;
+}
+
+/* tg_trace clears the last call's error, but not a trace's. */
+tg_model *tg_compile(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options) {
+    return model_compile_root(ctx, tg_trace(ctx, build, user, NULL), options, true);
+}
+
+tg_model *tg_compile_forward(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options) {
+    return model_compile_root(ctx, tg_trace(ctx, build, user, NULL), options, false);
+}
+
+tg_model *tg_compile_sibling(tg_model *parent, tg_build_fn build, void *user) {
+    return parent != NULL ? model_compile_sibling(parent, tg_trace(parent->ctx, build, user, NULL)) : NULL;
+}
+
+/* A graph from bytes instead of a build function. */
+static tg_graph *model_read(tg_context *ctx, const void *bytes, size_t size) {
+    tg_model_begin(ctx);
+    if (ctx->trace != NULL) {
+        tg_fail(ctx, TG_ERROR_TRACE, TG_SITE_NONE, "compile: a trace is in progress: a build function cannot compile");
+        return NULL;
+    }
+    tg_graph *g = tg_graph_read(ctx, bytes, size);
+    if (g == NULL || g->result != 0) return g;
+    tg_fail(ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "compile: a graph without a result");
+    tg_graph_destroy(g);
+    return NULL;
+}
+
+tg_model *tg_compile_bytes(tg_context *ctx, const void *bytes, size_t size, const tg_compile_options *options, bool training) {
+    return ctx != NULL ? model_compile_root(ctx, model_read(ctx, bytes, size), options, training) : NULL;
+}
+
+tg_model *tg_compile_sibling_bytes(tg_model *parent, const void *bytes, size_t size) {
+    return parent != NULL ? model_compile_sibling(parent, model_read(parent->ctx, bytes, size)) : NULL;
 }
 
 /* ---------------------------------------------------------------- destroying */
@@ -134,73 +176,23 @@ tg_context *tg_model_context(const tg_model *model) { return model != NULL ? mod
 
 /* ---------------------------------------------------------------- running */
 
-static tg_status model_execute(const tg_model *model, const tg_variant *variant) {
-    return model->family->executor->run(model->family->device, variant->executable, variant->inputs, variant->outputs);
-}
-
-/* Outputs from the flags on go to variant->flags, or nowhere. */
-static void model_aim_flags(tg_variant *variant, bool wanted) {
-    for (int32_t i = 0; i < variant->program->computed_check_count; i++)
-        variant->outputs[variant->program->computed_checks[i].output] = wanted ? &variant->flags[i] : NULL;
-}
-
-static tg_status model_read_flags(const tg_model *model, const tg_variant *variant) {
-    for (int32_t i = 0; i < variant->program->computed_check_count; i++) {
-        const tg_computed_check *check = &variant->program->computed_checks[i];
-        if (variant->flags[i] == 0) continue;
-        return tg_fail(model->ctx, TG_ERROR_INDEX, check->site, "%s: a computed index is outside [%lld, %lld)", check->op,
-                       (long long)check->lo, (long long)check->hi);
+/* All phases of a call on a device that answers at once. What it brought back is in *call, to be ended. */
+static tg_status model_call(tg_model_call *call, tg_model *model, tg_call_kind kind, const tg_feed *feeds, int n, void *output) {
+    const tg_family *family = model->family;
+    tg_status status = tg_model_call_begin(call, model, kind, feeds, n, output);
+    while (status == TG_OK && call->variant != NULL) {
+        const tg_variant *variant = call->variant;
+        status = tg_model_call_next(call, family->executor->run(family->device, variant->executable, variant->inputs, variant->outputs));
     }
-    return TG_OK;
-}
-
-/* Computed indices of a step, before the step. */
-static tg_status model_check_computed(tg_model *model) {
-    tg_variant *check = model->variants[TG_VARIANT_CHECK];
-    if (check == NULL) return TG_OK;
-    tg_status status = tg_feeds_bind(model, check);
-    if (status != TG_OK) return status;
-    for (int32_t i = 0; i < check->program->output_count; i++) check->outputs[i] = NULL;
-    model_aim_flags(check, true);
-    status = model_execute(model, check);
-    return status == TG_OK ? model_read_flags(model, check) : status;
-}
-
-/* The update happens here; everything that can be refused has been. */
-static tg_status model_step_now(tg_model *model, tg_variant *variant, float *loss) {
-    float value = 0.0f;
-    variant->outputs[0] = &value;
-    model_aim_flags(variant, false);
-    tg_status status = model_execute(model, variant);
-    if (status != TG_OK) return status;
-    model->family->steps++;
-    model->family->has_gradients = true;
-    if (loss != NULL) *loss = value;
-    if (isfinite(value)) return TG_OK;
-    return tg_fail(model->ctx, TG_ERROR_NOT_FINITE, TG_SITE_NONE, "step %lld: loss is %s", (long long)model->family->steps,
-                   isnan(value) ? "nan"
-                   : value > 0  ? "inf"
-                                : "-inf");
+    return status;
 }
 
 static tg_status model_step(tg_model *model, const tg_feed *feeds, int n, float *loss, tg_captures **captures) {
-    if (!model->training) return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "step: this is a forward model: use tg_run");
-    tg_status status = tg_feeds_check(model, "step", feeds, n);
-    if (status != TG_OK) return status;
-    tg_variant *variant = tg_model_variant(model, captures != NULL ? TG_VARIANT_STEP_CAPTURES : TG_VARIANT_STEP);
-    if (variant == NULL) return model->ctx->status;
-    status = tg_feeds_bind(model, variant);
-    if (status == TG_OK) status = model_check_computed(model);
-    if (status != TG_OK) return status;
-    tg_captures *made = NULL;
-    if (captures != NULL) {
-        made = tg_captures_make(model->ctx, variant);
-        if (made == NULL) return TG_ERROR_MEMORY;
-    }
-    status = model_step_now(model, variant, loss);
-    /* a loss that is not finite is when captures are needed most */
-    if (captures != NULL && (status == TG_OK || status == TG_ERROR_NOT_FINITE)) *captures = made;
-    else tg_captures_destroy(made);
+    tg_model_call call;
+    tg_status status = model_call(&call, model, captures != NULL ? TG_CALL_STEP_CAPTURES : TG_CALL_STEP, feeds, n, NULL);
+    if (status != TG_OK && status != TG_ERROR_NOT_FINITE) return status;
+    if (loss != NULL) *loss = call.loss;
+    if (captures != NULL) *captures = call.captures;
     return status;
 }
 
@@ -228,31 +220,11 @@ static tg_status model_check_output(const tg_model *model, const void *output, i
                    tg_shape_text(result->shape, shape, sizeof shape), (long long)count, (long long)capacity);
 }
 
-static tg_status model_run_now(const tg_model *model, tg_variant *variant, void *output) {
-    variant->outputs[0] = variant->result != NULL ? variant->result : output;
-    model_aim_flags(variant, true);
-    tg_status status = model_execute(model, variant);
-    if (status == TG_OK) status = model_read_flags(model, variant);
-    if (status == TG_OK && variant->result != NULL) memcpy(output, variant->result, variant->result_bytes);
-    return status;
-}
-
 static tg_status model_run(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity, tg_captures **captures) {
+    tg_model_call call;
     tg_status status = model_check_output(model, output, capacity);
-    if (status == TG_OK) status = tg_feeds_check(model, "run", feeds, n);
-    if (status != TG_OK) return status;
-    tg_variant *variant = tg_model_variant(model, captures != NULL ? TG_VARIANT_RUN_CAPTURES : TG_VARIANT_RUN);
-    if (variant == NULL) return model->ctx->status;
-    status = tg_feeds_bind(model, variant);
-    if (status != TG_OK) return status;
-    tg_captures *made = NULL;
-    if (captures != NULL) {
-        made = tg_captures_make(model->ctx, variant);
-        if (made == NULL) return TG_ERROR_MEMORY;
-    }
-    status = model_run_now(model, variant, output);
-    if (captures != NULL && status == TG_OK) *captures = made;
-    else tg_captures_destroy(made);
+    if (status == TG_OK) status = model_call(&call, model, captures != NULL ? TG_CALL_RUN_CAPTURES : TG_CALL_RUN, feeds, n, output);
+    if (status == TG_OK && captures != NULL) *captures = call.captures;
     return status;
 }
 

@@ -15,6 +15,7 @@ typedef struct tg_family_state {
     tg_dtype dtype;
     int64_t count;
     double value;
+    void *kept; /* the snapshot's values, on the host; NULL where the device cannot be lost */
 } tg_family_state;
 
 #define TG_CHUNK_BYTES 16384 /* initial values are made and written in pieces of this size */
@@ -24,12 +25,16 @@ typedef struct tg_family {
     tg_arena arena;
     const tg_executor *executor;
     tg_device *device;
+    tg_open_options open; /* how to open another, should this one be lost */
     tg_layout layout;
     const tg_graph *traced; /* the root model's: how its parameters begin */
     TG_LIST(tg_family_state) states;
     uint64_t seed;
     int64_t steps;      /* training steps since the start */
     bool has_gradients; /* a step has run since the start, the last reset and the last load */
+    bool keeps;         /* the device can be lost and may be opened again: there is a snapshot of every state */
+    int64_t kept_steps; /* of the snapshot */
+    bool kept_gradients;
     uint8_t *chunk;     /* TG_CHUNK_BYTES */
     uint8_t *seen;      /* layout.count: scratch of uploads */
 } tg_family;
@@ -66,6 +71,7 @@ struct tg_model {
     bool no_fusion;
     tg_optimizer optimizer;
     tg_variant *variants[TG_VARIANT_COUNT];
+    tg_variant *lost[TG_VARIANT_COUNT]; /* while recovering: those on the lost device */
     const void **fed;    /* per traced input: data of the call in progress */
     tg_text_buffer text; /* the last tg_model_text */
 };
@@ -89,6 +95,11 @@ typedef const char *(*tg_name_fn)(const void *user, int64_t i);
 const char *tg_names_text(char *buffer, size_t size, tg_name_fn name, const void *user, int64_t count);
 #define TG_NAMES_TEXT 1024
 
+/* ---- tg_compile (training), tg_compile_forward and tg_compile_sibling of a graph as tg_graph_write wrote it. Nothing in the bytes is
+ * trusted. */
+tg_model *tg_compile_bytes(tg_context *ctx, const void *bytes, size_t size, const tg_compile_options *options, bool training);
+tg_model *tg_compile_sibling_bytes(tg_model *parent, const void *bytes, size_t size);
+
 /* ---- family */
 tg_family *tg_family_create(tg_context *ctx, const tg_compile_options *options, const tg_graph *traced);
 void tg_family_destroy(tg_family *family);                         /* NULL is fine */
@@ -99,6 +110,17 @@ typedef enum tg_reset_kind { TG_RESET_OPTIMIZER, TG_RESET_OPTIMIZER_AND_USER, TG
 tg_status tg_family_reset(tg_family *family, tg_reset_kind kind);
 tg_status tg_family_write(tg_family *family, int32_t slot, int64_t first, const void *data, int64_t count); /* in elements */
 tg_status tg_family_read(tg_family *family, int32_t slot, int64_t first, void *data, int64_t count);
+/* The snapshot alone. Nothing where there is none. */
+void tg_family_keep(tg_family *family, int32_t slot, int64_t first, const void *data, int64_t count);
+/* Every state into the snapshot, which stays as it was on an error. */
+tg_status tg_family_snapshot(tg_family *family);
+/* From the snapshot where there is one, else from the device: right after tg_family_snapshot both are the same. */
+tg_status tg_family_read_kept(tg_family *family, int32_t slot, int64_t first, void *data, int64_t count);
+/* Opens another device into *device and puts every state of the snapshot on it. On an error there is no device. */
+tg_status tg_family_open_again(tg_family *family, tg_device **device);
+
+/* TG_ERROR_STATE unless there are gradients of a last step. */
+tg_status tg_model_check_gradients(const tg_model *model);
 
 /* ---- variants */
 tg_variant *tg_model_variant(tg_model *model, tg_variant_kind kind);   /* made when first asked for; NULL recorded */

@@ -73,15 +73,21 @@ tg_status tg_param_download(tg_model *model, const char *name, float *data, int6
     return tg_family_read(model->family, tg_family_find(model->family, "tg.parameters"), entry->offset, data, count);
 }
 
+tg_status tg_model_check_gradients(const tg_model *model) {
+    if (!model->training) return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "param_grad_download: a forward model has no gradients");
+    if (!model->family->has_gradients) return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "param_grad_download: no step has run yet");
+    return TG_OK;
+}
+
 tg_status tg_param_grad_download(tg_model *model, const char *name, float *data, int64_t count) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
     tg_model_begin(model->ctx);
-    if (!model->training) return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "param_grad_download: a forward model has no gradients");
+    tg_status status = tg_model_check_gradients(model);
+    if (status != TG_OK) return status;
     const tg_layout_entry *entry = params_find(model, "param_grad_download", name);
     if (entry == NULL) return model->ctx->status;
-    tg_status status = params_check_count(model, "param_grad_download", entry, data, count);
+    status = params_check_count(model, "param_grad_download", entry, data, count);
     if (status != TG_OK) return status;
-    if (!model->family->has_gradients) return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "param_grad_download: no step has run yet");
     int32_t slot = tg_family_find(model->family, "tg.gradients");
     if (slot >= 0) return tg_family_read(model->family, slot, entry->offset, data, count);
     memset(data, 0, (size_t)count * sizeof *data); /* every parameter is frozen */
@@ -157,7 +163,11 @@ tg_status tg_model_set_lr(tg_model *model, tg_lr schedule) {
     if (status != TG_OK) return status;
     float encoded[TG_LR_STATE];
     tg_lr_encode(schedule, family->steps, encoded);
-    return tg_family_write(family, slot, 0, encoded, TG_LR_STATE);
+    status = tg_family_write(family, slot, 0, encoded, TG_LR_STATE);
+    if (status != TG_OK) return status;
+    tg_lr_encode(schedule, family->kept_steps, encoded); /* a model that goes back to the snapshot begins the schedule there */
+    tg_family_keep(family, slot, 0, encoded, TG_LR_STATE);
+    return TG_OK;
 }
 
 int64_t tg_model_step_count(const tg_model *model) { return model != NULL ? model->family->steps : 0; }

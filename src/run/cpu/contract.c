@@ -131,11 +131,13 @@ static const tg_contract_ops *contract_ops_of(tg_isa isa, int64_t columns) {
     if (isa == TG_ISA_AVX2_) return &tg_contract_ops_avx2;
 #elif defined(TG_HAS_NEON)
     if (isa == TG_ISA_NEON_) return &tg_contract_ops_neon;
-#elif defined(TG_HAS_SIMD128)
-    if (isa == TG_ISA_SIMD128_) return &tg_contract_ops_simd128;
 #endif
     (void)isa;
+#if defined(TG_HAS_SIMD128)
+    return &tg_contract_ops_simd128;
+#else
     return &tg_contract_ops_scalar;
+#endif
 }
 
 static void contract_swap_operands(tg_contraction *c) {

@@ -11,7 +11,8 @@
 
 typedef struct cpu_state {
     char *data;
-    int64_t bytes;
+    int64_t bytes; /* allocated: four more than there are */
+    tg_dtype dtype;
 } cpu_state;
 
 struct tg_device {
@@ -71,12 +72,12 @@ static void cpu_close(tg_device *device) {
     if (device->pool != NULL) tg_pool_destroy(device->pool, ctx);
     tg_release(ctx, device, sizeof *device);
 }
-static tg_status cpu_open(tg_context *ctx, int threads, tg_device **out) {
+static tg_status cpu_open(tg_context *ctx, const tg_open_options *options, tg_device **out) {
     tg_device *device = tg_alloc(ctx, sizeof *device);
     if (device == NULL) return TG_ERROR_MEMORY;
     device->ctx = ctx;
     device->isa = tg_cpu_isa();
-    device->pool = tg_pool_create(ctx, cpu_thread_count(threads));
+    device->pool = tg_pool_create(ctx, cpu_thread_count(options->threads));
     if (device->pool == NULL) {
         cpu_close(device);
         return TG_ERROR_MEMORY;
@@ -88,25 +89,32 @@ static tg_status cpu_open(tg_context *ctx, int threads, tg_device **out) {
     return TG_OK;
 }
 static const char *cpu_describe(const tg_device *device) { return device->description; }
+static const char *cpu_adapter(const tg_device *device) { return tg_isa_name(device->isa); }
+static const tg_wgsl_limits *cpu_wgsl_limits(const tg_device *device) {
+    (void)device;
+    return NULL;
+}
 static tg_limits cpu_limits(const tg_device *device) {
     (void)device;
-    return (tg_limits){.max_arguments = 64, .max_binding_bytes = INT64_MAX};
+    return (tg_limits){.max_arguments = 64, .max_binding_bytes = INT64_MAX, .bool_bytes = 1};
 }
 
 /* ---- state */
 
-static tg_status cpu_make_state(tg_device *device, int32_t slot, int64_t bytes) {
+static tg_status cpu_make_state(tg_device *device, int32_t slot, const char *name, tg_dtype dtype, int64_t count) {
+    (void)name;
     tg_context *ctx = device->ctx;
-    if (slot < 0 || bytes < 0) return TG_INTERNAL(ctx, "a state with a negative slot or size");
+    const int64_t bytes = count * cpu_dtype_bytes(dtype);
+    if (slot < 0 || count < 0) return TG_INTERNAL(ctx, "a state with a negative slot or size");
     if (slot >= device->states.count) {
         if (!tg_grow(ctx, (void **)&device->states.items, &device->states.capacity, slot + 1, sizeof(cpu_state))) return TG_ERROR_MEMORY;
-        while (device->states.count <= slot) device->states.items[device->states.count++] = (cpu_state){NULL, 0};
+        while (device->states.count <= slot) device->states.items[device->states.count++] = (cpu_state){NULL, 0, TG_F32};
     }
     char *data = tg_alloc(ctx, (size_t)bytes + 4);
     if (data == NULL) return TG_ERROR_MEMORY;
     cpu_state *state = &device->states.items[slot];
     if (state->data != NULL) tg_release(ctx, state->data, (size_t)state->bytes);
-    *state = (cpu_state){data, bytes + 4};
+    *state = (cpu_state){data, bytes + 4, dtype};
     return TG_OK;
 }
 /* The state's bytes [offset, offset + bytes), or NULL. */
@@ -116,14 +124,23 @@ static char *cpu_state_bytes(const tg_device *device, int32_t slot, int64_t offs
     if (offset < 0 || bytes < 0 || offset > state->bytes - 4 - bytes) return NULL;
     return state->data + offset;
 }
-static tg_status cpu_write_state(tg_device *device, int32_t slot, int64_t offset, const void *data, int64_t bytes) {
-    char *to = cpu_state_bytes(device, slot, offset, bytes);
+/* The same in elements; *bytes gets their size. */
+static char *cpu_state_elements(const tg_device *device, int32_t slot, int64_t first, int64_t count, int64_t *bytes) {
+    if (slot < 0 || slot >= device->states.count) return NULL;
+    const int64_t item = cpu_dtype_bytes(device->states.items[slot].dtype);
+    *bytes = count * item;
+    return cpu_state_bytes(device, slot, first * item, *bytes);
+}
+static tg_status cpu_write_state(tg_device *device, int32_t slot, int64_t first, const void *data, int64_t count) {
+    int64_t bytes = 0;
+    char *to = cpu_state_elements(device, slot, first, count, &bytes);
     if (to == NULL) return TG_INTERNAL(device->ctx, "a write outside a state");
     memcpy(to, data, (size_t)bytes);
     return TG_OK;
 }
-static tg_status cpu_read_state(tg_device *device, int32_t slot, int64_t offset, void *data, int64_t bytes) {
-    const char *from = cpu_state_bytes(device, slot, offset, bytes);
+static tg_status cpu_read_state(tg_device *device, int32_t slot, int64_t first, void *data, int64_t count) {
+    int64_t bytes = 0;
+    const char *from = cpu_state_elements(device, slot, first, count, &bytes);
     if (from == NULL) return TG_INTERNAL(device->ctx, "a read outside a state");
     memcpy(data, from, (size_t)bytes);
     return TG_OK;
@@ -235,6 +252,8 @@ static tg_status cpu_load(tg_device *device, const tg_program *program, const in
     return TG_OK;
 }
 
+static int cpu_dispatches(const tg_executable *e) { return e->program->kernel_count; }
+
 /* ---- running */
 
 static tg_status cpu_run(tg_device *device, tg_executable *e, const void *const *inputs, void *const *outputs) {
@@ -256,11 +275,14 @@ const tg_executor tg_cpu_executor = {
     .open = cpu_open,
     .close = cpu_close,
     .describe = cpu_describe,
+    .adapter = cpu_adapter,
     .limits = cpu_limits,
+    .wgsl_limits = cpu_wgsl_limits,
     .make_state = cpu_make_state,
     .write_state = cpu_write_state,
     .read_state = cpu_read_state,
     .load = cpu_load,
     .unload = cpu_unload,
+    .dispatches = cpu_dispatches,
     .run = cpu_run,
 };

@@ -29,7 +29,7 @@ static tg_isa isa_detect(void) {
 tg_isa tg_cpu_isa(void) {
     tg_isa best = isa_detect();
     const char *wish = getenv("TENSORGRAD_ISA");
-    if (wish == NULL) return best;
+    if (wish == NULL || best == TG_ISA_SIMD128_) return best; /* there is no other code then */
     if (strcmp(wish, "scalar") == 0) return TG_ISA_SCALAR_;
     if (strcmp(wish, "avx2") == 0 && best == TG_ISA_AVX512_) return TG_ISA_AVX2_;
     return best;

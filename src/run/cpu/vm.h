@@ -75,9 +75,10 @@ extern const tg_vm_table tg_vm_table_avx512, tg_vm_table_avx2;
 extern const tg_vm_table tg_vm_table_neon;
 #endif
 #ifdef TG_HAS_SIMD128
-extern const tg_vm_table tg_vm_table_simd128;
-#endif
+extern const tg_vm_table tg_vm_table_simd128; /* and no other: what runs WebAssembly SIMD was told so at compile time */
+#else
 extern const tg_vm_table tg_vm_table_scalar;
+#endif
 
 /* ---- addresses */
 
@@ -117,6 +118,7 @@ struct tg_vm_code {
     tg_vm_fn fn;
     int32_t out, a, b, c; /* slots */
     int32_t extent;
+    int32_t splat; /* bit k: operand k does not vary along a row (what the variant of fn says too) */
     const tg_vm_access *access;
 };
 

@@ -84,8 +84,13 @@ static int32_t code_direct(tg_vm_maker *m, int32_t argument, int32_t stream, int
     code_use_stream(m, stream);
     return direct.slot;
 }
+/* Which operands the variant takes not to vary along a row. */
+static int32_t code_splat(int32_t fn) {
+    if (fn >= TG_VM_add_f && fn <= TG_VM_or_vs) return (fn - TG_VM_add_f) % 3;
+    return fn >= TG_VM_select && fn <= TG_VM_less_equal_select_7 ? (fn - TG_VM_select) % 8 : 0;
+}
 void tg_vm_emit(tg_vm_maker *m, int32_t fn, int32_t out, int32_t a, int32_t b, int32_t c, int32_t extent, const tg_vm_access *access) {
-    tg_vm_code code = {m->out->table->fn[fn], out, a, b, c, extent, access};
+    tg_vm_code code = {m->out->table->fn[fn], out, a, b, c, extent, code_splat(fn), access};
     TG_VM_PUSH(m, codes, code);
 }
 

@@ -221,9 +221,10 @@ static const tg_vm_table *maker_table(tg_isa isa) {
     case TG_ISA_NEON_: return &tg_vm_table_neon;
 #endif
 #ifdef TG_HAS_SIMD128
-    case TG_ISA_SIMD128_: return &tg_vm_table_simd128;
-#endif
+    default: return &tg_vm_table_simd128;
+#else
     default: return &tg_vm_table_scalar;
+#endif
     }
 }
 static size_t maker_round(size_t bytes) { return (bytes + 63) & ~(size_t)63; }

@@ -1,0 +1,132 @@
+/* call: the phases of a step or run: everything checked; then the program of index checks, where a step has one; then the program
+ * itself; then what it brought back. Owns the order in which these may change a model. Must not know how a program is executed. */
+#include "run/call.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool call_is_step(const tg_model_call *call) { return call->kind == TG_CALL_STEP || call->kind == TG_CALL_STEP_CAPTURES; }
+
+static bool call_wants_captures(const tg_model_call *call) {
+    return call->kind == TG_CALL_STEP_CAPTURES || call->kind == TG_CALL_RUN_CAPTURES;
+}
+
+static tg_variant_kind call_variant_kind(tg_call_kind kind) {
+    switch (kind) {
+    case TG_CALL_STEP: return TG_VARIANT_STEP;
+    case TG_CALL_STEP_CAPTURES: return TG_VARIANT_STEP_CAPTURES;
+    case TG_CALL_RUN: return TG_VARIANT_RUN;
+    case TG_CALL_RUN_CAPTURES: break;
+    }
+    return TG_VARIANT_RUN_CAPTURES;
+}
+
+/* ---------------------------------------------------------------- flags of computed indices */
+
+/* Outputs from the flags on go to variant->flags, or nowhere. */
+static void call_aim_flags(tg_variant *variant, bool wanted) {
+    for (int32_t i = 0; i < variant->program->computed_check_count; i++)
+        variant->outputs[variant->program->computed_checks[i].output] = wanted ? &variant->flags[i] : NULL;
+}
+
+static tg_status call_read_flags(const tg_model_call *call) {
+    const tg_variant *variant = call->variant;
+    for (int32_t i = 0; i < variant->program->computed_check_count; i++) {
+        const tg_computed_check *check = &variant->program->computed_checks[i];
+        if (variant->flags[i] == 0) continue;
+        return tg_fail(call->model->ctx, TG_ERROR_INDEX, check->site, "%s: a computed index is outside [%lld, %lld)", check->op,
+                       (long long)check->lo, (long long)check->hi);
+    }
+    return TG_OK;
+}
+
+/* ---------------------------------------------------------------- phases */
+
+/* Where the outputs of the program itself go. */
+static tg_status call_aim_main(tg_model_call *call) {
+    tg_variant *variant = call->main;
+    call->variant = variant;
+    if (call_wants_captures(call)) {
+        call->captures = tg_captures_make(call->model->ctx, variant);
+        if (call->captures == NULL) return TG_ERROR_MEMORY;
+    }
+    variant->outputs[0] = variant->result != NULL ? variant->result : call->output;
+    if (call_is_step(call)) variant->outputs[0] = &call->loss;
+    call_aim_flags(variant, !call_is_step(call));
+    return TG_OK;
+}
+
+/* Computed indices of a step are checked before the step, by a program of their own. */
+static tg_status call_aim_check(tg_model_call *call, tg_variant *check) {
+    call->variant = check;
+    tg_status status = tg_feeds_bind(call->model, check);
+    for (int32_t i = 0; i < check->program->output_count; i++) check->outputs[i] = NULL;
+    call_aim_flags(check, true);
+    return status;
+}
+
+static tg_status call_begin(tg_model_call *call, const tg_feed *feeds, int n) {
+    tg_model *model = call->model;
+    tg_status status = tg_feeds_check(model, call_is_step(call) ? "step" : "run", feeds, n);
+    if (status != TG_OK) return status;
+    call->main = tg_model_variant(model, call_variant_kind(call->kind));
+    if (call->main == NULL) return model->ctx->status;
+    status = tg_feeds_bind(model, call->main);
+    if (status != TG_OK) return status;
+    tg_variant *check = call_is_step(call) ? model->variants[TG_VARIANT_CHECK] : NULL;
+    return check != NULL ? call_aim_check(call, check) : call_aim_main(call);
+}
+
+static tg_status call_finish_step(tg_model_call *call) {
+    tg_family *family = call->model->family;
+    family->steps++;
+    family->has_gradients = true;
+    if (isfinite(call->loss)) return TG_OK;
+    return tg_fail(call->model->ctx, TG_ERROR_NOT_FINITE, TG_SITE_NONE, "step %lld: loss is %s", (long long)family->steps,
+                   isnan(call->loss) ? "nan"
+                   : call->loss > 0  ? "inf"
+                                     : "-inf");
+}
+
+/* Nothing is written to the caller's output before the flags are read. */
+static tg_status call_finish_run(const tg_model_call *call) {
+    const tg_variant *variant = call->variant;
+    tg_status status = call_read_flags(call);
+    if (status == TG_OK && variant->result != NULL) memcpy(call->output, variant->result, variant->result_bytes);
+    return status;
+}
+
+static tg_status call_advance(tg_model_call *call) {
+    if (call->variant != call->main) { /* of a step's index checks */
+        tg_status status = call_read_flags(call);
+        return status == TG_OK ? call_aim_main(call) : status;
+    }
+    tg_status status = call_is_step(call) ? call_finish_step(call) : call_finish_run(call);
+    call->variant = NULL;
+    return status;
+}
+
+/* ---------------------------------------------------------------- entry points */
+
+tg_status tg_model_call_begin(tg_model_call *call, tg_model *model, tg_call_kind kind, const tg_feed *feeds, int n, void *output) {
+    *call = (tg_model_call){.model = model, .kind = kind, .output = output};
+    if (call_is_step(call) && !model->training)
+        return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "step: this is a forward model: use tg_run");
+    tg_status status = call_begin(call, feeds, n);
+    if (status != TG_OK) tg_model_call_end(call);
+    return status;
+}
+
+/* A loss that is not finite is when captures are needed most. */
+tg_status tg_model_call_next(tg_model_call *call, tg_status executed) {
+    if (call->variant == NULL) return TG_INTERNAL(call->model->ctx, "a call that is over goes on");
+    tg_status status = executed == TG_OK ? call_advance(call) : executed;
+    if (status != TG_OK && status != TG_ERROR_NOT_FINITE) tg_model_call_end(call);
+    return status;
+}
+
+void tg_model_call_end(tg_model_call *call) {
+    tg_captures_destroy(call->captures);
+    call->captures = NULL;
+    call->variant = NULL;
+}

@@ -1,0 +1,35 @@
+/* call (private to src/run and to bindings): one step or run of a model, cut in phases, so that a device that answers later can
+ * work between them. tg_step and tg_run are these with executor->run in the middle:
+ *
+ *   status = tg_model_call_begin(&call, ...);
+ *   while (status == TG_OK && call.variant != NULL)
+ *       status = tg_model_call_next(&call, execute(call.variant));
+ *   ... tg_model_call_end(&call);
+ *
+ * Nothing of the model changes before the last phase of a step. A model has one call in progress at most. No allocation once
+ * warm, captures apart. */
+#ifndef TG_CALL_H
+#define TG_CALL_H
+#include "run/model.h"
+
+typedef enum tg_call_kind { TG_CALL_STEP, TG_CALL_STEP_CAPTURES, TG_CALL_RUN, TG_CALL_RUN_CAPTURES } tg_call_kind;
+
+typedef struct tg_model_call {
+    tg_model *model;
+    tg_call_kind kind;
+    tg_variant *variant;   /* to execute now, from its inputs to its outputs; NULL: the call is over */
+    tg_variant *main;      /* what the call is for; before it a step may have index checks to run */
+    void *output;          /* of a run: where its result goes */
+    float loss;            /* of a step that was made */
+    tg_captures *captures; /* asked for and filled when the call is over; whoever takes them leaves NULL */
+} tg_model_call;
+
+/* All checks. feeds are borrowed until the call is over; output (runs) has room for the result. On an error the call is over and there
+ * is nothing to end. */
+tg_status tg_model_call_begin(tg_model_call *call, tg_model *model, tg_call_kind kind, const tg_feed *feeds, int n, void *output);
+/* call->variant was executed and said `executed`. Status of the call: on one that is not TG_OK it is over, its captures are gone, but
+ * for TG_ERROR_NOT_FINITE: then the step was made. */
+tg_status tg_model_call_next(tg_model_call *call, tg_status executed);
+void tg_model_call_end(tg_model_call *call); /* also gives up a call in progress. Twice is fine */
+
+#endif

@@ -1,0 +1,46 @@
+/* web: the WebGPU executor of a page or a worker: JavaScript owns the GPU, and answers later. So this executor is asynchronous (see
+ * executor.h): it makes states, writes them and hands programs over; whoever drives a call (run/call.h) has them executed. */
+#ifndef TG_WEB_H
+#define TG_WEB_H
+#include "run/executor.h"
+
+/* The number gpu_load gave an executable of this executor. */
+int32_t tg_web_executable_number(const tg_executable *executable);
+/* "text" as JSON, quotes included. */
+void tg_web_json_text(tg_text_buffer *json, const char *text);
+/* [2, 3] */
+void tg_web_json_shape(tg_text_buffer *json, tg_shape shape);
+
+#if defined(__wasm__)
+#  define TG_WEB_IMPORT(name) __attribute__((import_module("tg"), import_name(#  name)))
+
+/* What JavaScript provides, module "tg". All answer at once: what takes time is started there, and awaited before a call executes. */
+
+/* limits[0..6): maxStorageBufferBindingSize, storage buffers per stage (at most 64), invocations per workgroup, bytes of workgroup
+ * memory, workgroups per dimension, maxBufferSize. Returns the number of a device opened beforehand, 0: there is none. */
+TG_WEB_IMPORT(gpu_open) int32_t tg_web_gpu_open(double limits[6]);
+TG_WEB_IMPORT(gpu_close) void tg_web_gpu_close(int32_t device);
+TG_WEB_IMPORT(gpu_lost) int32_t tg_web_gpu_lost(int32_t device); /* 1: lost */
+/* State `slot`: a buffer of `count` zeros. Device buffers hold 4 bytes an element, bool as u32 0 or 1; data in the module's memory has
+ * bool as one byte: JavaScript widens and narrows. */
+TG_WEB_IMPORT(gpu_make_state) void tg_web_gpu_make_state(int32_t device, int32_t slot, int32_t dtype, int32_t count);
+/* Elements [first, first + count) from data, which is read before the call returns. Ordered after the submissions before it. */
+TG_WEB_IMPORT(gpu_write_state)
+void tg_web_gpu_write_state(int32_t device, int32_t slot, int32_t first, const void *data, int32_t count, int32_t dtype);
+/* program: JSON, as below; data it points at is copied before the call returns. Returns the number of the executable, whose pipelines
+ * may still be compiling; 0: refused. Numbers are never used twice. */
+TG_WEB_IMPORT(gpu_load) int32_t tg_web_gpu_load(int32_t device, const char *program);
+TG_WEB_IMPORT(gpu_unload) void tg_web_gpu_unload(int32_t device, int32_t executable);
+
+/* {"workspace":bytes, "scratch":bytes,
+ *  "buffers":[[storage, dtype, count, offset, slot, data]], storage 0 workspace: bytes from `offset` of the workspace, slot -1 when no
+ *        stage binds it;  1 input: slot is the program's input;  2 state: bytes from `offset` of the state `slot`;  3 constant:
+ *        `count` elements at address `data`, bool as bytes. Offsets are multiples of 256. dtype: tg_dtype,
+ *  "inputs":[{"name","dtype","count"}], "outputs":[{"buffer","dtype","count"}],
+ *  "sources":[WGSL], entry point main,
+ *  "stages":[{"source", "groups":[x, y, z], "bindings":[buffer, ...], "scratch":bytes, "label"}]}   in order of execution.
+ * bindings[i] is @group(0) @binding(i), a storage buffer bound read_write: count * 4 bytes of buffers[..] at its offset; -1: the
+ * scratch buffer from 0, stage.scratch bytes. An output whose buffer is an input or a constant is copied from the module's memory by
+ * JavaScript, any other is read back from its buffer. No stages and nothing to read back: nothing to submit. */
+#endif
+#endif

@@ -1,0 +1,185 @@
+/* buffers: GPU buffers, the states kept in them, commands for the queue, and the way of values to and from the GPU: there a bool
+ * is a word. Moves large states in bounded pieces. Must not know programs. */
+#include "run/webgpu/device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define BUFFERS_PIECE (INT64_C(16) << 20)   /* bytes written or read at once */
+#define BUFFERS_PENDING (INT64_C(64) << 20) /* bytes written before we wait for the queue */
+
+static int64_t buffers_host_bytes(tg_dtype dtype) { return dtype == TG_BOOL ? 1 : 4; }
+
+tg_status tg_webgpu_make_buffer(webgpu_device *d, int64_t bytes, uint64_t usage, const char *what, webgpu_buffer *out) {
+    const int64_t size = bytes < 4 ? 4 : webgpu_align(bytes, 4);
+    if ((uint64_t)size > d->raw.max_buffer_bytes)
+        return tg_fail(d->ctx, TG_ERROR_LIMIT, TG_SITE_NONE, "webgpu: %s needs %lld bytes, over this device's maxBufferSize of %llu", what,
+                       (long long)size, (unsigned long long)d->raw.max_buffer_bytes);
+    const tg_wgpu_buffer_descriptor descriptor = {.label = webgpu_string(what), .usage = usage, .size = (uint64_t)size};
+    out->handle = d->api.device_create_buffer(d->device, &descriptor);
+    if (out->handle == NULL)
+        return tg_fail(d->ctx, TG_ERROR_MEMORY, TG_SITE_NONE, "webgpu: no buffer of %lld bytes for %s", (long long)size, what);
+    out->bytes = size;
+    d->count.objects++;
+    d->count.buffers++;
+    d->count.buffer_bytes += size;
+    return TG_OK;
+}
+void tg_webgpu_drop_buffer(webgpu_device *d, webgpu_buffer *buffer) {
+    if (buffer->handle == NULL) return;
+    d->api.buffer_destroy(buffer->handle); /* its memory, now; release frees the handle */
+    d->api.buffer_release(buffer->handle);
+    d->count.objects--;
+    d->count.buffers--;
+    d->count.buffer_bytes -= buffer->bytes;
+    *buffer = (webgpu_buffer){NULL, 0};
+}
+
+/* ---- commands */
+
+tg_wgpu_command_encoder tg_webgpu_encoder(webgpu_device *d) {
+    tg_wgpu_command_encoder encoder = d->api.device_create_command_encoder(d->device, NULL);
+    if (encoder == NULL) (void)tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no command encoder");
+    else d->count.objects++;
+    return encoder;
+}
+tg_status tg_webgpu_submit(webgpu_device *d, tg_wgpu_command_encoder encoder) {
+    tg_wgpu_command_buffer commands = d->api.encoder_finish(encoder, NULL);
+    d->api.encoder_release(encoder);
+    d->count.objects--;
+    if (commands == NULL) return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no command buffer");
+    d->api.queue_submit(d->queue, 1, &commands);
+    d->api.command_buffer_release(commands);
+    d->count.submissions++;
+    return TG_OK;
+}
+
+/* ---- values */
+
+void tg_webgpu_widen(void *to, tg_dtype dtype, const void *from, int64_t count) {
+    if (dtype != TG_BOOL) {
+        memcpy(to, from, (size_t)count * 4);
+        return;
+    }
+    uint32_t *words = to;
+    const uint8_t *bytes = from;
+    for (int64_t i = 0; i < count; ++i) words[i] = bytes[i] != 0 ? 1 : 0;
+}
+void tg_webgpu_narrow(void *to, tg_dtype dtype, const void *from, int64_t count) {
+    if (dtype != TG_BOOL) {
+        memcpy(to, from, (size_t)count * 4);
+        return;
+    }
+    uint8_t *bytes = to;
+    const uint32_t *words = from;
+    for (int64_t i = 0; i < count; ++i) bytes[i] = words[i] != 0 ? 1 : 0;
+}
+void tg_webgpu_write(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, tg_dtype dtype, const void *data, int64_t count) {
+    const int64_t piece = (dtype == TG_BOOL ? TG_WEBGPU_STAGING_BYTES : BUFFERS_PIECE) / 4;
+    for (int64_t done = 0; done < count; done += piece) {
+        const int64_t now = count - done < piece ? count - done : piece;
+        const void *from = (const char *)data + done * buffers_host_bytes(dtype);
+        if (dtype == TG_BOOL) {
+            tg_webgpu_widen(d->staging, dtype, from, now);
+            from = d->staging;
+        }
+        d->api.queue_write_buffer(d->queue, buffer, (uint64_t)(offset + done * 4), from, (size_t)now * 4);
+        d->count.writes++;
+        d->count.write_bytes += now * 4;
+    }
+}
+
+/* ---- states */
+
+static webgpu_state *buffers_state(webgpu_device *d, int32_t slot, int64_t first, int64_t count) {
+    if (slot < 0 || slot >= d->states.count || d->states.items[slot].buffer.handle == NULL) return NULL;
+    webgpu_state *state = &d->states.items[slot];
+    return first >= 0 && count >= 0 && first <= state->count - count ? state : NULL;
+}
+/* read_state's buffer: as large as the largest state, or as a piece. One that is large enough stays: *out is none then. */
+static tg_status buffers_make_readback(webgpu_device *d, int64_t bytes, webgpu_buffer *out) {
+    const int64_t wanted = bytes < BUFFERS_PIECE ? bytes : BUFFERS_PIECE;
+    if (d->readback.bytes >= wanted) return TG_OK;
+    return tg_webgpu_make_buffer(d, wanted, TG_WGPU_USAGE_MAP_READ | TG_WGPU_USAGE_COPY_DESTINATION, "reading states back", out);
+}
+static void buffers_replace(webgpu_device *d, webgpu_buffer *old, webgpu_buffer made) {
+    tg_webgpu_drop_buffer(d, old);
+    *old = made;
+}
+tg_status tg_webgpu_make_state(tg_device *device, int32_t slot, const char *name, tg_dtype dtype, int64_t count) {
+    webgpu_device *d = webgpu_of(device);
+    webgpu_buffer buffer = {NULL, 0}, readback = {NULL, 0};
+    char what[128];
+    if (slot < 0 || count < 0) return TG_INTERNAL(d->ctx, "a state with a negative slot or size");
+    tg_status status = tg_webgpu_alive(d);
+    if (status != TG_OK) return status;
+    if (slot >= d->states.count) {
+        if (!tg_grow(d->ctx, (void **)&d->states.items, &d->states.capacity, slot + 1, sizeof(webgpu_state))) return TG_ERROR_MEMORY;
+        while (d->states.count <= slot) d->states.items[d->states.count++] = (webgpu_state){.count = 0};
+    }
+    snprintf(what, sizeof what, "%.80s, %lld elements,", name, (long long)count);
+    tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
+    status = tg_webgpu_make_buffer(d, count * 4, TG_WGPU_USAGE_STORAGE | TG_WGPU_USAGE_COPY_SOURCE | TG_WGPU_USAGE_COPY_DESTINATION, what,
+                                   &buffer);
+    if (status == TG_OK) status = buffers_make_readback(d, buffer.bytes, &readback);
+    tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, what);
+    if (status == TG_OK) status = scopes;
+    webgpu_state *state = &d->states.items[slot];
+    if (status != TG_OK) { /* the library may have called a buffer invalid only now */
+        tg_webgpu_drop_buffer(d, &buffer);
+        tg_webgpu_drop_buffer(d, &readback);
+        return status;
+    }
+    if (readback.handle != NULL) buffers_replace(d, &d->readback, readback);
+    tg_webgpu_drop_buffer(d, &state->buffer);
+    *state = (webgpu_state){buffer, dtype, count};
+    return TG_OK;
+}
+tg_status tg_webgpu_write_state(tg_device *device, int32_t slot, int64_t first, const void *data, int64_t count) {
+    webgpu_device *d = webgpu_of(device);
+    const webgpu_state *state = buffers_state(d, slot, first, count);
+    tg_status status = tg_webgpu_alive(d); /* on a lost device a state may never have been made */
+    if (status == TG_OK && state == NULL) return TG_INTERNAL(d->ctx, "a write outside a state");
+    const int64_t part = BUFFERS_PENDING / 4;
+    for (int64_t done = 0; status == TG_OK && done < count; done += part) {
+        const int64_t now = count - done < part ? count - done : part;
+        tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
+        tg_webgpu_write(d, state->buffer.handle, (first + done) * 4, state->dtype,
+                        (const char *)data + done * buffers_host_bytes(state->dtype), now);
+        status = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "writing a state");
+        if (status == TG_OK && count > part) status = tg_webgpu_finish(d);
+    }
+    return status;
+}
+static tg_status buffers_copy_piece(webgpu_device *d, const webgpu_state *state, int64_t first, int64_t count) {
+    tg_wgpu_command_encoder encoder = tg_webgpu_encoder(d);
+    if (encoder == NULL) return tg_error(d->ctx);
+    d->api.encoder_copy_buffer_to_buffer(encoder, state->buffer.handle, (uint64_t)first * 4, d->readback.handle, 0, (uint64_t)count * 4);
+    return tg_webgpu_submit(d, encoder);
+}
+static tg_status buffers_read_piece(webgpu_device *d, const webgpu_state *state, int64_t first, void *data, int64_t count) {
+    const void *from = NULL;
+    tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
+    tg_status status = buffers_copy_piece(d, state, first, count);
+    tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "reading a state");
+    if (status == TG_OK) status = scopes;
+    if (status == TG_OK) status = tg_webgpu_map(d, d->readback.handle, 0, count * 4, &from);
+    if (status != TG_OK) return status;
+    tg_webgpu_narrow(data, state->dtype, from, count);
+    d->api.buffer_unmap(d->readback.handle);
+    return TG_OK;
+}
+tg_status tg_webgpu_read_state(tg_device *device, int32_t slot, int64_t first, void *data, int64_t count) {
+    webgpu_device *d = webgpu_of(device);
+    const webgpu_state *state = buffers_state(d, slot, first, count);
+    tg_status status = tg_webgpu_alive(d);
+    if (status == TG_OK && state == NULL) return TG_INTERNAL(d->ctx, "a read outside a state");
+    const int64_t piece = BUFFERS_PIECE / 4;
+    for (int64_t done = 0; status == TG_OK && done < count; done += piece)
+        status = buffers_read_piece(d, state, first + done, (char *)data + done * buffers_host_bytes(state->dtype),
+                                    count - done < piece ? count - done : piece);
+    return status;
+}
+
+#undef BUFFERS_PIECE
+#undef BUFFERS_PENDING

@@ -1,0 +1,188 @@
+/* device: the inside of the WebGPU executor, shared by its files. The structs behind tg_device and tg_executable have names of
+ * their own here, since each executor completes those two its own way. */
+#ifndef TG_WEBGPU_DEVICE_H
+#define TG_WEBGPU_DEVICE_H
+#include "run/webgpu/webgpu.h"
+
+#include <stdatomic.h>
+
+#define TG_WEBGPU_MAX_ADAPTERS 32
+#define TG_WEBGPU_MAX_BINDINGS 64         /* storage buffers of one stage that we make use of */
+#define TG_WEBGPU_STAGING_BYTES (1 << 16) /* of host memory: what is widened, narrowed or filled at once */
+#define TG_WEBGPU_ALIGN 256
+#define TG_WEBGPU_TEXT 3072 /* of one message of the library, cut */
+
+/* One call of the library that answers later. It outlives the wait for it, which may be given up. */
+typedef struct webgpu_request {
+    bool done;
+    uint32_t status, error; /* error: of a scope */
+    void *object;
+    char *text; /* what the library said, cut at `room`; NULL: not wanted */
+    size_t room;
+    uint64_t line; /* of a shader's first error; 0: not known */
+} webgpu_request;
+
+typedef struct webgpu_adapter {
+    tg_wgpu_adapter handle;
+    tg_adapter_info info;
+    tg_wgpu_limits limits;
+    uint32_t device_id, features[3]; /* numbers of the features we ask for */
+    int feature_count;
+} webgpu_adapter;
+
+typedef struct webgpu_buffer {
+    tg_wgpu_buffer handle;
+    int64_t bytes;
+} webgpu_buffer;
+
+typedef struct webgpu_state {
+    webgpu_buffer buffer;
+    tg_dtype dtype;
+    int64_t count;
+} webgpu_state;
+
+/* What a callback found that belongs to no call: the first is kept. Callbacks may come on a thread of the library. */
+typedef struct webgpu_fault {
+    atomic_int taken, ready;
+    uint32_t kind;
+    char text[512];
+} webgpu_fault;
+
+enum { WEBGPU_SCOPES = 3 };
+/* Memory that a request given up may still write to: kept until the library is done with the device. */
+typedef struct webgpu_abandoned {
+    struct webgpu_abandoned *next;
+    size_t bytes;
+} webgpu_abandoned;
+
+typedef struct webgpu_device {
+    tg_context *ctx;
+    tg_webgpu_api api;
+    bool foreign, dawn, wgpu_native, old_layout_entry, guaranteed;
+    tg_wgpu_instance instance;
+    tg_wgpu_device device;
+    tg_wgpu_queue queue;
+    webgpu_adapter *adapters; /* TG_WEBGPU_MAX_ADAPTERS; while opening */
+    int adapter_count;
+    tg_wgpu_limits raw;
+    tg_limits limits;
+    tg_wgsl_limits wgsl;
+    char name[128], description[192];
+    webgpu_fault lost, uncaptured;
+    bool silent; /* gave up waiting: nothing more is asked of it */
+    webgpu_request opening, map, scope[WEBGPU_SCOPES];
+    char scope_text[WEBGPU_SCOPES][TG_WEBGPU_TEXT], text[TG_WEBGPU_TEXT];
+    webgpu_abandoned *abandoned;
+    TG_LIST(webgpu_state) states;
+    webgpu_buffer fence_source, fence, readback; /* readback: of read_state */
+    char *staging;                               /* TG_WEBGPU_STAGING_BYTES */
+    int64_t patience, slow;                      /* ns: until a wait is given up; of a submission that is too long */
+    tg_webgpu_counters count;
+} webgpu_device;
+
+static inline webgpu_device *webgpu_of(tg_device *device) { return (webgpu_device *)(void *)device; }
+static inline const webgpu_device *webgpu_of_const(const tg_device *device) { return (const webgpu_device *)(const void *)device; }
+static inline tg_wgpu_string webgpu_string(const char *text) { return (tg_wgpu_string){text, SIZE_MAX}; }
+static inline int64_t webgpu_align(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
+
+/* ---- events.c: what the library says and when */
+void tg_webgpu_copy_text(char *to, size_t room, tg_wgpu_string text);                               /* cut; always ends with NUL */
+void tg_webgpu_answer(webgpu_request *request, uint32_t status, void *object, tg_wgpu_string text); /* for callbacks */
+int64_t tg_webgpu_now(void);                                                                        /* ns */
+/* Until the request is done. TG_ERROR_DEVICE after the device's patience, naming `what`; TG_ERROR_DEVICE_LOST. */
+tg_status tg_webgpu_wait(webgpu_device *d, const webgpu_request *request, const char *what);
+void tg_webgpu_pump(webgpu_device *d); /* delivers what is ready */
+/* TG_OK, or the fault that makes the device useless. */
+tg_status tg_webgpu_alive(webgpu_device *d);
+bool tg_webgpu_is_lost(const webgpu_device *d);
+void tg_webgpu_on_lost(const tg_wgpu_device *device, uint32_t reason, tg_wgpu_string text, void *user, void *more);
+void tg_webgpu_on_error(const tg_wgpu_device *device, uint32_t error, tg_wgpu_string text, void *user, void *more);
+void tg_webgpu_scopes_push(webgpu_device *d, int count); /* validation; memory; internal */
+/* Pops them and reports the first error in any as of `what`. */
+tg_status tg_webgpu_scopes_pop(webgpu_device *d, int count, const char *what);
+/* The same in two halves, so that other things can be waited for meanwhile. */
+void tg_webgpu_scopes_end(webgpu_device *d, int count);
+tg_status tg_webgpu_scopes_report(webgpu_device *d, int count, const char *what);
+/* Maps [offset, offset + bytes) of a buffer with usage MAP_READ and waits. *data until unmapped. */
+tg_status tg_webgpu_map(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, int64_t bytes, const void **data);
+/* What was submitted so far has run. */
+tg_status tg_webgpu_finish(webgpu_device *d);
+
+/* ---- adapters.c */
+tg_status tg_webgpu_find_adapters(webgpu_device *d);
+void tg_webgpu_drop_adapters(webgpu_device *d);
+tg_status tg_webgpu_choose(webgpu_device *d, const tg_open_options *options, const webgpu_adapter **out);
+void tg_webgpu_read_adapter(const webgpu_device *d, tg_wgpu_adapter handle, webgpu_adapter *out);
+
+/* ---- open.c */
+tg_status tg_webgpu_begin(tg_context *ctx, const tg_webgpu_api *api, webgpu_device **out); /* no instance yet */
+tg_status tg_webgpu_open_found(tg_context *ctx, const tg_open_options *options, tg_device **out);
+void tg_webgpu_close(tg_device *device);
+
+/* ---- buffers.c: buffers and states */
+/* `what` names it in messages. TG_ERROR_LIMIT when it is over maxBufferSize. Inside scopes. */
+tg_status tg_webgpu_make_buffer(webgpu_device *d, int64_t bytes, uint64_t usage, const char *what, webgpu_buffer *out);
+void tg_webgpu_drop_buffer(webgpu_device *d, webgpu_buffer *buffer);
+/* count elements of dtype (bool: bytes) to `offset` bytes of a buffer, where bool is widened. */
+void tg_webgpu_write(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, tg_dtype dtype, const void *data, int64_t count);
+void tg_webgpu_narrow(void *to, tg_dtype dtype, const void *from, int64_t count); /* the way back */
+void tg_webgpu_widen(void *to, tg_dtype dtype, const void *from, int64_t count);
+tg_status tg_webgpu_make_state(tg_device *device, int32_t slot, const char *name, tg_dtype dtype, int64_t count);
+tg_status tg_webgpu_write_state(tg_device *device, int32_t slot, int64_t first, const void *data, int64_t count);
+tg_status tg_webgpu_read_state(tg_device *device, int32_t slot, int64_t first, void *data, int64_t count);
+/* Records an encoder's commands and submits them; the encoder is released. */
+tg_wgpu_command_encoder tg_webgpu_encoder(webgpu_device *d);
+tg_status tg_webgpu_submit(webgpu_device *d, tg_wgpu_command_encoder encoder);
+
+/* ---- executables */
+typedef struct webgpu_pipeline { /* one per different source */
+    const char *source;
+    size_t length;
+    uint64_t hash;
+    int32_t binding_count;
+    int32_t kernel; /* the first that needs it */
+    tg_wgpu_shader_module module;
+    tg_wgpu_compute_pipeline handle;
+} webgpu_pipeline;
+typedef struct webgpu_step { /* one dispatch */
+    int32_t pipeline, kernel;
+    tg_wgpu_bind_group group;
+    uint32_t groups[3];
+} webgpu_step;
+typedef struct webgpu_place { /* where a program buffer lies; handle NULL: on no GPU */
+    tg_wgpu_buffer handle;
+    int64_t offset, bytes;
+} webgpu_place;
+
+typedef struct webgpu_executable {
+    webgpu_device *device;
+    tg_arena arena;
+    const tg_program *program;
+    webgpu_buffer workspace, inputs, constants, scratch, readback;
+    webgpu_place *places;  /* per program buffer */
+    int64_t *input_offset; /* per program input, in `inputs` and `feed`; -1: no kernel reads it */
+    int64_t input_bytes;
+    char *feed;               /* one run's inputs */
+    int64_t *readback_offset; /* per output; -1: copied on the host */
+    int64_t readback_bytes;
+    webgpu_pipeline *pipelines;
+    int32_t pipeline_count;
+    webgpu_step *steps;
+    int32_t step_count, step_capacity;
+    int32_t per_submission; /* dispatches; step_count unless they took too long */
+    bool poison;
+    tg_wgpu_bind_group_layout layouts[TG_WEBGPU_MAX_BINDINGS + 1]; /* by number of bindings */
+    tg_wgpu_pipeline_layout pipeline_layouts[TG_WEBGPU_MAX_BINDINGS + 1];
+} webgpu_executable;
+static inline webgpu_executable *webgpu_executable_of(tg_executable *e) { return (webgpu_executable *)(void *)e; }
+
+/* pipelines.c: layouts, modules and pipelines of an executable whose sources are known */
+tg_status tg_webgpu_make_pipelines(webgpu_executable *e);
+/* load.c */
+tg_status tg_webgpu_load(tg_device *device, const tg_program *program, const int32_t *state_slots, tg_executable **out);
+void tg_webgpu_unload(tg_device *device, tg_executable *executable);
+int tg_webgpu_dispatches(const tg_executable *executable);
+/* run.c */
+tg_status tg_webgpu_run(tg_device *device, tg_executable *executable, const void *const *inputs, void *const *outputs);
+
+#endif

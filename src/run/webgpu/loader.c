@@ -1,0 +1,126 @@
+/* loader: finds a WebGPU library at run time and fills the table of its functions. A library once opened stays: drivers leave
+ * threads behind that run its code. Must not know devices. */
+#ifndef _POSIX_C_SOURCE
+#  define _POSIX_C_SOURCE 200809L
+#endif
+#include "run/webgpu/webgpu.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct loader_symbol {
+    const char *name;
+    size_t offset;
+    bool required;
+} loader_symbol;
+
+static const loader_symbol loader_symbols[] = {
+#define LOADER_REQUIRED true
+#define LOADER_OPTIONAL false
+#define LOADER_SYMBOL(need, result, field, symbol, parameters) {#symbol, offsetof(tg_webgpu_api, field), LOADER_##need},
+    TG_WGPU_FUNCTIONS(LOADER_SYMBOL)
+#undef LOADER_SYMBOL
+#undef LOADER_REQUIRED
+#undef LOADER_OPTIONAL
+};
+
+tg_status tg_webgpu_fill(tg_context *ctx, void *(*procedure)(void *user, const char *name), void *user, const char *library,
+                         tg_webgpu_api *api) {
+    memset(api, 0, sizeof *api);
+    for (size_t i = 0; i < sizeof loader_symbols / sizeof loader_symbols[0]; ++i) {
+        const loader_symbol *symbol = &loader_symbols[i];
+        void *address = procedure(user, symbol->name);
+        if (address == NULL && symbol->required)
+            return tg_fail(ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: %s has no %s: not a library of the standard webgpu.h", library,
+                           symbol->name);
+        memcpy((char *)api + symbol->offset, &address, sizeof address); /* ISO C has no cast from data to function pointers */
+    }
+    return TG_OK;
+}
+
+#if defined(__wasm__)
+
+tg_status tg_webgpu_library(tg_context *ctx, tg_webgpu_api *api) {
+    (void)api;
+    return tg_fail(ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no WebGPU library in this build");
+}
+
+#else
+
+#  if defined(_WIN32)
+#    include <windows.h>
+static void *loader_open(const char *name, char *why, size_t room) {
+    HMODULE library = LoadLibraryA(name);
+    if (library == NULL) snprintf(why, room, "error %lu", (unsigned long)GetLastError());
+    return (void *)library;
+}
+static void *loader_find(void *library, const char *name) {
+    FARPROC address = GetProcAddress((HMODULE)library, name);
+    void *result = NULL;
+    memcpy(&result, &address, sizeof result);
+    return result;
+}
+#    define LOADER_NAMES "webgpu_dawn.dll", "dawn.dll", "wgpu_native.dll", "webgpu.dll", "webgpu_wrapper.dll"
+#    define LOADER_INSTALLED "webgpu_dawn.dll"
+#  else
+#    include <dlfcn.h>
+static void *loader_open(const char *name, char *why, size_t room) {
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        const char *error = dlerror();
+        snprintf(why, room, "%s", error != NULL ? error : "no reason given");
+    }
+    return library;
+}
+static void *loader_find(void *library, const char *name) { return dlsym(library, name); }
+#    if defined(__APPLE__)
+#      define LOADER_NAMES "libwebgpu_dawn.dylib", "libdawn.dylib", "libwgpu_native.dylib", "libwebgpu.dylib", "libwebgpu_wrapper.dylib"
+#      define LOADER_INSTALLED "libwebgpu_dawn.dylib"
+#    else
+#      define LOADER_NAMES "libwebgpu_dawn.so", "libdawn.so", "libwgpu_native.so", "libwebgpu.so", "libwebgpu_wrapper.so"
+#      define LOADER_INSTALLED "libwebgpu_dawn.so"
+#    endif
+#  endif
+
+/* Where scripts/get-webgpu puts it; "" when the environment names no such place. */
+static void loader_installed_path(char *path, size_t room) {
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    int length = 0;
+    if (data != NULL && data[0] == '/') length = snprintf(path, room, "%s/tensorgrad/" LOADER_INSTALLED, data);
+    else if (home != NULL && home[0] != '\0') length = snprintf(path, room, "%s/.local/share/tensorgrad/" LOADER_INSTALLED, home);
+    if (length <= 0 || (size_t)length >= room) path[0] = '\0';
+}
+
+static void *loader_search(const char **found) {
+    static const char *const names[] = {LOADER_NAMES};
+    char why[256], path[1024];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
+        void *library = loader_open(names[i], why, sizeof why);
+        *found = names[i];
+        if (library != NULL) return library;
+    }
+    loader_installed_path(path, sizeof path);
+    *found = LOADER_INSTALLED;
+    return path[0] != '\0' ? loader_open(path, why, sizeof why) : NULL;
+}
+
+tg_status tg_webgpu_library(tg_context *ctx, tg_webgpu_api *api) {
+    const char *name = getenv("TENSORGRAD_WEBGPU_LIB");
+    char why[512] = "";
+    void *library = NULL;
+    if (name != NULL && name[0] != '\0') {
+        library = loader_open(name, why, sizeof why);
+        if (library == NULL) return tg_fail(ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: TENSORGRAD_WEBGPU_LIB cannot be opened: %s", why);
+    } else {
+        library = loader_search(&name);
+        if (library == NULL)
+            return tg_fail(ctx, TG_ERROR_DEVICE, TG_SITE_NONE,
+                           "webgpu: no WebGPU library found: install Dawn or wgpu-native, or set TENSORGRAD_WEBGPU_LIB to one");
+    }
+    return tg_webgpu_fill(ctx, loader_find, library, name, api);
+}
+
+#  undef LOADER_NAMES
+#  undef LOADER_INSTALLED
+#endif

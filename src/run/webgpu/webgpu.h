@@ -1,0 +1,32 @@
+/* webgpu: what tests and the model session may know of the WebGPU device beyond tg_executor: opening it with a table of their
+ * own, and what it counts. */
+#ifndef TG_WEBGPU_H
+#define TG_WEBGPU_H
+#include "run/executor.h"
+#include "run/webgpu/api.h"
+
+/* Deterministic for a given program and device. `objects` and `bytes` are what this device has made and not released. */
+typedef struct tg_webgpu_counters {
+    int64_t objects;      /* GPU objects alive: buffers, modules, layouts, pipelines, bind groups, encoders, command buffers */
+    int64_t buffers;      /* of them buffers */
+    int64_t buffer_bytes; /* their sizes */
+    int64_t pipelines;    /* of them compute pipelines */
+    /* of the last run */
+    int64_t submissions, dispatches, copies, writes, maps;
+    int64_t copy_bytes, write_bytes;
+} tg_webgpu_counters;
+const tg_webgpu_counters *tg_webgpu_count(const tg_device *device);
+/* A submission that takes longer than this makes the next run's shorter; .25 s unless set. */
+void tg_webgpu_set_slow(tg_device *device, double seconds);
+
+/* tg_webgpu_executor.open with a given table, copied. */
+tg_status tg_webgpu_open_with(tg_context *ctx, const tg_webgpu_api *api, const tg_open_options *options, tg_device **out);
+/* tg_adapters with a given table. */
+tg_status tg_webgpu_adapters_with(tg_context *ctx, const tg_webgpu_api *api, tg_adapter_info *out, int capacity, int *count);
+
+/* The library found at run time. TG_ERROR_DEVICE with what the linker said where there is none. */
+tg_status tg_webgpu_library(tg_context *ctx, tg_webgpu_api *api);
+/* A table filled by name. TG_ERROR_DEVICE names the first required function that is not there; `library` names it in the message. */
+tg_status tg_webgpu_fill(tg_context *ctx, void *(*procedure)(void *user, const char *name), void *user, const char *library,
+                         tg_webgpu_api *api);
+#endif

@@ -2,13 +2,18 @@
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 DEMO_BUILD ?= build/demo
 STEPS ?= 5000
+PORT ?= 8080
 
-.PHONY: help demo test test-core bench lint format one-file curves docs clean
+.PHONY: help demo test test-core test-webgpu test-web web serve bench lint format one-file curves docs clean
 
 help:
 	@echo 'make demo       build, train a small network on sin x, draw what it learned (a C compiler and CMake suffice)'
 	@echo 'make test       install what the tests need, build with gcc and clang, with and without sanitizers, run everything'
 	@echo 'make test-core  one gcc build, all suites'
+	@echo 'make test-webgpu  one gcc build, the suites and the command line tool on WebGPU (Dawn on a software adapter)'
+	@echo 'make test-web   the package for browsers and Node: built and run in Node and in headless Chromium'
+	@echo 'make web        build the package into web/dist (clang 19 for WebAssembly, Node 20)'
+	@echo 'make serve      build the package and its demo page, and serve it on localhost (PORT=8080)'
 	@echo 'make bench      the examples and the matrix product, as JSON lines'
 	@echo 'make lint       formatting, static analysis, include direction, forbidden calls'
 	@echo 'make format     format the C files in place'
@@ -31,6 +36,24 @@ test:
 test-core:
 	@bash scripts/setup.sh core
 	@python3 scripts/test.py --jobs $(JOBS) source gcc cli
+
+test-webgpu:
+	@bash scripts/setup.sh core
+	@bash scripts/setup.sh webgpu
+	@python3 scripts/test.py --jobs $(JOBS) webgpu
+
+test-web:
+	@bash scripts/setup.sh core
+	@bash scripts/setup.sh web
+	@python3 scripts/test.py --jobs $(JOBS) web
+
+web:
+	@bash scripts/setup.sh web
+	@bash scripts/build-wasm build/wasm
+	@cd web && npm ci --ignore-scripts --no-audit --no-fund && node build.mjs
+
+serve: web
+	@cd web && node demo/build.mjs --serve $(PORT)
 
 bench:
 	@cmake -S . -B build/bench -DTENSORGRAD_BUILD_BENCH=ON > /dev/null

@@ -43,46 +43,133 @@ static int parse_matmul(const char *text, int64_t *size) {
     return CLI_DONE;
 }
 
-/* c[N, N] = a b, N^3 multiply-adds, on the calling thread. */
-static int bench_matmul(bench_result *result, const cli_options *options) {
-    int64_t n = result->size;
-    result->flops = 2.0 * (double)n * (double)n * (double)n;
-    int64_t steps = options->steps;
-    if (!steps) { /* about a second at 200 GFLOP/s, 5 at least */
-        double wanted = 2e11 / result->flops;
-        steps = wanted > 2000 ? 2000 : wanted < 5 ? 5 : (int64_t)wanted;
+/* About a second of steps that take `ms` each, 5 at least. */
+static int64_t steps_for(double ms) {
+    double wanted = 1000 / (ms > 0 ? ms : 1);
+    return wanted > 2000 ? 2000 : wanted < 5 ? 5 : (int64_t)wanted;
+}
+
+/* One product of bench_matmul. False when it failed, which the context knows. */
+typedef bool (*product_fn)(void *user);
+
+static int time_products(bench_result *result, const cli_options *options, tg_context *ctx, product_fn product, void *user) {
+    double warm = 0;
+    for (int i = 0; i < 2; i++) {
+        double start = cli_seconds();
+        if (!product(user)) return cli_context_error(ctx, result->workload, CLI_FAILED);
+        warm = 1e3 * (cli_seconds() - start);
     }
-    size_t count = (size_t)n * (size_t)n;
-    tg_context *ctx = cli_context();
-    float *a = malloc(count * sizeof *a), *b = malloc(count * sizeof *b), *c = malloc(count * sizeof *c);
-    double *times = malloc((size_t)steps * sizeof *times);
-    int code = CLI_DONE;
-    if (!ctx || !a || !b || !c || !times) {
+    result->steps = options->steps ? options->steps : steps_for(warm);
+    double *times = malloc((size_t)result->steps * sizeof *times);
+    if (!times) {
         cli_say("%s: out of memory", result->workload);
-        code = CLI_FAILED;
-    } else {
-        for (size_t i = 0; i < count; i++) {
-            a[i] = (float)(i % 17) / 17.0F - 0.5F;
-            b[i] = (float)(i % 23) / 23.0F - 0.5F;
-        }
-        for (int64_t step = -2; step < steps && code == CLI_DONE; step++) { /* two to warm up */
-            double start = cli_seconds();
-            if (tg_gemm(ctx, n, n, n, a, b, c) != TG_OK) code = cli_context_error(ctx, result->workload, CLI_FAILED);
-            if (step >= 0) times[step] = 1e3 * (cli_seconds() - start);
-        }
+        return CLI_FAILED;
+    }
+    int code = CLI_DONE;
+    for (int64_t step = 0; step < result->steps && code == CLI_DONE; step++) {
+        double start = cli_seconds();
+        if (!product(user)) code = cli_context_error(ctx, result->workload, CLI_FAILED);
+        times[step] = 1e3 * (cli_seconds() - start);
     }
     if (code == CLI_DONE) {
-        result->steps = steps;
-        result->threads = 1;
-        result->ms_per_step = median_of(times, steps);
+        result->ms_per_step = median_of(times, result->steps);
         result->ms_min = times[0];
-        snprintf(result->device, sizeof result->device, "cpu");
-        snprintf(result->adapter, sizeof result->adapter, "%s", tg_cpu_name());
     }
     free(times);
-    free(c);
-    free(b);
-    free(a);
+    return code;
+}
+
+typedef struct cpu_product {
+    tg_context *ctx;
+    int64_t n;
+    float *a, *b, *c;
+} cpu_product;
+
+static bool multiply_on_cpu(void *user) {
+    const cpu_product *p = user;
+    return tg_gemm(p->ctx, p->n, p->n, p->n, p->a, p->b, p->c) == TG_OK;
+}
+
+/* c[N, N] = a b, N^3 multiply-adds, on the calling thread. */
+static int bench_matmul_cpu(bench_result *result, const cli_options *options, tg_context *ctx) {
+    size_t count = (size_t)result->size * (size_t)result->size;
+    cpu_product p = {ctx, result->size, malloc(count * sizeof(float)), malloc(count * sizeof(float)), malloc(count * sizeof(float))};
+    int code = CLI_FAILED;
+    if (p.a && p.b && p.c) {
+        for (size_t i = 0; i < count; i++) {
+            p.a[i] = (float)(i % 17) / 17.0F - 0.5F;
+            p.b[i] = (float)(i % 23) / 23.0F - 0.5F;
+        }
+        code = time_products(result, options, ctx, multiply_on_cpu, &p);
+    } else {
+        cli_say("%s: out of memory", result->workload);
+    }
+    result->threads = 1;
+    snprintf(result->device, sizeof result->device, "cpu");
+    snprintf(result->adapter, sizeof result->adapter, "%s", tg_cpu_name());
+    free(p.c);
+    free(p.b);
+    free(p.a);
+    return code;
+}
+
+/* The product of two parameters goes into a state; the loss is one number of the product before. So a step sends nothing and
+ * reads back 4 bytes: what is timed is one submission of the product until it is done. */
+static tg_tensor build_product(tg_graph *g, void *user) {
+    const int64_t n = *(const int64_t *)user;
+    tg_shape shape = TG_SHAPE(n, n);
+    tg_tensor a = tg_param(g, "a", shape, .init = tg_init_uniform(0.5), .frozen = TG_YES);
+    tg_tensor b = tg_param(g, "b", shape, .init = tg_init_uniform(0.5), .frozen = TG_YES);
+    tg_tensor c = tg_state(g, "c", shape, TG_F32, 0);
+    tg_writeback(c, tg_matmul(a, b));
+    return tg_sum_all(tg_narrow(tg_narrow(c, 0, n - 1, 1), 1, n - 1, 1));
+}
+
+static bool multiply_on_device(void *user) { return tg_step(user, NULL, 0, NULL) == TG_OK; }
+
+static void note_device(bench_result *result, const tg_model_info *info) {
+    snprintf(result->device, sizeof result->device, "%.*s", (int)strcspn(info->device, " ("), info->device);
+    snprintf(result->adapter, sizeof result->adapter, "%s", info->adapter);
+    result->dispatches = info->dispatches;
+    result->peak_bytes = info->peak_bytes;
+}
+
+static int bench_matmul_device(bench_result *result, const cli_options *options, tg_context *ctx) {
+    tg_compile_options compile = {.device = options->device, .adapter = options->adapter, .seed = options->seed};
+    tg_model *model = tg_compile(ctx, build_product, &result->size, &compile);
+    tg_model_info info;
+    int code = CLI_DONE;
+    if (!model || tg_model_get_info(model, &info) != TG_OK) {
+        code = cli_context_error(ctx, result->workload, tg_error(ctx) == TG_ERROR_DEVICE ? CLI_USAGE : CLI_FAILED);
+    } else {
+        note_device(result, &info);
+        code = time_products(result, options, ctx, multiply_on_device, model);
+    }
+    tg_model_destroy(model);
+    return code;
+}
+
+/* What AUTO comes to here. */
+static bool auto_is_cpu(tg_context *ctx) {
+    int64_t one = 1;
+    tg_model *model = tg_compile(ctx, build_product, &one, NULL);
+    tg_model_info info;
+    bool cpu = !model || tg_model_get_info(model, &info) != TG_OK || strncmp(info.device, "cpu", 3) == 0;
+    tg_model_destroy(model);
+    tg_clear_error(ctx);
+    return cpu;
+}
+
+static int bench_matmul(bench_result *result, const cli_options *options) {
+    tg_context *ctx = cli_context();
+    if (!ctx) {
+        cli_say("out of memory");
+        return CLI_FAILED;
+    }
+    double n = (double)result->size;
+    result->flops = 2 * n * n * n;
+    bool cpu = options->device == TG_DEVICE_CPU || (options->device == TG_DEVICE_AUTO && auto_is_cpu(ctx));
+    int code = (cpu ? bench_matmul_cpu : bench_matmul_device)(result, options, ctx);
     tg_context_destroy(ctx);
     return code;
 }
@@ -114,13 +201,10 @@ static int bench_example(bench_result *result, const cli_options *options) {
     if (code == CLI_DONE && tg_model_get_info(session.model, &info) != TG_OK)
         code = cli_context_error(session.ctx, result->workload, CLI_FAILED);
     if (code == CLI_DONE) {
-        result->dispatches = info.dispatches;
-        result->peak_bytes = info.peak_bytes;
+        note_device(result, &info);
         result->flops = info.contraction_flops;
-        result->threads = options->threads ? options->threads : threads_of(info.device);
+        result->threads = threads_of(info.device);
         result->steps = options->steps ? options->steps : info.contraction_flops > 1e8 ? 150 : 10000;
-        snprintf(result->device, sizeof result->device, "%.*s", (int)strcspn(info.device, " ("), info.device);
-        snprintf(result->adapter, sizeof result->adapter, "%s", info.device);
         double *times = malloc((size_t)result->steps * sizeof *times);
         if (!times) {
             cli_say("%s: out of memory", result->workload);
@@ -155,7 +239,7 @@ static void print_json(const bench_result *result, const bench_result *yardstick
     printf(", \"adapter\": ");
     cli_json_text(stdout, result->adapter);
     printf(", \"steps\": %lld, \"ms_per_step\": %.6g, \"ms_min\": %.6g", (long long)result->steps, result->ms_per_step, result->ms_min);
-    if (trains) printf(", \"dispatches\": %d, \"peak_bytes\": %lld", result->dispatches, (long long)result->peak_bytes);
+    if (result->dispatches) printf(", \"dispatches\": %d, \"peak_bytes\": %lld", result->dispatches, (long long)result->peak_bytes);
     else printf(", \"dispatches\": null, \"peak_bytes\": null");
     printf(", \"loss_first\": ");
     cli_json_number(stdout, trains ? result->loss_first : (double)NAN, 9);

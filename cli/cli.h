@@ -1,6 +1,7 @@
 /* cli: the command line tool. Owns options, messages and exit codes; uses the public API, the examples' table and, for files,
  * src/io.
- * Exit status: 0 done, 1 the run failed (loss not finite, disk full), 2 the command line or a named file is wrong. */
+ * Exit status: 0 done, 1 the run failed (loss not finite, disk full), 2 the command line or a named file is wrong, or the device
+ * asked for is not there. */
 #ifndef TENSORGRAD_CLI_H
 #define TENSORGRAD_CLI_H
 
@@ -26,7 +27,8 @@ typedef struct cli_options {
     tg_device_kind device;
     double target_loss; /* 0: not given */
     const char *save, *resume, *plot;
-    bool json, picture, ir, kernels, plan, dot, c, wgsl, help;
+    const char *adapter;
+    bool json, picture, check, ir, kernels, plan, dot, c, wgsl, help;
 } cli_options;
 
 /* options.c. Returns CLI_DONE or prints one line and returns CLI_USAGE. */
@@ -49,6 +51,8 @@ bool cli_utf8(void);                                                      /* the
 
 /* The commands. */
 int command_devices(const cli_options *options);
+/* check.c: `devices --check` over adapters[0 .. count). */
+int cli_check(const tg_adapter_info *adapters, int count, const cli_options *options);
 int command_train(const cli_options *options);
 int command_bench(const cli_options *options);
 int command_inspect(const cli_options *options);

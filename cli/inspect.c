@@ -100,13 +100,9 @@ int command_inspect(const cli_options *options) {
     const inspect_text texts[] = {
         {"ir", TG_TEXT_IR, options->ir},       {"kernels", TG_TEXT_KERNELS, options->kernels},
         {"plan", TG_TEXT_PLAN, options->plan}, {"dot", TG_TEXT_DOT, options->dot},
-        {"c", TG_TEXT_C, options->c},
+        {"c", TG_TEXT_C, options->c},          {"wgsl", TG_TEXT_WGSL, options->wgsl},
     };
     const int text_count = (int)(sizeof texts / sizeof texts[0]);
-    if (options->wgsl) {
-        cli_say("inspect --wgsl: this build has no WGSL printer, it comes with the WebGPU device; --c prints the kernels as C");
-        return CLI_USAGE;
-    }
     if (options->word_count != 1) {
         cli_say("inspect takes one example or checkpoint file, got %d", options->word_count);
         return CLI_USAGE;

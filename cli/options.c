@@ -9,7 +9,7 @@
 
 enum { DEVICES = 1, TRAIN = 2, BENCH = 4, INSPECT = 8 };
 
-typedef enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_COUNT, OPTION_SEED, OPTION_RATE, OPTION_DEVICE } option_kind;
+typedef enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_NAME, OPTION_COUNT, OPTION_SEED, OPTION_RATE, OPTION_DEVICE } option_kind;
 
 typedef struct option_entry {
     const char *name;
@@ -24,7 +24,9 @@ typedef struct option_entry {
 #define MAX_THREADS 1024
 
 static const option_entry option_table[] = {
-    {"--device", OPTION_DEVICE, TRAIN | BENCH, FIELD(device), 0},
+    {"--device", OPTION_DEVICE, TRAIN | BENCH | INSPECT, FIELD(device), 0},
+    {"--adapter", OPTION_NAME, DEVICES | TRAIN | BENCH | INSPECT, FIELD(adapter), 0},
+    {"--check", OPTION_FLAG, DEVICES, FIELD(check), 0},
     {"--steps", OPTION_COUNT, TRAIN | BENCH, FIELD(steps), MAX_STEPS},
     {"--threads", OPTION_COUNT, TRAIN | BENCH | INSPECT, FIELD(threads), MAX_THREADS},
     {"--seed", OPTION_SEED, TRAIN | BENCH, FIELD(seed), 0},
@@ -44,28 +46,39 @@ static const option_entry option_table[] = {
 };
 
 void cli_help(FILE *out) {
-    fputs("tensorgrad " TG_VERSION ": trains small neural networks\n"
-          "\n"
-          "tensorgrad devices [--json]\n"
-          "    what this machine can compute with\n"
-          "tensorgrad train EXAMPLE [options]\n"
-          "    --steps N          steps to run now (default: the example's own number)\n"
-          "    --seed S           of initial values and batches (default 5; a resumed run keeps its own)\n"
-          "    --device D         auto, cpu or webgpu\n"
-          "    --threads N        CPU threads; the result does not depend on it (default: TENSORGRAD_THREADS, else all cores)\n"
-          "    --save FILE        write a checkpoint at the end (safetensors)\n"
-          "    --resume FILE      go on from a checkpoint: same batches as if it had never stopped\n"
-          "    --plot FILE.svg    draw the loss, and the fit where there is one\n"
-          "    --picture          draw them in the terminal\n"
-          "    --target-loss X    go on, for up to as many steps again, until the loss is below X; exit with 1 if it never is\n"
-          "    --json             one object per step: step, loss, lr, ms\n"
-          "tensorgrad bench WORKLOAD... [--steps N] [--device D] [--threads N] [--seed S] [--json]\n"
-          "    WORKLOAD: an example, or matmul:N (one thread)\n"
-          "tensorgrad inspect EXAMPLE|FILE [--ir] [--kernels] [--plan] [--dot] [--c] [--threads N] [--json]\n"
-          "    the compiled training step of an example, or the tensors of a checkpoint\n"
-          "tensorgrad --version\n"
-          "\nexamples:\n",
-          out);
+    fputs(
+        "tensorgrad " TG_VERSION ": trains small neural networks\n"
+        "\n"
+        "tensorgrad devices [--json]\n"
+        "    what this machine can compute with: the CPU, and each adapter of the WebGPU library with its limits. --json: cpu {vectors,\n"
+        "    cores}; webgpu [{index, name, vendor, architecture, backend, type, max_buffer_bytes, max_binding_bytes, max_storage_buffers,\n"
+        "    max_workgroup_bytes, max_workgroup_invocations, max_workgroups, subgroup_min, subgroup_max, timestamps, subgroups, f16}];\n"
+        "    webgpu_none: why there is no adapter, or null\n"
+        "tensorgrad devices --check [--adapter A] [--json]\n"
+        "    runs some hundred small operations and a short training on every adapter and on the CPU; exit with 1 where they differ.\n"
+        "    --json: adapters [{index, name, backend, agree, differ, error, differences [{op, shape, ulp, relative}]}]\n"
+        "tensorgrad train EXAMPLE [options]\n"
+        "    --steps N          steps to run now (default: the example's own number)\n"
+        "    --seed S           of initial values and batches (default 5; a resumed run keeps its own)\n"
+        "    --device D         auto (a GPU where there is one, else the CPU), cpu or webgpu\n"
+        "    --adapter A        which WebGPU adapter: #0 as `devices` counts, or a part of its name, vendor or backend\n"
+        "    --threads N        CPU threads; the result does not depend on it (default: TENSORGRAD_THREADS, else all cores)\n"
+        "    --save FILE        write a checkpoint at the end (safetensors)\n"
+        "    --resume FILE      go on from a checkpoint: same batches as if it had never stopped\n"
+        "    --plot FILE.svg    draw the loss, and the fit where there is one\n"
+        "    --picture          draw them in the terminal\n"
+        "    --target-loss X    go on, for up to as many steps again, until the loss is below X; exit with 1 if it never is\n"
+        "    --json             one object per step: step, loss, lr, ms\n"
+        "tensorgrad bench WORKLOAD... [--steps N] [--device D] [--adapter A] [--threads N] [--seed S] [--json]\n"
+        "    WORKLOAD: an example, or matmul:N. Of an example, a whole step is timed, its inputs sent and its loss read. Of matmul on\n"
+        "    the CPU, the product on one thread; on WebGPU, the product of two matrices that are there, until 4 bytes came back\n"
+        "tensorgrad inspect EXAMPLE|FILE [--ir] [--kernels] [--plan] [--dot] [--c] [--wgsl] [--device D] [--adapter A] [--threads N]\n"
+        "                   [--json]\n"
+        "    the compiled training step of an example, or the tensors of a checkpoint. --wgsl: its kernels for the device, or, of the\n"
+        "    CPU, for any WebGPU device\n"
+        "tensorgrad --version\n"
+        "\nexamples:\n",
+        out);
     int count = 0;
     const tg_example *examples = tg_examples(&count);
     for (int i = 0; i < count; i++) fprintf(out, "    %-18s %s\n", examples[i].name, examples[i].summary);
@@ -124,10 +137,8 @@ static int parse_rate(const option_entry *entry, const char *text, double *out) 
 static int parse_device(const char *text, tg_device_kind *out) {
     if (strcmp(text, "auto") == 0) *out = TG_DEVICE_AUTO;
     else if (strcmp(text, "cpu") == 0) *out = TG_DEVICE_CPU;
-    else if (strcmp(text, "webgpu") == 0) {
-        cli_say("--device webgpu: this build has no WebGPU device; use cpu or auto");
-        return CLI_USAGE;
-    } else {
+    else if (strcmp(text, "webgpu") == 0) *out = TG_DEVICE_WEBGPU;
+    else {
         cli_say("--device takes auto, cpu or webgpu, not '%s'", text);
         return CLI_USAGE;
     }
@@ -142,10 +153,11 @@ static int parse_value(const option_entry *entry, const char *text, cli_options 
     case OPTION_RATE: return parse_rate(entry, text, field);
     case OPTION_DEVICE: return parse_device(text, field);
     case OPTION_FLAG:
+    case OPTION_NAME:
     case OPTION_TEXT: break;
     }
     if (!*text) {
-        cli_say("%s needs a file name", entry->name);
+        cli_say("%s needs a %s", entry->name, entry->kind == OPTION_NAME ? "name" : "file name");
         return CLI_USAGE;
     }
     *(const char **)field = text;
@@ -160,6 +172,20 @@ static const option_entry *find_option(const char *word, unsigned command) {
         if (strlen(entry->name) == length && strncmp(word, entry->name, length) == 0) return (entry->commands & command) ? entry : NULL;
     }
     return NULL;
+}
+
+/* What one option says about another. An adapter that was named is the device that is meant. */
+static int check_together(const char *command, cli_options *options) {
+    if (options->adapter && options->device == TG_DEVICE_CPU) {
+        cli_say("--adapter names a WebGPU adapter, but the device asked for is the CPU");
+        return CLI_USAGE;
+    }
+    if (options->adapter && strcmp(command, "devices") == 0 && !options->check) {
+        cli_say("devices --adapter needs --check: the list is of all adapters");
+        return CLI_USAGE;
+    }
+    if (options->adapter) options->device = TG_DEVICE_WEBGPU;
+    return CLI_DONE;
 }
 
 int cli_parse(const char *command, int count, char **words, cli_options *out) {
@@ -199,5 +225,5 @@ int cli_parse(const char *command, int count, char **words, cli_options *out) {
         int code = parse_value(entry, value, out);
         if (code != CLI_DONE) return code;
     }
-    return CLI_DONE;
+    return check_together(command, out);
 }

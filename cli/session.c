@@ -30,9 +30,11 @@ int cli_session_open(cli_session *session, const tg_example *example, const cli_
     compile.optimizer = session->optimizer;
     compile.seed = options->seed;
     compile.device = options->device;
+    compile.adapter = options->adapter;
     compile.threads = (int)options->threads;
     session->model = tg_compile(session->ctx, example->build, NULL, &compile);
-    return session->model ? CLI_DONE : cli_context_error(session->ctx, example->name, CLI_FAILED);
+    if (session->model) return CLI_DONE;
+    return cli_context_error(session->ctx, example->name, tg_error(session->ctx) == TG_ERROR_DEVICE ? CLI_USAGE : CLI_FAILED);
 }
 
 void cli_session_close(cli_session *session) {

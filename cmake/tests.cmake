@@ -33,7 +33,26 @@ target_link_libraries(tensorgrad_test_support ${support_scope} tensorgrad_intern
 
 foreach(source IN LISTS test_sources)
   tensorgrad_test(${source})
+  get_filename_component(name ${source} NAME_WE)
+  list(APPEND test_names ${name})
 endforeach()
+# A suite answers 77 where it has nothing to run on. Those that need a WebGPU device are run by those who ask for them.
+set_tests_properties(${test_names} PROPERTIES SKIP_RETURN_CODE 77)
+foreach(name IN ITEMS test_webgpu test_webgpu_training)
+  if(TARGET ${name})
+    set_tests_properties(${name} PROPERTIES LABELS webgpu)
+  endif()
+endforeach()
+# The fake WebGPU library as a shared one too, so that whole models run on it: test_webgpu_faults opens it as it would any other.
+if(TARGET test_webgpu_faults AND UNIX AND NOT APPLE)
+  add_library(fake_webgpu_library MODULE tests/fake_webgpu.c)
+  tensorgrad_settings(fake_webgpu_library)
+  target_include_directories(fake_webgpu_library PRIVATE include src tests)
+  target_compile_definitions(fake_webgpu_library PRIVATE FAKE_WEBGPU_EXPORT)
+  target_compile_definitions(test_webgpu_faults PRIVATE FAKE_WEBGPU_LIBRARY="$<TARGET_FILE:fake_webgpu_library>")
+  target_link_libraries(test_webgpu_faults PRIVATE ${CMAKE_DL_LIBS})
+  add_dependencies(test_webgpu_faults fake_webgpu_library)
+endif()
 # The longest first, so that two cores end together.
 foreach(name IN ITEMS test_ops test_alloc_failure test_vm test_random_graphs test_contract)
   if(TARGET ${name})

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs, with apt-get, the tools a target needs and this machine lacks. Argument: core, lint or nothing (all).
+# Installs, with apt-get, the tools a target needs and this machine lacks, and fetches the WebGPU library into build/webgpu.
+# Argument: core, webgpu, web, lint or nothing (all).
 # Says what is missing and goes on where nothing can be installed: the checks that need it then fail with their reason.
 set -u
 what=${1:-all}
@@ -21,6 +22,12 @@ need_file() { # need_file PACKAGE PATTERN...: PACKAGE when no file matches any p
   packages+=("$package")
 }
 
+# shellcheck disable=SC2317 # called by a trap
+fetch_webgpu() {
+  mkdir -p build
+  python3 scripts/get-webgpu build/webgpu > build/get-webgpu.log 2>&1 || tail -n 3 build/get-webgpu.log
+}
+
 need python3 python3
 if [ "$what" != lint ]; then
   need gcc gcc
@@ -37,6 +44,22 @@ if [ "$what" = all ]; then
   need gcc-aarch64-linux-gnu aarch64-linux-gnu-gcc
   need qemu-user qemu-aarch64
   need_file libc6-dev-arm64-cross '/usr/aarch64-linux-gnu/include/stdio.h'
+fi
+if [ "$what" = all ] || [ "$what" = webgpu ]; then
+  if [ "$(uname -sm)" = "Linux x86_64" ]; then # a Vulkan driver that needs no GPU: SwiftShader, as Chromium ships it
+    need_file libvulkan1 '/usr/lib/*/libvulkan.so.1' '/usr/lib/libvulkan.so.1' '/usr/lib64/libvulkan.so.1'
+    need_file chromium-common '/usr/lib/chromium/vk_swiftshader_icd.json'
+    trap fetch_webgpu EXIT # python may be among what is missing
+  fi
+fi
+if [ "$what" = all ] || [ "$what" = web ]; then # the core as WebAssembly, Node, a browser
+  need clang-19 clang-19
+  need lld-19 wasm-ld-19
+  need_file wasi-libc '/usr/lib/wasm32-wasi/libc.a' '/usr/lib/*/wasm32-wasi/libc.a'
+  need_file libclang-rt-19-dev-wasm32 '/usr/lib/llvm-19/lib/clang/19/lib/wasi/libclang_rt.builtins-wasm32.a'
+  need nodejs node # 20 or newer; Debian 12 has 18: there it has to come from elsewhere
+  need npm npm
+  need chromium chromium
 fi
 if [ "$what" = all ] || [ "$what" = lint ]; then
   need clang-format clang-format
@@ -63,8 +86,13 @@ mkdir -p build
 status=$?
 if [ $status -ne 0 ]; then # one unknown package must not keep the others away
   for package in "${packages[@]}"; do
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$package" >> "$log" 2>&1 ||
-      echo "could not install $package (log: $log)"
+    done=
+    # the candidate, else any other version: an archive may have dropped the newest of a large package
+    for choice in "$package" $(apt-cache madison "$package" 2> /dev/null | awk '{ print $1 "=" $3 }'); do
+      "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$choice" >> "$log" 2>&1 &&
+        { done=yes; break; }
+    done
+    [ -n "$done" ] || echo "could not install $package (log: $log)"
   done
 fi
 exit 0

@@ -10,6 +10,7 @@ import argparse
 import collections
 import os
 import pathlib
+import platform
 import re
 import shutil
 import subprocess
@@ -56,10 +57,9 @@ def run(command, log, timeout=1800, env=None, cwd=ROOT, stdin=subprocess.DEVNULL
     """Appends the command and its output to the log; returns (exit status, output)."""
     LOGS.mkdir(parents=True, exist_ok=True)
     command = [str(part) for part in command]
-    environment = {**os.environ, **SANITIZER_ENVIRONMENT, **(env or {})}
-    for name in ("TENSORGRAD_THREADS", "TENSORGRAD_ISA"):
-        if not env or name not in env:
-            environment.pop(name, None)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TENSORGRAD_")}
+    # a WebGPU library of the user's must not turn a test of the CPU into one of a GPU
+    environment = {**kept, "XDG_DATA_HOME": str(BUILD / "no-data"), **SANITIZER_ENVIRONMENT, **(env or {})}
     try:
         done = subprocess.run(command, cwd=cwd, env=environment, stdin=stdin, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=timeout, check=False)
@@ -107,10 +107,9 @@ def build(name, cc, *options, targets=()):
 
 
 def ctest(folder, log, select=None, parallel=None, env=None):
-    """Runs the suites of a build and adds up what cmocka says."""
+    """Runs the suites of a build, those that need a WebGPU device only when selected, and adds up what cmocka says."""
     command = ["ctest", "--test-dir", folder, "--verbose", "-j", str(parallel or jobs)]
-    if select:
-        command += ["-R", select]
+    command += ["-R", select] if select else ["-LE", "webgpu"]
     _, output = run(command, log, timeout=3600, env=env)
     names, counts, verdict = {}, collections.defaultdict(lambda: [0, 0, 0]), {}
     for line in output.split("\n"):
@@ -130,6 +129,8 @@ def ctest(folder, log, select=None, parallel=None, env=None):
             tally.skip(f"a case of {name} (log: build/test/logs/{log}.log)")
         if failed:
             tally.bad(f"{name} ({log}: {failed} cases; log: build/test/logs/{log}.log)", failed)
+        elif verdict[number] == "Skipped":
+            tally.skip(f"{name} (log: build/test/logs/{log}.log)")
         elif verdict[number] != "Passed":
             tally.bad(f"{name} ({log}: {verdict[number]}; log: build/test/logs/{log}.log)")
         elif passed == 0:
@@ -150,7 +151,7 @@ def stage_source():
 
 def stage_gcc():
     """gcc, release: every suite."""
-    folder = build("gcc", "gcc", "-DTENSORGRAD_BUILD_TESTS=ON", "-DTENSORGRAD_BUILD_BENCH=ON")
+    folder = gcc_release()
     if folder:
         ctest(folder, "gcc")
 
@@ -191,24 +192,57 @@ def stage_threads():
               [folder / "tensorgrad", "train", example, "--steps", steps, "--threads", 4, "--json"], "tsan")
 
 
+def command_line(name, program, *options, env=None):
+    status, output = run([sys.executable, "tests/test_cli.py", program, *options], f"cli-{name}", env=env)
+    match = re.search(r"^(\d+) passed, (\d+) failed$", output, re.M)
+    if not match:
+        return tally.bad(f"cli ({name}): no result (exit {status}; log: build/test/logs/cli-{name}.log)")
+    tally.ok(int(match.group(1)))
+    if int(match.group(2)) or status != 0:
+        for line in re.findall(r"^FAILED .*$", output, re.M):
+            print("     ", line)
+        tally.bad(f"cli ({name}; log: build/test/logs/cli-{name}.log)", max(1, int(match.group(2))))
+    return None
+
+
+def gcc_release():
+    return built.get("gcc") or build("gcc", "gcc", "-DTENSORGRAD_BUILD_TESTS=ON", "-DTENSORGRAD_BUILD_BENCH=ON")
+
+
 def stage_cli():
     """The command line tool as a user meets it."""
-    for name in ("gcc", "gcc-sanitize"):
-        folder = built.get(name)
-        if folder is None and name == "gcc":
-            folder = build("gcc", "gcc", "-DTENSORGRAD_BUILD_TESTS=ON", "-DTENSORGRAD_BUILD_BENCH=ON")
-        if folder is None:
-            continue
-        status, output = run([sys.executable, "tests/test_cli.py", folder / "tensorgrad"], f"cli-{name}")
-        match = re.search(r"^(\d+) passed, (\d+) failed$", output, re.M)
-        if not match:
-            tally.bad(f"cli ({name}): no result (exit {status}; log: build/test/logs/cli-{name}.log)")
-            continue
-        tally.ok(int(match.group(1)))
-        if int(match.group(2)) or status != 0:
-            for line in re.findall(r"^FAILED .*$", output, re.M):
-                print("     ", line)
-            tally.bad(f"cli ({name}; log: build/test/logs/cli-{name}.log)", max(1, int(match.group(2))))
+    for name, folder in (("gcc", gcc_release()), ("gcc-sanitize", built.get("gcc-sanitize"))):
+        if folder:
+            command_line(name, folder / "tensorgrad")
+
+
+def webgpu_environment():
+    """Where the library and a Vulkan driver without a GPU are; else (None, the reason)."""
+    library = pathlib.Path(os.environ.get("TENSORGRAD_WEBGPU_LIB") or ROOT / "build/webgpu/libwebgpu_dawn.so")
+    driver = pathlib.Path(os.environ.get("VK_DRIVER_FILES") or "/usr/lib/chromium/vk_swiftshader_icd.json")
+    if not library.is_file():
+        return None, f"{library} is not there: scripts/get-webgpu build/webgpu fetches it"
+    if not driver.is_file():
+        return None, f"{driver} is not there: Debian's chromium-common has it (scripts/setup.sh webgpu)"
+    return {"TENSORGRAD_WEBGPU_LIB": str(library), "VK_DRIVER_FILES": str(driver), "VK_ICD_FILENAMES": str(driver),
+            "TENSORGRAD_TEST_WEBGPU": "required", "TENSORGRAD_TEST_HOME": "webgpu"}, ""
+
+
+WEBGPU_SUITES = "^test_(ops|gradients|random_graphs|cases|kinds|attack|fusion|webgpu|webgpu_training)$"
+
+
+def stage_webgpu():
+    """Everything numeric on WebGPU: Dawn on SwiftShader, the op table with the guaranteed limits too."""
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        return tally.skip(f"webgpu: there is no software adapter for {platform.system()} {platform.machine()} here")
+    environment, reason = webgpu_environment()
+    folder = gcc_release()
+    if not environment or not folder:
+        return tally.bad(f"webgpu: {reason or 'there is no build'}")
+    ctest(folder, "webgpu", select=WEBGPU_SUITES, env=environment)
+    ctest(folder, "webgpu-guaranteed", select="^test_ops$", env={**environment, "TENSORGRAD_WEBGPU_LIMITS": "guaranteed"})
+    command_line("webgpu", folder / "tensorgrad", "webgpu", env=environment)
+    return None
 
 
 def stage_header():
@@ -290,7 +324,7 @@ def stage_one_file():
 
 def stage_readme():
     """The C program of README.md, as it stands there."""
-    gcc = built.get("gcc") or build("gcc", "gcc", "-DTENSORGRAD_BUILD_TESTS=ON", "-DTENSORGRAD_BUILD_BENCH=ON")
+    gcc = gcc_release()
     blocks = re.findall(r"^```c\n(.*?)^```", (ROOT / "README.md").read_text(), re.M | re.S)
     programs = [block for block in blocks if "int main(" in block]
     if not programs or not gcc:
@@ -348,9 +382,49 @@ def stage_demo():
     print(f"    make demo took {time.monotonic() - start:.0f} s, the build included", flush=True)
 
 
+def counted(name, command, **options):
+    """A program that ends with "N passed, N failed", or node's own runner."""
+    status, output = run(command, f"web-{name}", cwd=ROOT / "web", **options)
+    found = re.search(r"^(\d+) passed, (\d+) failed$", output, re.M)
+    counts = found.groups() if found else [re.search(rf"^\W*{word} (\d+)$", output, re.M) for word in ("pass", "fail")]
+    if not all(counts):
+        return tally.bad(f"web {name}: no result (exit {status}; log: build/test/logs/web-{name}.log)")
+    passed, failed = (int(each if found else each.group(1)) for each in counts)
+    tally.ok(passed)
+    for line in re.findall(r"^(?:FAILED|not ok) .*$", output, re.M):
+        print("     ", line)
+    if failed or status != 0:
+        tally.bad(f"web {name} (exit {status}; log: build/test/logs/web-{name}.log)", max(1, failed))
+    return None
+
+
+def stage_web():
+    """The package for browsers and Node: built, type-checked, run in Node and in headless Chromium on CPU and WebGPU; the demo page."""
+    lacking = missing("node", "npm", CLANG, "wasm-ld-19", "chromium")
+    if lacking:
+        return tally.bad(f"web: not installed: {', '.join(map(str, lacking))} (scripts/setup.sh web)")
+    native = gcc_release()
+    good = check("web: npm ci", ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], "web-build", cwd=ROOT / "web")
+    good = good and check("web: core", ["bash", "scripts/build-wasm", "build/wasm"], "web-build")
+    good = good and check("web: package", ["node", "build.mjs"], "web-build", cwd=ROOT / "web")
+    good = good and check("web: demo page", ["node", "demo/build.mjs"], "web-build", cwd=ROOT / "web")
+    if not good or not native:
+        return None
+    check("web: types", ["node", "node_modules/typescript/bin/tsc", "-p", "tsconfig.json"], "web-build", cwd=ROOT / "web")
+    program = native / "tensorgrad"
+    driver = "/usr/lib/chromium/vk_swiftshader_icd.json"
+    vulkan = {"VK_DRIVER_FILES": driver, "VK_ICD_FILENAMES": driver}
+    counted("package", ["node", "test/pack.mjs"])
+    counted("api", ["node", "test/run.mjs"], env={"TENSORGRAD_WASM": str(ROOT / "build/wasm/core.wasm")})
+    counted("node", ["node", "test/node.mjs", "--webgpu", "--native", program], env=vulkan)
+    counted("browser", ["node", "test/browser.mjs", "--native", program])
+    counted("demo", ["node", "test/browser-demo.mjs"])
+    return None
+
+
 STAGES = [
     ("source", stage_source), ("demo", stage_demo), ("gcc", stage_gcc), ("header", stage_header), ("readme", stage_readme),
-    ("one-file", stage_one_file), ("install", stage_install), ("clang", stage_clang),
+    ("one-file", stage_one_file), ("install", stage_install), ("webgpu", stage_webgpu), ("web", stage_web), ("clang", stage_clang),
     ("gcc-sanitize", stage_gcc_sanitize), ("cli", stage_cli), ("clang-sanitize", stage_clang_sanitize),
     ("threads", stage_threads), ("aarch64", stage_aarch64), ("fuzz", stage_fuzz),
 ]

@@ -410,7 +410,103 @@ bool support_run_reference(const support_case *c, int runs, support_outputs *out
     return ok;
 }
 
+/* ---------------------------------------------------------------- the WebGPU device */
+
+/* One device for all cases of a process: opening one takes tens of milliseconds. */
+static struct {
+    support_allocator counts;
+    tg_context *ctx;
+    tg_device *device;
+    bool tried;
+    char reason[1024];
+} support_gpu;
+
+static void support_gpu_close(void) {
+    if (!support_gpu.ctx) return;
+    if (support_gpu.device) tg_webgpu_executor.close(support_gpu.device);
+    tg_context_destroy(support_gpu.ctx);
+    support_gpu.device = NULL;
+    support_gpu.ctx = NULL;
+}
+
+/* After the last test: it can only end the process with a failure. */
+static void support_gpu_at_exit(void) {
+    support_gpu_close();
+    if (support_gpu.counts.live_blocks == 0 && !support_gpu.counts.size_mismatch) return;
+    fprintf(stderr, "the WebGPU device left %lld blocks%s\n", (long long)support_gpu.counts.live_blocks,
+            support_gpu.counts.size_mismatch ? ", a size mismatch" : "");
+    fflush(NULL);
+    _Exit(1);
+}
+
+static bool support_gpu_open(void) {
+    const tg_open_options open = {.threads = 1};
+    support_gpu.ctx = support_context_counting(&support_gpu.counts);
+    if (support_gpu.ctx && tg_webgpu_executor.open(support_gpu.ctx, &open, &support_gpu.device) == TG_OK) return true;
+    snprintf(support_gpu.reason, sizeof support_gpu.reason, "%s", support_gpu.ctx ? tg_error_message(support_gpu.ctx) : "out of memory");
+    support_gpu_close();
+    return false;
+}
+
+bool support_webgpu_available(const char **reason) {
+    const char *library = getenv("TENSORGRAD_WEBGPU_LIB");
+    if (!support_gpu.tried && library && *library) {
+        setenv("TENSORGRAD_POISON", "1", 0);
+        support_gpu_open();
+        atexit(support_gpu_at_exit); /* after the library has registered what it does at exit, so that this comes first */
+    } else if (!support_gpu.tried) {
+        snprintf(support_gpu.reason, sizeof support_gpu.reason, "TENSORGRAD_WEBGPU_LIB names no library");
+    }
+    support_gpu.tried = true;
+    if (reason) *reason = support_gpu.reason;
+    return support_gpu.device != NULL;
+}
+
+/* A lost device is opened again, so that one bad case does not fail all that come after it. */
+static void support_gpu_after_error(void) {
+    const bool lost = tg_error(support_gpu.ctx) == TG_ERROR_DEVICE_LOST;
+    tg_clear_error(support_gpu.ctx);
+    if (!lost) return;
+    support_gpu_close();
+    support_gpu_open();
+}
+
+support_home support_home_now(void) {
+    const char *home = getenv("TENSORGRAD_TEST_HOME");
+    return home && strcmp(home, "webgpu") == 0 ? SUPPORT_WEBGPU : SUPPORT_CPU;
+}
+
+tg_device_kind support_device(void) { return support_home_now() == SUPPORT_WEBGPU ? TG_DEVICE_WEBGPU : TG_DEVICE_CPU; }
+
+static bool support_webgpu_required(void) {
+    const char *text = getenv("TENSORGRAD_TEST_WEBGPU");
+    return text && strcmp(text, "required") == 0;
+}
+
+int support_home_refuses(const char *suite) {
+    const char *reason;
+    if (support_home_now() != SUPPORT_WEBGPU || support_webgpu_available(&reason)) return 0;
+    fprintf(stderr, "%s: %s: no WebGPU: %s\n", suite, support_webgpu_required() ? "failed" : "skipped", reason);
+    return support_webgpu_required() ? 1 : SUPPORT_SKIPPED;
+}
+
+void support_need_webgpu(void) {
+    const char *reason;
+    if (support_webgpu_available(&reason)) return;
+    if (support_webgpu_required()) fail_msg("no WebGPU: %s", reason);
+    print_message("no WebGPU: %s\n", reason);
+    skip();
+}
+
 /* ---------------------------------------------------------------- programs */
+
+static tg_limits support_limits(const support_options *options) {
+    tg_limits limits = {.max_arguments = 64, .max_binding_bytes = INT64_MAX, .bool_bytes = 1};
+    if (options->home == SUPPORT_WEBGPU)
+        limits = support_webgpu_available(NULL) ? tg_webgpu_executor.limits(support_gpu.device) : tg_webgpu_guaranteed_limits();
+    if (options->max_arguments > 0) limits.max_arguments = options->max_arguments;
+    return limits;
+}
 
 bool support_program_make(const support_case *c, const support_options *options, support_program *out, support_outputs *error) {
     memset(out, 0, sizeof *out);
@@ -433,8 +529,7 @@ bool support_program_make(const support_case *c, const support_options *options,
     if (tg_graph_verify(g) != TG_OK) return support_outputs_failed(error, out->ctx);
     if (!options->no_passes && tg_pass_run(g, true) != TG_OK) return support_outputs_failed(error, out->ctx);
     if (tg_graph_verify(g) != TG_OK) return support_outputs_failed(error, out->ctx);
-    const int32_t arguments = options->max_arguments > 0 ? options->max_arguments : 64;
-    const tg_plan_options plan = {.limits = {arguments, INT64_MAX}, .no_fusion = options->no_fusion, .captures = true};
+    const tg_plan_options plan = {.limits = support_limits(options), .no_fusion = options->no_fusion, .captures = true};
     out->program = tg_program_make(g, &plan);
     if (!out->program) return support_outputs_failed(error, out->ctx);
     if (!options->unchecked && tg_program_check(out->program, out->ctx) != TG_OK) return support_outputs_failed(error, out->ctx);
@@ -551,69 +646,118 @@ static void support_collect(const support_program *p, const support_bindings *b,
     out->workspace_bytes = program->workspace_bytes;
 }
 
-/* ---------------------------------------------------------------- the CPU executor */
+/* ---------------------------------------------------------------- on an executor */
 
 typedef struct support_device_run {
+    const tg_executor *executor;
     tg_device *device;
     tg_executable *executable;
     bool poisoned;
+    int dispatches;
 } support_device_run;
 
-static bool support_device_states(const support_program *p, tg_device *device, const support_bindings *b, bool write) {
+static bool support_device_states(const support_program *p, const support_device_run *run, const support_bindings *b, bool write) {
+    const tg_executor *x = run->executor;
     for (int i = 0; i < p->program->state_count; i++) {
         const tg_state_info *s = &p->program->states[i];
-        const int64_t bytes = support_count(s->shape) * (int64_t)support_element_bytes(s->dtype);
-        if (write && tg_cpu_executor.make_state(device, i, bytes) != TG_OK) return false;
-        if (write && tg_cpu_executor.write_state(device, i, 0, b->states[i], bytes) != TG_OK) return false;
-        if (!write && tg_cpu_executor.read_state(device, i, 0, b->states[i], bytes) != TG_OK) return false;
+        const int64_t count = support_count(s->shape);
+        if (write && x->make_state(run->device, i, s->name, s->dtype, count) != TG_OK) return false;
+        if (write && x->write_state(run->device, i, 0, b->states[i], count) != TG_OK) return false;
+        if (!write && x->read_state(run->device, i, 0, b->states[i], count) != TG_OK) return false;
     }
     return true;
 }
 
-static bool support_device_steps(const support_program *p, const support_options *options, const support_bindings *b,
-                                 support_device_run *run) {
+/* The CPU's workspace is found and filled here; the WebGPU executor does it itself under TENSORGRAD_POISON=1. */
+static bool support_device_load(const support_program *p, support_device_run *run) {
     int32_t *slots = support_allocate(sizeof *slots * (size_t)(p->program->state_count + 1));
     for (int i = 0; i < p->program->state_count; i++) slots[i] = i;
-    bool ok = tg_cpu_executor.open(p->ctx, options->threads > 0 ? options->threads : 1, &run->device) == TG_OK;
-    ok = ok && support_device_states(p, run->device, b, true);
     p->watch->bytes = (size_t)p->program->workspace_bytes;
     p->watch->on = p->program->workspace_bytes > 0;
-    ok = ok && tg_cpu_executor.load(run->device, p->program, slots, &run->executable) == TG_OK;
+    const bool ok = run->executor->load(run->device, p->program, slots, &run->executable) == TG_OK;
     p->watch->on = false;
-    for (int i = 0; ok && i < (options->runs > 0 ? options->runs : 1); i++) {
-        run->poisoned = support_watch_poison(p->watch);
-        ok = tg_cpu_executor.run(run->device, run->executable, (const void *const *)b->inputs, b->outputs) == TG_OK;
-    }
-    ok = ok && support_device_states(p, run->device, b, false);
-    if (run->executable) tg_cpu_executor.unload(run->device, run->executable);
-    tg_cpu_executor.close(run->device);
     free(slots);
     return ok;
 }
 
+static bool support_device_steps(const support_program *p, int runs, const support_bindings *b, support_device_run *run) {
+    const tg_executor *x = run->executor;
+    bool ok = support_device_states(p, run, b, true) && support_device_load(p, run);
+    if (ok) run->dispatches = x->dispatches(run->executable);
+    for (int i = 0; ok && i < (runs > 0 ? runs : 1); i++) {
+        run->poisoned = x == &tg_cpu_executor ? support_watch_poison(p->watch) : p->program->workspace_bytes > 0;
+        ok = x->run(run->device, run->executable, (const void *const *)b->inputs, b->outputs) == TG_OK;
+    }
+    ok = ok && support_device_states(p, run, b, false);
+    if (run->executable) x->unload(run->device, run->executable);
+    run->executable = NULL;
+    return ok;
+}
+
+static bool support_device_collect(const support_program *p, const support_bindings *b, const support_device_run *run, bool ok,
+                                   tg_context *ctx, support_outputs *out) {
+    out->poisoned = run->poisoned;
+    if (!ok) return support_outputs_failed(out, ctx);
+    support_collect(p, b, out);
+    out->dispatches = run->dispatches;
+    return true;
+}
+
 bool support_program_run_cpu(const support_program *p, const support_case *c, const support_options *options, support_outputs *out) {
     support_bindings b = support_bindings_make(p, c);
-    support_device_run run = {NULL, NULL, false};
+    support_device_run run = {.executor = &tg_cpu_executor};
+    const tg_open_options open = {.threads = options->threads > 0 ? options->threads : 1};
     char *kept = getenv("TENSORGRAD_ISA");
     kept = kept ? strdup(kept) : NULL;
     if (options->isa) setenv("TENSORGRAD_ISA", options->isa, 1);
-    const bool ok = support_device_steps(p, options, &b, &run);
+    bool ok = tg_cpu_executor.open(p->ctx, &open, &run.device) == TG_OK;
+    ok = ok && support_device_steps(p, options->runs, &b, &run);
+    tg_cpu_executor.close(run.device);
     if (options->isa && kept) setenv("TENSORGRAD_ISA", kept, 1);
     else if (options->isa) unsetenv("TENSORGRAD_ISA");
     free(kept);
-    out->poisoned = run.poisoned;
-    if (ok) support_collect(p, &b, out);
-    else support_outputs_failed(out, p->ctx);
+    ok = support_device_collect(p, &b, &run, ok, p->ctx, out);
     support_bindings_free(&b, p->program);
     return ok;
 }
 
-bool support_run_cpu(const support_case *c, const support_options *options, support_outputs *out) {
+bool support_program_run_webgpu(const support_program *p, const support_case *c, const support_options *options, support_outputs *out) {
+    support_bindings b = support_bindings_make(p, c);
+    support_device_run run = {.executor = &tg_webgpu_executor, .device = support_gpu.device};
+    const bool done = support_device_steps(p, options->runs, &b, &run);
+    const bool ok = support_device_collect(p, &b, &run, done, support_gpu.ctx, out);
+    if (!ok) support_gpu_after_error();
+    support_bindings_free(&b, p->program);
+    return ok;
+}
+
+static bool support_run_on(support_home home, const support_case *c, const support_options *options, support_outputs *out) {
     support_program p;
+    support_options here = *options;
+    here.home = home;
     memset(out, 0, sizeof *out);
-    const bool ok = support_program_make(c, options, &p, out) && support_program_run_cpu(&p, c, options, out);
+    bool ok = support_program_make(c, &here, &p, out);
+    if (ok && home == SUPPORT_WEBGPU) ok = support_program_run_webgpu(&p, c, &here, out);
+    else if (ok) ok = support_program_run_cpu(&p, c, &here, out);
     support_program_free(&p);
     return ok;
+}
+
+bool support_run_cpu(const support_case *c, const support_options *options, support_outputs *out) {
+    return support_run_on(SUPPORT_CPU, c, options, out);
+}
+
+bool support_run_webgpu(const support_case *c, const support_options *options, support_outputs *out) {
+    const char *reason;
+    if (support_webgpu_available(&reason)) return support_run_on(SUPPORT_WEBGPU, c, options, out);
+    memset(out, 0, sizeof *out);
+    out->status = TG_ERROR_DEVICE;
+    snprintf(out->message, sizeof out->message, "%.500s", reason);
+    return false;
+}
+
+bool support_run_home(const support_case *c, const support_options *options, support_outputs *out) {
+    return (support_home_now() == SUPPORT_WEBGPU ? support_run_webgpu : support_run_cpu)(c, options, out);
 }
 
 /* ---------------------------------------------------------------- programs in plain memory */

@@ -1,6 +1,6 @@
 /* support: what the tests share. Contexts that count or fail allocations, a small random generator with printed seeds,
- * comparison in units in the last place, and running one traced case on the f64 reference, on the CPU executor (through
- * passes, fusion, planner and checker, below the session) and as emitted C. Must not know any single test. */
+ * comparison in units in the last place, and running one traced case on the f64 reference, on the CPU and WebGPU executors
+ * (through passes, fusion, planner and checker, below the session) and as emitted C. Must not know any single test. */
 #ifndef TENSORGRAD_TESTS_SUPPORT_H
 #define TENSORGRAD_TESTS_SUPPORT_H
 
@@ -99,14 +99,31 @@ typedef struct support_outputs {
     int count, capacity;
     tg_status status; /* of the run; items are valid only when TG_OK */
     char message[512];
-    int kernels;   /* of the program, 0 for the reference */
-    bool poisoned; /* the CPU executor's workspace was full of NaN before the run */
+    int kernels;    /* of the program, 0 for the reference */
+    int dispatches; /* launches of one run, 0 for the reference */
+    bool poisoned;  /* the executor's workspace was full of NaN before the run */
     int64_t workspace_bytes;
 } support_outputs;
 void support_outputs_free(support_outputs *outputs);
 const support_value *support_outputs_find(const support_outputs *outputs, const char *name); /* fails the test if missing */
 
+/* The executor that a suite runs on: TENSORGRAD_TEST_HOME=webgpu, else the CPU. A suite that has WebGPU rows opens its main()
+ * with `const int refused = support_home_refuses("its name"); if (refused) return refused;` */
+typedef enum support_home { SUPPORT_CPU, SUPPORT_WEBGPU } support_home;
+support_home support_home_now(void);
+tg_device_kind support_device(void); /* for tg_compile_options: CPU or WEBGPU, never AUTO */
+/* A device could be opened: TENSORGRAD_WEBGPU_LIB names a library and that offers an adapter. The reason why not, else "", in
+ * *reason when not NULL. One device for the whole process, opened at the first question; always false in a build without one. */
+bool support_webgpu_available(const char **reason);
+/* 0: go on. Else what main() is to return: the home is WebGPU and there is no device, which is printed. SUPPORT_SKIPPED, or 1 under
+ * TENSORGRAD_TEST_WEBGPU=required. */
+#define SUPPORT_SKIPPED 77
+int support_home_refuses(const char *suite);
+/* In a test that needs WebGPU whatever the home: skips it, or fails it under TENSORGRAD_TEST_WEBGPU=required. */
+void support_need_webgpu(void);
+
 typedef struct support_options {
+    support_home home; /* WEBGPU: isa and threads are not looked at */
     bool no_fusion;
     bool no_passes;
     bool unchecked;        /* skip tg_program_check */
@@ -120,6 +137,8 @@ tg_graph *support_trace(tg_context *ctx, const support_case *c); /* NULL with ct
 /* Each returns false on an error, which is in out->status and out->message. Free out in either case. */
 bool support_run_reference(const support_case *c, int runs, support_outputs *out);
 bool support_run_cpu(const support_case *c, const support_options *options, support_outputs *out);
+bool support_run_webgpu(const support_case *c, const support_options *options, support_outputs *out);
+bool support_run_home(const support_case *c, const support_options *options, support_outputs *out); /* on support_home_now() */
 /* got against want by name, each f32 value with `tolerance` and i32, bool exactly; prints under `what`. */
 bool support_outputs_equal(const char *what, const support_outputs *got, const support_outputs *want, support_tolerance tolerance);
 bool support_outputs_identical(const char *what, const support_outputs *a, const support_outputs *b); /* bit for bit; NaN equals NaN */
@@ -140,8 +159,9 @@ void support_program_free(support_program *p);
  * filled with NaN bits before each run. For emitted C and other walkers of programs. */
 typedef void (*support_step_fn)(void *user, void *const *buffers);
 bool support_program_run(const support_program *p, const support_case *c, int runs, support_step_fn step, void *user, support_outputs *out);
-/* As support_run_cpu, for a program already made. */
+/* As support_run_cpu and support_run_webgpu, for a program already made with options of that home. */
 bool support_program_run_cpu(const support_program *p, const support_case *c, const support_options *options, support_outputs *out);
+bool support_program_run_webgpu(const support_program *p, const support_case *c, const support_options *options, support_outputs *out);
 
 /* ---- emitted C: many programs compiled into one shared object by the system's C compiler ($CC, else cc) */
 typedef struct support_emitted support_emitted;

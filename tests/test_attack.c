@@ -1,5 +1,6 @@
 /* Attacks: what a clumsy or hostile user does to the public API, and structures that random graphs reach too rarely: values
- * captured while they are overwritten, gradients that end up in one flat state and are read again, models in odd orders. */
+ * captured while they are overwritten, gradients that end up in one flat state and are read again, models in odd orders. On WebGPU,
+ * too (see support_home). */
 #include "support.h"
 
 #include <math.h>
@@ -45,7 +46,7 @@ static void captures_hold_the_values_from_before_the_update(void **state) {
             support_outputs want, got;
             support_options options = {.runs = 2, .no_fusion = apart == 1};
             if (!support_run_reference(&c, 2, &want)) fail_msg("reference: %s", want.message);
-            if (!support_run_cpu(&c, &options, &got)) fail_msg("%s", got.message);
+            if (!support_run_home(&c, &options, &got)) fail_msg("%s", got.message);
             assert_true(support_outputs_equal("updates", &got, &want, (support_tolerance){2, 0, 0}));
             support_outputs_free(&want);
             support_outputs_free(&got);
@@ -68,7 +69,7 @@ static void a_result_may_be_what_a_parameter_becomes(void **state) {
     support_outputs want, got;
     support_options options = {.runs = 2};
     if (!support_run_reference(&c, 2, &want)) fail_msg("reference: %s", want.message);
-    if (!support_run_cpu(&c, &options, &got)) fail_msg("%s", got.message);
+    if (!support_run_home(&c, &options, &got)) fail_msg("%s", got.message);
     assert_true(support_outputs_equal("result", &got, &want, (support_tolerance){64, 1e-6, 1e-5}));
     support_outputs_free(&want);
     support_outputs_free(&got);
@@ -110,9 +111,10 @@ static void updates_read_this_steps_gradient(void **state) {
     const int64_t counts[] = {1, 7, 64, 448, 1000};
     for (size_t o = 0; o < sizeof optimizers / sizeof optimizers[0]; o++)
         for (size_t n = 0; n < sizeof counts / sizeof counts[0]; n++) {
+            if (support_home_now() == SUPPORT_WEBGPU && n % 2 == 0) continue; /* slow on a software adapter */
             int64_t count = counts[n];
             float apart[4], fused[4], captured[4];
-            tg_compile_options options = {.optimizer = optimizers[o], .seed = 5, .threads = 1};
+            tg_compile_options options = {.optimizer = optimizers[o], .seed = 5, .device = support_device(), .threads = 1};
             train(build_pointwise, &count, &options, false, fused);
             train(build_pointwise, &count, &options, true, captured);
             options.no_fusion = true;
@@ -141,7 +143,7 @@ static void a_writeback_leaves_the_other_parameters_alone(void **state) {
     const tg_feed feed = tg_feed_f32("x", x, 3);
     float p[3], q[70], gradient[3], rest[70];
     tg_context *ctx = support_context();
-    tg_model *model = tg_compile(ctx, build_gradient_twin, NULL, NULL);
+    tg_model *model = tg_compile(ctx, build_gradient_twin, NULL, &(tg_compile_options){.device = support_device()});
     support_assert_no_error(ctx);
     for (int i = 0; i < 2; i++) assert_int_equal(tg_step(model, &feed, 1, NULL), TG_OK);
     assert_int_equal(tg_param_download(model, "p", p, 3), TG_OK);
@@ -172,7 +174,7 @@ static tg_tensor build_extremum(tg_graph *g, void *user) {
 
 static void gradient_of_extremum(int kind, uint64_t seed, bool apart, float out[7]) {
     tg_context *ctx = support_context();
-    tg_compile_options options = {.seed = seed, .no_fusion = apart, .threads = 1};
+    tg_compile_options options = {.seed = seed, .no_fusion = apart, .device = support_device(), .threads = 1};
     tg_model *model = tg_compile(ctx, build_extremum, &kind, &options);
     support_assert_no_error(ctx);
     assert_int_equal(tg_step(model, NULL, 0, NULL), TG_OK);
@@ -183,8 +185,9 @@ static void gradient_of_extremum(int kind, uint64_t seed, bool apart, float out[
 
 static void an_extremum_finds_where_it_came_from(void **state) {
     (void)state;
+    const uint64_t seeds = support_home_now() == SUPPORT_WEBGPU ? 4 : SUPPORT_SANITIZED ? 12 : 40;
     for (int kind = 0; kind < 8; kind++)
-        for (uint64_t seed = 1; seed < (SUPPORT_SANITIZED ? 12 : 40); seed++) {
+        for (uint64_t seed = 1; seed < seeds; seed++) {
             float fused[7] = {0}, apart[7] = {0};
             gradient_of_extremum(kind, seed, false, fused);
             gradient_of_extremum(kind, seed, true, apart);
@@ -221,7 +224,7 @@ static tg_tensor build_row_extremum(tg_graph *g, void *user) {
 static void check_extremum(const extremum_case *c) {
     const int64_t count = c->rows * c->cols;
     tg_context *ctx = support_context();
-    tg_model *model = tg_compile(ctx, build_row_extremum, (void *)(uintptr_t)c, NULL);
+    tg_model *model = tg_compile(ctx, build_row_extremum, (void *)(uintptr_t)c, &(tg_compile_options){.device = support_device()});
     support_assert_no_error(ctx);
     float *p = malloc(sizeof(float) * (size_t)count), *d = malloc(sizeof(float) * (size_t)count), loss;
     tg_captures *captures = NULL;
@@ -263,6 +266,8 @@ static void a_build_function_cannot_destroy_its_graph(void **state) {
 }
 
 int main(void) {
+    const int refused = support_home_refuses("attack");
+    if (refused) return refused;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(captures_hold_the_values_from_before_the_update),
         cmocka_unit_test(a_result_may_be_what_a_parameter_becomes),

@@ -1,7 +1,8 @@
 /* Small cases that exposed real faults in other systems, one test per kind, named after it: gradients at awkward points,
  * losses and training, reductions and indexing, special values, fusion and views, the session. Values are by definition
  * or were computed in f64. Each numeric case runs on the f64 reference (which these numbers test, too) and on the CPU executor
- * fused, not fused, on lesser instruction sets and with 8 arguments per kernel. */
+ * fused, not fused, on lesser instruction sets and with 8 arguments per kernel; on WebGPU (see support_home) fused, not fused
+ * and with 4 arguments. */
 #include "support.h"
 
 #include <float.h>
@@ -43,11 +44,14 @@ static void fill_fed(void *user, const char *name, tg_shape shape, tg_dtype dtyp
 }
 
 static void check_case(tg_build_fn build, const fed *values, const expected *wants) {
-    static const support_options ways[] = {{0}, {.no_fusion = true}, {.isa = "scalar"}, {.isa = "avx2"}, {.max_arguments = 8}};
-    for (int way = -1; way < SUPPORT_COUNT(ways); way++) { /* -1: the reference */
+    static const support_options ways[] = {{0}, {.no_fusion = true}, {.max_arguments = 8}, {.isa = "scalar"}, {.isa = "avx2"}};
+    static const support_options webgpu_ways[] = {{0}, {.no_fusion = true}, {.max_arguments = 4}};
+    const bool webgpu = support_home_now() == SUPPORT_WEBGPU;
+    const int count = webgpu ? SUPPORT_COUNT(webgpu_ways) : SUPPORT_COUNT(ways);
+    for (int way = -1; way < count; way++) { /* -1: the reference */
         const support_case c = {build, NULL, fill_fed, (void *)(uintptr_t)values};
         support_outputs got;
-        if (!(way < 0 ? support_run_reference(&c, 1, &got) : support_run_cpu(&c, &ways[way], &got)))
+        if (!(way < 0 ? support_run_reference(&c, 1, &got) : support_run_home(&c, &(webgpu ? webgpu_ways : ways)[way], &got)))
             fail_msg("way %d: %s: %s", way, tg_status_name(got.status), got.message);
         bool same = true;
         for (const expected *w = wants; w->name; w++) {
@@ -371,9 +375,9 @@ TEST(an_update_in_place_that_reads_its_own_transpose, {
         if (!large)
             assert_true(
                 support_compare("reference", support_outputs_find(&want, "after p")->data, after, 9, (support_tolerance){0, 1e-6, 1e-6}));
-        for (int repeat = 0; repeat < (SUPPORT_SANITIZED ? 5 : 100); repeat++) {
+        for (int repeat = 0; repeat < (SUPPORT_SANITIZED || support_home_now() == SUPPORT_WEBGPU ? 5 : 100); repeat++) {
             support_outputs got;
-            if (!support_run_cpu(&c, &(support_options){.threads = 1 + repeat % 3, .runs = 2, .no_fusion = repeat % 7 == 6}, &got))
+            if (!support_run_home(&c, &(support_options){.threads = 1 + repeat % 3, .runs = 2, .no_fusion = repeat % 7 == 6}, &got))
                 fail_msg("%s", got.message);
             assert_true(support_outputs_equal("update", &got, &want, (support_tolerance){4, 0, 1e-6}));
             if (repeat == 0) first = got;
@@ -412,7 +416,7 @@ TEST(more_than_65535_workgroups, {
     if (SUPPORT_SANITIZED) skip();
     const support_case c = {build_large, NULL, fill_large, NULL};
     support_outputs got;
-    if (!support_run_cpu(&c, &(support_options){.threads = 2}, &got)) fail_msg("%s", got.message);
+    if (!support_run_home(&c, &(support_options){.threads = 2}, &got)) fail_msg("%s", got.message);
     for (int i = 0; i < 3; i++) expect_near(&got, "first", i, 1 + 2 * i, 0);
     for (int i = 0; i < 3; i++) expect_near(&got, "last", i, 145 + 2 * i, 0);
     expect_near(&got, "at", 0, 61, 0);
@@ -432,8 +436,8 @@ static tg_tensor build_chain(tg_graph *g, void *user) {
 TEST(chains_of_equal_sizes_under_memory_reuse, {
     const support_case c = {build_chain, NULL, NULL, NULL};
     support_outputs plain, fused;
-    if (!support_run_cpu(&c, &(support_options){.no_fusion = true, .no_passes = true}, &plain)) fail_msg("%s", plain.message);
-    if (!support_run_cpu(&c, &(support_options){.threads = 3}, &fused)) fail_msg("%s", fused.message);
+    if (!support_run_home(&c, &(support_options){.no_fusion = true, .no_passes = true}, &plain)) fail_msg("%s", plain.message);
+    if (!support_run_home(&c, &(support_options){.threads = 3}, &fused)) fail_msg("%s", fused.message);
     assert_true(support_outputs_equal("chain", &fused, &plain, (support_tolerance){64, 1e-4, 0}));
     assert_true(fused.workspace_bytes <= 4 * 64 * 64 * 4);
     support_outputs_free(&plain);
@@ -452,7 +456,7 @@ static tg_tensor build_wide(tg_graph *g, void *user) {
 TEST(the_weight_gradient_is_not_materialised_per_batch, {
     const support_case c = {build_wide, NULL, NULL, NULL};
     support_outputs got, want;
-    if (!support_run_cpu(&c, &(support_options){0}, &got)) fail_msg("%s", got.message);
+    if (!support_run_home(&c, &(support_options){0}, &got)) fail_msg("%s", got.message);
     assert_true(support_run_reference(&c, 1, &want));
     assert_true(support_outputs_equal("wide layer", &got, &want, (support_tolerance){16, 2e-3, 1e-4}));
     assert_true(got.workspace_bytes < 256 * 48 * 96 * 4 / 8);
@@ -476,7 +480,7 @@ TEST(dead_forward_and_backward_work_costs_nothing, {
         bool with_dead = dead != 0;
         const support_case c = {build_dead, &with_dead, NULL, NULL};
         support_outputs got;
-        if (!support_run_cpu(&c, &(support_options){0}, &got)) fail_msg("%s", got.message);
+        if (!support_run_home(&c, &(support_options){0}, &got)) fail_msg("%s", got.message);
         kernels[dead] = got.kernels;
         support_outputs_free(&got);
     }
@@ -501,7 +505,7 @@ TEST(layer_norm_backward_for_every_rank, {
     for (int i = 0; i < 2; i++) {
         int rank = i + 2;
         const support_case c = {build_layer_norm_rank, &rank, NULL, NULL};
-        if (!support_run_cpu(&c, &(support_options){0}, &got[i])) fail_msg("%s", got[i].message);
+        if (!support_run_home(&c, &(support_options){0}, &got[i])) fail_msg("%s", got[i].message);
     }
     assert_true(support_outputs_identical("rank 3 against rank 2", &got[1], &got[0]));
     support_outputs_free(&got[0]);
@@ -523,7 +527,7 @@ TEST(later_positions_do_not_change_earlier_ones, {
     for (int i = 0; i < 2; i++) {
         bool changed = i != 0;
         const support_case c = {build_attention, NULL, fill_future, &changed};
-        if (!support_run_cpu(&c, &(support_options){0}, &got[i])) fail_msg("%s", got[i].message);
+        if (!support_run_home(&c, &(support_options){0}, &got[i])) fail_msg("%s", got[i].message);
     }
     const double *a = support_outputs_find(&got[0], "result")->data, *b = support_outputs_find(&got[1], "result")->data;
     for (int i = 0; i < 48; i++)
@@ -545,10 +549,10 @@ TEST(sizes_around_tiles_are_bit_identical_every_time, {
         const support_case c = {build_square_matmul, &n, NULL, NULL};
         support_outputs want, first, again;
         assert_true(support_run_reference(&c, 1, &want));
-        if (!support_run_cpu(&c, &(support_options){0}, &first)) fail_msg("%s", first.message);
+        if (!support_run_home(&c, &(support_options){0}, &first)) fail_msg("%s", first.message);
         assert_true(support_outputs_equal("square", &first, &want, (support_tolerance){8, 1e-6 * (double)n, 1e-5}));
         for (int repeat = 0; repeat < (SUPPORT_SANITIZED ? 2 : 10); repeat++) {
-            if (!support_run_cpu(&c, &(support_options){.threads = 1 + repeat % 3}, &again)) fail_msg("%s", again.message);
+            if (!support_run_home(&c, &(support_options){.threads = 1 + repeat % 3}, &again)) fail_msg("%s", again.message);
             assert_true(support_outputs_identical("again", &again, &first));
             support_outputs_free(&again);
         }
@@ -640,7 +644,7 @@ TEST(a_tensor_of_another_trace_is_an_error, {
 /* ---------------------------------------------------------------- training */
 
 static tg_model *compile(tg_context *ctx, tg_build_fn build, void *user, tg_optimizer optimizer) {
-    const tg_compile_options options = {.optimizer = optimizer, .seed = 1, .device = TG_DEVICE_CPU, .threads = 1};
+    const tg_compile_options options = {.optimizer = optimizer, .seed = 1, .device = support_device(), .threads = 1};
     tg_model *model = tg_compile(ctx, build, user, &options);
     if (!model) fail_msg("%s: %s", tg_status_name(tg_error(ctx)), tg_error_message(ctx));
     return model;
@@ -1014,7 +1018,7 @@ TEST(a_long_sum_keeps_its_accuracy, {
     const support_case c = {build_mean, NULL, fill_tenth, NULL};
     support_outputs got;
     for (int threads = 1; threads <= 2; threads++) {
-        if (!support_run_cpu(&c, &(support_options){.threads = threads}, &got)) fail_msg("%s", got.message);
+        if (!support_run_home(&c, &(support_options){.threads = threads}, &got)) fail_msg("%s", got.message);
         expect_near(&got, "result", 0, (double)0.1f, 2e-6);
         support_outputs_free(&got);
     }
@@ -1049,6 +1053,8 @@ TEST(a_sibling_sees_its_parents_parameters, {
 #define CASE(name) cmocka_unit_test(test_##name)
 
 int main(void) {
+    const int refused = support_home_refuses("cases");
+    if (refused) return refused;
     const struct CMUnitTest tests[] = {CASE(gradient_of_the_branch_not_taken_is_ieee),
                                        CASE(norm_at_the_zero_vector),
                                        CASE(relu_gradient_at_zero_and_near_it),

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """The command line tool as a user meets it: results, JSON, messages, exit codes, files kept.
 
-usage: tests/test_cli.py PATH_TO_TENSORGRAD        ends with: N passed, N failed
+usage: tests/test_cli.py PATH_TO_TENSORGRAD [webgpu]        ends with: N passed, N failed
+"webgpu": only what runs on a WebGPU adapter. That needs TENSORGRAD_WEBGPU_LIB; without it these are skipped, or fail under
+TENSORGRAD_TEST_WEBGPU=required. Everything else runs with no library in reach.
 """
 import json
 import os
@@ -17,13 +19,17 @@ import time
 import xml.dom.minidom
 
 PROGRAM = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "tensorgrad"
+ONLY_WEBGPU = sys.argv[2:] == ["webgpu"]
 ADAM_RATE = 0.005
+LIBRARY = os.environ.get("TENSORGRAD_WEBGPU_LIB", "")
+GPU = {"TENSORGRAD_WEBGPU_LIB": LIBRARY}
+NO_GPU = {"TENSORGRAD_WEBGPU_LIB": "/no/such/library.so"}
 passed, failed = 0, []
 
 
 def call(*arguments, env=None, limit=600, stdout=subprocess.PIPE, preexec=None):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TENSORGRAD_")}
-    environment.update(env or {})
+    environment.update({**NO_GPU, **(env or {})})
     done = subprocess.run([PROGRAM, *map(str, arguments)], stdout=stdout, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
                           env=environment, timeout=limit, preexec_fn=preexec, check=False)
     return done.returncode, (done.stdout or b"").decode(), done.stderr.decode()
@@ -40,9 +46,9 @@ def expect(condition, message):
         raise AssertionError(message)
 
 
-def refused(*arguments, says, code=2):
+def refused(*arguments, says, code=2, env=None):
     """Exit status, nothing on stdout, exactly one line on stderr that names the trouble."""
-    status, out, err = call(*arguments)
+    status, out, err = call(*arguments, env=env)
     expect(status == code, f"{arguments}: exit {status}, not {code}; {err}")
     expect(out == "", f"{arguments}: printed {out!r}")
     expect(err.count("\n") == 1 and err.startswith("tensorgrad: "), f"{arguments}: not one line: {err!r}")
@@ -67,7 +73,8 @@ def test_devices(_):
     expect(status == 0 and out.startswith("cpu "), out)
     cpu = json.loads(call("devices", "--json")[1])
     expect(cpu["cpu"]["vectors"] in ("avx512", "avx2", "neon", "scalar") and cpu["cpu"]["cores"] >= 1, str(cpu))
-    expect(cpu["webgpu"] == [], str(cpu))
+    expect(cpu["webgpu"] == [] and "/no/such/library.so" in cpu["webgpu_none"], str(cpu))
+    expect("webgpu  none: " in out and "/no/such/library.so" in out, out)
 
 
 def test_train_json(_):
@@ -160,6 +167,7 @@ def test_progress_bar_on_a_terminal(_):
     pid, master = pty.fork()
     if pid == 0:
         os.environ["LC_ALL"] = "C.UTF-8"
+        os.environ.update(NO_GPU)
         os.execv(PROGRAM, [PROGRAM, "train", "mlp-sin", "--steps", "3000"])
     text, begun = b"", time.monotonic()
     while time.monotonic() - begun < 120:
@@ -223,11 +231,12 @@ def count(shape):
 
 def test_inspect_texts(folder):
     texts = {}
-    for flag in ("--ir", "--kernels", "--plan", "--dot", "--c"):
+    for flag in ("--ir", "--kernels", "--plan", "--dot", "--c", "--wgsl"):
         status, out, err = call("inspect", "mlp-sin", flag)
         expect(status == 0 and len(out) > 100, f"{flag}: {err}")
         texts[flag] = out
-    expect(len(set(texts.values())) == 5, "five different texts")
+    expect(len(set(texts.values())) == 6, "six different texts")
+    expect("@compute" in texts["--wgsl"] and "fn main" in texts["--wgsl"], texts["--wgsl"][:200])
     expect(texts["--dot"].lstrip().startswith("digraph"), texts["--dot"][:40])
     source = folder / "mlp.c"
     source.write_text(texts["--c"])
@@ -236,6 +245,73 @@ def test_inspect_texts(folder):
     status, out, _ = call("inspect", "mlp-sin")
     expect(status == 0 and "parameters" in out and "peak bytes" in out, out)
     expect(json.loads(call("inspect", "mlp-sin", "--json", "--ir")[1])["ir"] == texts["--ir"], "--json carries the text")
+
+
+# ---------------------------------------------------------------- on a WebGPU adapter
+
+def adapters():
+    return json.loads(call("devices", "--json", env=GPU)[1])["webgpu"]
+
+
+def webgpu_devices(_):
+    found = adapters()
+    expect(found, "there is an adapter")
+    keys = {"index", "name", "vendor", "architecture", "backend", "type", "max_buffer_bytes", "max_binding_bytes",
+            "max_storage_buffers", "max_workgroup_bytes", "max_workgroup_invocations", "max_workgroups", "subgroup_min",
+            "subgroup_max", "timestamps", "subgroups", "f16"}
+    for i, adapter in enumerate(found):
+        expect(set(adapter) == keys and adapter["index"] == i and adapter["max_storage_buffers"] >= 8, str(adapter))
+    status, out, err = call("devices", env=GPU)
+    expect(status == 0 and not err and all(adapter["name"] in out for adapter in found), out + err)
+
+
+def webgpu_check(_):
+    status, out, err = call("devices", "--check", "--adapter", "#0", "--json", env=GPU)
+    expect(status == 0 and not err, f"exit {status}: {out[:1500]} {err}")
+    reports = json.loads(out)["adapters"]
+    expect(len(reports) == 1 and reports[0]["index"] == 0 and reports[0]["name"] == adapters()[0]["name"], out[:300])
+    expect(reports[0]["agree"] > 200 and reports[0]["differ"] == 0 and reports[0]["error"] is None, out)
+    refused("devices", "--check", "--adapter", "no such thing", says=["no such thing"], env=GPU)
+
+
+def webgpu_train(folder):
+    arguments = ("mlp-sin", "--steps", 8, "--seed", 9)
+    cpu = [l["loss"] for l in losses(*arguments)]
+    gpu, again = ([l["loss"] for l in losses(*arguments, "--device", "webgpu", env=GPU)] for _ in range(2))
+    expect(gpu == again, "bit for bit, every time")
+    expect(all(abs(a - b) <= 1e-4 * b for a, b in zip(gpu, cpu)), f"as on the CPU: {gpu} {cpu}")
+    checkpoint = folder / "half.safetensors"
+    first = losses("mlp-sin", "--steps", 4, "--seed", 9, "--adapter", "#0", "--save", checkpoint, env=GPU)
+    rest = [l["loss"] for l in losses("mlp-sin", "--steps", 4, "--adapter", "#0", "--resume", checkpoint, env=GPU)]
+    moved = [l["loss"] for l in losses("mlp-sin", "--steps", 4, "--resume", checkpoint)]
+    expect([l["loss"] for l in first] + rest == gpu, "resumed, bit for bit")
+    expect(all(abs(a - b) <= 1e-4 * b for a, b in zip(moved, cpu[4:])), "a checkpoint moves to the CPU")
+    status, out, err = call("train", "mlp-sin", "--steps", 2, "--device", "webgpu", "--picture", env={**GPU, "LC_ALL": "C"})
+    expect(status == 0 and f"on webgpu ({adapters()[0]['name']}" in out and "truth" in out, out + err)
+
+
+def webgpu_adapters_by_name(_):
+    name = adapters()[0]["name"]
+    for asked in (name, name[1:5].upper(), adapters()[0]["backend"]):
+        expect(call("inspect", "mlp-sin", "--adapter", asked, env=GPU)[0] == 0, asked)
+        expect(call("inspect", "mlp-sin", "--device", "webgpu", env={**GPU, "TENSORGRAD_ADAPTER": asked})[0] == 0, asked)
+    for asked in ("#99", "no such thing"):
+        refused("train", "mlp-sin", "--steps", 1, "--adapter", asked, says=[asked, name], env=GPU)
+
+
+def webgpu_bench(_):
+    status, out, err = call("bench", "matmul:96", "mlp-sin", "--steps", 3, "--device", "webgpu", "--json", env=GPU)
+    expect(status == 0, err)
+    for row in map(json.loads, out.splitlines()):
+        expect(row["device"] == "webgpu" and row["adapter"] == adapters()[0]["name"] and row["threads"] is None, str(row))
+        expect(row["dispatches"] > 0 and row["peak_bytes"] > 0 and row["ms_min"] > 0 and row["gflops"] > 0, str(row))
+
+
+def webgpu_inspect(_):
+    status, out, err = call("inspect", "mlp-sin", "--device", "webgpu", "--json", "--wgsl", env=GPU)
+    info = json.loads(out)
+    expect(status == 0 and info["device"].startswith("webgpu ("), out[:300] + err)
+    expect(info["dispatches"] > 0 and info["wgsl"].count("@compute") >= info["kernels"], out[:300])
 
 
 # ---------------------------------------------------------------- what is refused
@@ -264,7 +340,7 @@ def test_options_refused(_):
     refused("train", "mlp-sin", "-x", says=["unknown option", "-x"])
     refused("train", "mlp-sin", "--ir", says=["unknown option", "--ir"])
     refused("devices", "--steps", "3", says=["unknown option", "--steps"])
-    for option in ("--steps", "--seed", "--threads", "--device", "--save", "--resume", "--plot", "--target-loss"):
+    for option in ("--steps", "--seed", "--threads", "--device", "--adapter", "--save", "--resume", "--plot", "--target-loss"):
         refused("train", "mlp-sin", option, says=[option, "needs a value"])
     refused("train", "mlp-sin", "--json=1", says="takes no value")
     refused("train", "mlp-sin", "--save", "", says=["--save", "file name"])
@@ -286,12 +362,17 @@ def test_numbers_refused(_):
 
 
 def test_devices_refused(_):
-    refused("train", "mlp-sin", "--device", "webgpu", says="no WebGPU device")
-    refused("bench", "mlp-sin", "--device", "webgpu", says="no WebGPU device")
+    for workload in (("train", "mlp-sin"), ("bench", "mlp-sin"), ("bench", "matmul:8"), ("inspect", "mlp-sin")):
+        refused(*workload, "--device", "webgpu", says=["webgpu", "/no/such/library.so"])
+        refused(*workload, "--adapter", "quick", says=["webgpu", "/no/such/library.so"])
+        refused(*workload, "--adapter", "quick", "--device", "cpu", says="--adapter")
+    refused("train", "mlp-sin", "--adapter", "", says=["--adapter", "needs a name"])
+    refused("devices", "--adapter", "quick", says="--check")
+    refused("devices", "--check", says=["no WebGPU adapter", "/no/such/library.so"])
+    refused("train", "mlp-sin", "--check", says=["unknown option", "--check"])
     refused("train", "mlp-sin", "--device", "gpu", says=["auto, cpu or webgpu", "gpu"])
     expect(call("train", "mlp-sin", "--steps", 1, "--device", "auto")[0] == 0, "auto")
     expect(call("train", "mlp-sin", "--steps", 1, "--device", "cpu")[0] == 0, "cpu")
-    refused("inspect", "mlp-sin", "--wgsl", says="WGSL")
 
 
 def test_files_refused(folder):
@@ -365,7 +446,7 @@ def test_full_output(_):
 def test_interrupt_saves(folder):
     checkpoint = folder / "stopped.safetensors"
     process = subprocess.Popen([PROGRAM, "train", "mlp-sin", "--steps", "100000000", "--json", "--save", str(checkpoint)],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **NO_GPU})
     process.stdout.readline()
     process.send_signal(2)
     out, err = process.communicate(timeout=60)
@@ -374,18 +455,31 @@ def test_interrupt_saves(folder):
     expect(losses("mlp-sin", "--steps", 1, "--resume", checkpoint)[0]["step"] == last["step"] + 1, "saved where it stopped")
 
 
-def main():
+def run_test(name, function):
     global passed
-    tests = [(name, function) for name, function in globals().items() if name.startswith("test_")]
-    for name, function in tests:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                function(pathlib.Path(folder))
-                passed += 1
-                print(f"ok {name}", flush=True)
-            except Exception as error:  # a test must not end the others
-                failed.append(name)
-                print(f"FAILED {name}: {type(error).__name__}: {error}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            function(pathlib.Path(folder))
+            passed += 1
+            print(f"ok {name}", flush=True)
+        except Exception as error:  # a test must not end the others
+            failed.append(name)
+            print(f"FAILED {name}: {type(error).__name__}: {error}", flush=True)
+
+
+def main():
+    for name, function in list(globals().items()):
+        if name.startswith("test_") and not ONLY_WEBGPU:
+            run_test(name, function)
+        if not name.startswith("webgpu_"):
+            continue
+        if LIBRARY:
+            run_test(name, function)
+        elif os.environ.get("TENSORGRAD_TEST_WEBGPU") == "required":
+            failed.append(name)
+            print(f"FAILED {name}: TENSORGRAD_WEBGPU_LIB names no library")
+        else:
+            print(f"skipped {name}: TENSORGRAD_WEBGPU_LIB names no library")
     print(f"{passed} passed, {len(failed)} failed")
     return 1 if failed else 0
 

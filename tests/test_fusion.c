@@ -1,6 +1,6 @@
 /* Fusion and planning: what becomes one kernel, what is stored, what is written in place, and that the independent checker
  * notices a broken plan. Kernel counts are exact: a change of the fusion rules must be seen here. Values are compared with the
- * f64 reference where a structure could go wrong silently. */
+ * f64 reference where a structure could go wrong silently; that is done on WebGPU, too (see support_home). */
 #include "support.h"
 
 #include "kernel/cost.h"
@@ -45,7 +45,7 @@ static void check_values(const char *what, tg_build_fn build, const support_opti
     support_case c = {.build = build};
     support_outputs want, got;
     if (!support_run_reference(&c, options->runs ? options->runs : 1, &want)) fail_msg("%s: reference: %s", what, want.message);
-    if (!support_run_cpu(&c, options, &got)) fail_msg("%s: %s", what, got.message);
+    if (!support_run_home(&c, options, &got)) fail_msg("%s: %s", what, got.message);
     assert_true(support_outputs_equal(what, &got, &want, (support_tolerance){64, 1e-6, 2e-5}));
     support_outputs_free(&want);
     support_outputs_free(&got);
@@ -368,6 +368,8 @@ static void the_checker_notices_broken_plans(void **state) {
 }
 
 int main(void) {
+    const int refused = support_home_refuses("fusion");
+    if (refused) return refused;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(common_patterns_are_one_kernel),
         cmocka_unit_test(a_reshape_that_divides_no_loop_stores_a_copy),

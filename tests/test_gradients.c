@@ -1,7 +1,7 @@
 /* Gradients: every public operation and layer that has one, and the primitives with no public name. In f64 on the
  * reference, under a random cotangent: central differences element by element, and <J v, u> = <v, J' u> for random
  * directions; then the f32 gradient of the CPU executor against the f64 gradient graph; then gradients of gradients.
- * Ends by checking that no differentiable primitive of ops.def was left out. */
+ * Ends by checking that no differentiable primitive of ops.def was left out. On WebGPU (see support_home): the f32 parts. */
 #include "support.h"
 
 #include <math.h>
@@ -393,6 +393,8 @@ static bool check_adjoint(const leaves *l, const built *b, const tg_reference *r
     return close_enough(what, along, (value[0] - value[1]) / (2 * STEP), scale);
 }
 
+static bool on_webgpu(void) { return support_home_now() == SUPPORT_WEBGPU; }
+
 static bool used[TG_OP_COUNT];
 
 static bool check_f64(const gradient_case *c, bool second) {
@@ -429,8 +431,8 @@ static bool check_f32(const gradient_case *c, bool second, bool no_fusion) {
     support_outputs want, got;
     char what[128];
     if (!support_run_reference(&traced, 1, &want)) fail_msg("%s: reference: %s", c->name, want.message);
-    support_run_cpu(&traced, &(support_options){.no_fusion = no_fusion}, &got);
-    snprintf(what, sizeof what, "%s%s, cpu%s", c->name, second ? ", second" : "", no_fusion ? ", not fused" : "");
+    support_run_home(&traced, &(support_options){.no_fusion = no_fusion}, &got);
+    snprintf(what, sizeof what, "%s%s%s", c->name, second ? ", second" : "", no_fusion ? ", not fused" : "");
     const bool same = support_outputs_equal(what, &got, &want, (support_tolerance){8.0, 2e-6 * (1.0 + largest(&want)), 2e-5});
     support_outputs_free(&want);
     support_outputs_free(&got);
@@ -439,7 +441,7 @@ static bool check_f32(const gradient_case *c, bool second, bool no_fusion) {
 
 static void test_first(void **state) {
     const gradient_case *c = *state;
-    bool same = check_f64(c, false);
+    bool same = on_webgpu() || check_f64(c, false);
     same = check_f32(c, false, false) && same;
     same = check_f32(c, false, true) && same;
     assert_true(same);
@@ -447,7 +449,7 @@ static void test_first(void **state) {
 
 static void test_second(void **state) {
     const gradient_case *c = *state;
-    bool same = check_f64(c, true);
+    bool same = on_webgpu() || check_f64(c, true);
     same = check_f32(c, true, false) && same;
     assert_true(same);
 }
@@ -466,6 +468,7 @@ static bool has_gradient(tg_op op) {
 
 static void test_every_primitive_was_checked(void **state) {
     (void)state;
+    if (on_webgpu()) return; /* by the f64 part, which is not run again there */
     bool all = true;
     for (int op = 1; op < TG_OP_COUNT; op++) {
         if (!has_gradient((tg_op)op) || used[op]) continue;
@@ -491,7 +494,7 @@ static void test_stop_gradient(void **state) {
     (void)state;
     const support_case c = {build_stopped, NULL, NULL, NULL};
     support_outputs got;
-    if (!support_run_cpu(&c, &(support_options){0}, &got)) fail_msg("%s", got.message);
+    if (!support_run_home(&c, &(support_options){0}, &got)) fail_msg("%s", got.message);
     for (int i = 0; i < 3; i++) assert_true(support_outputs_find(&got, "stopped")->data[i] == 0.0);
     for (int i = 0; i < 4; i++) assert_true(support_outputs_find(&got, "difference")->data[i] == 0.0);
     support_outputs_free(&got);
@@ -527,6 +530,8 @@ static void test_mistakes(void **state) {
 }
 
 int main(void) {
+    const int refused = support_home_refuses("gradients");
+    if (refused) return refused;
     static struct CMUnitTest tests[2 * SUPPORT_COUNT(cases) + 4];
     static char names[2 * SUPPORT_COUNT(cases)][64];
     size_t count = 0;

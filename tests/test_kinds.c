@@ -21,7 +21,7 @@ static tg_compile_options options_with(tg_optimizer optimizer) {
     memset(&o, 0, sizeof o);
     o.optimizer = optimizer;
     o.seed = 1;
-    o.device = TG_DEVICE_CPU;
+    o.device = support_device();
     o.threads = 1;
     return o;
 }
@@ -393,9 +393,10 @@ static void nan_wins_in_every_minimum_and_maximum(void **state) {
     (void)state;
     static const support_options ways[] = {{0}, {.no_fusion = true}, {.isa = "scalar"}, {.isa = "avx2"}};
     const support_case c = {build_nan, NULL, fill_nan, NULL};
-    for (int way = -1; way < SUPPORT_COUNT(ways); way++) { /* -1: the reference */
+    const int count = support_home_now() == SUPPORT_WEBGPU ? 2 : SUPPORT_COUNT(ways);
+    for (int way = -1; way < count; way++) { /* -1: the reference */
         support_outputs got;
-        if (!(way < 0 ? support_run_reference(&c, 1, &got) : support_run_cpu(&c, &ways[way], &got)))
+        if (!(way < 0 ? support_run_reference(&c, 1, &got) : support_run_home(&c, &ways[way], &got)))
             fail_msg("way %d: %s", way, got.message);
         expect_values(&got, "minimum", 3, (const double[]){NAN, NAN, 1});
         expect_values(&got, "maximum", 3, (const double[]){NAN, NAN, 2});
@@ -740,7 +741,8 @@ static void a_model_too_large_for_memory_says_how_much_it_wanted(void **state) {
     const tg_context_options options = {&allocator, NULL, NULL};
     tg_context *ctx = tg_context_create(&options);
     assert_non_null(ctx);
-    const tg_compile_options o = options_with(tg_adam(.lr = tg_lr_constant(0.1)));
+    tg_compile_options o = options_with(tg_adam(.lr = tg_lr_constant(0.1)));
+    o.device = TG_DEVICE_CPU; /* whose memory is the allocator's */
     not_compiled(ctx, tg_compile(ctx, build_wide, NULL, &o), TG_ERROR_MEMORY, "bytes");
     tg_model_destroy(compile(ctx, build_line, NULL, o.optimizer)); /* the context lives on */
     tg_context_destroy(ctx);
@@ -841,6 +843,8 @@ static void a_long_contraction_is_work_for_several_threads(void **state) {
 #define KIND(name) cmocka_unit_test(name)
 
 int main(void) {
+    const int refused = support_home_refuses("kinds");
+    if (refused) return refused;
     const struct CMUnitTest tests[] = {
         KIND(names_of_the_library_are_refused),
         KIND(a_call_site_outlives_the_callers_text),

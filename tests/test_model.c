@@ -214,7 +214,13 @@ static void compile_options_are_checked(void **state) {
     tg_context *ctx = f->ctx;
     tg_compile_options o = adam_options();
     o.device = TG_DEVICE_WEBGPU;
-    expect_no_model(ctx, tg_compile(ctx, mlp_loss, NULL, &o), TG_ERROR_DEVICE, "no WebGPU device");
+    char *library = getenv("TENSORGRAD_WEBGPU_LIB");
+    library = library != NULL ? strdup(library) : NULL;
+    setenv("TENSORGRAD_WEBGPU_LIB", "/no/such/library.so", 1);
+    expect_no_model(ctx, tg_compile(ctx, mlp_loss, NULL, &o), TG_ERROR_DEVICE, "/no/such/library.so");
+    if (library != NULL) setenv("TENSORGRAD_WEBGPU_LIB", library, 1);
+    else unsetenv("TENSORGRAD_WEBGPU_LIB");
+    free(library);
     o = adam_options();
     o.device = (tg_device_kind)9;
     expect_no_model(ctx, tg_compile(ctx, mlp_loss, NULL, &o), TG_ERROR_ARGUMENT, "9");

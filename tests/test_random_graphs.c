@@ -2,7 +2,8 @@
  * gathers, scatters, integers, states and parameters updated in place), run fused, not fused, with few arguments per
  * kernel, on 1 and 3 threads, and as emitted C over a workspace full of NaN; all against the f64 reference. Each value
  * carries a bound of its rounding error, so tolerances are per output. A failing graph is shrunk and its IR printed.
- * TG_RANDOM_GRAPHS: how many (default 300, fewer under sanitizers). TG_TEST_SEED: the first seed. */
+ * On WebGPU (see support_home): fused, not fused, with few arguments, bit-identical when run again.
+ * TG_RANDOM_GRAPHS: how many (default 300, fewer under sanitizers and on WebGPU). TG_TEST_SEED: the first seed. */
 #include "support.h"
 
 #include <math.h>
@@ -620,10 +621,10 @@ static bool outputs_agree(const recipe *r, const char *how, const support_output
 
 static support_case case_of(recipe *r) { return (support_case){build_recipe, r, NULL, &r->seed}; }
 
-static bool check_cpu(recipe *r, const char *how, const support_options *options, const support_outputs *want, support_outputs *kept) {
+static bool check_run(recipe *r, const char *how, const support_options *options, const support_outputs *want, support_outputs *kept) {
     support_outputs got;
     const support_case c = case_of(r);
-    support_run_cpu(&c, options, &got);
+    support_run_home(&c, options, &got);
     if (got.poisoned) poisoned++;
     const bool same = outputs_agree(r, how, &got, want);
     if (kept) *kept = got;
@@ -631,24 +632,44 @@ static bool check_cpu(recipe *r, const char *how, const support_options *options
     return same;
 }
 
+static bool on_webgpu(void) { return support_home_now() == SUPPORT_WEBGPU; }
+
+static bool check_cpu(recipe *r, const support_outputs *want) {
+    support_outputs one = {0}, three = {0};
+    bool same = check_run(r, "fused", &(support_options){.runs = 2}, want, &one);
+    same = same && check_run(r, "not fused", &(support_options){.runs = 2, .no_fusion = true}, want, NULL);
+    same = same && check_run(r, "without passes", &(support_options){.runs = 2, .no_passes = true}, want, NULL);
+    same = same && check_run(r, "8 arguments", &(support_options){.runs = 2, .max_arguments = 8}, want, NULL);
+    same = same && check_run(r, "scalar", &(support_options){.runs = 2, .isa = "scalar"}, want, NULL);
+    same = same && check_run(r, "3 threads", &(support_options){.runs = 2, .threads = 3}, want, &three);
+    same = same && support_outputs_identical(quiet ? "" : "3 threads against 1", &three, &one);
+    support_outputs_free(&one);
+    support_outputs_free(&three);
+    return same;
+}
+
+static bool check_webgpu(recipe *r, const support_outputs *want) {
+    support_outputs one = {0}, again = {0};
+    bool same = check_run(r, "fused", &(support_options){.runs = 2}, want, &one);
+    same = same && check_run(r, "not fused", &(support_options){.runs = 2, .no_fusion = true}, want, NULL);
+    same = same && check_run(r, "4 arguments", &(support_options){.runs = 2, .max_arguments = 4}, want, NULL);
+    same = same && check_run(r, "again", &(support_options){.runs = 2}, want, &again);
+    same = same && support_outputs_identical(quiet ? "" : "the second time", &again, &one);
+    support_outputs_free(&one);
+    support_outputs_free(&again);
+    return same;
+}
+
 /* Every way of running but emitted C, which is compiled once for many. */
 static bool check(recipe *r) {
-    support_outputs want, one = {0}, three = {0};
+    support_outputs want;
     const support_case c = case_of(r);
     if (!support_run_reference(&c, 2, &want)) {
         if (!quiet) fprintf(stderr, "seed %llu: reference: %s\n", (unsigned long long)r->seed, want.message);
         return false;
     }
-    bool same = check_cpu(r, "fused", &(support_options){.runs = 2}, &want, &one);
-    same = same && check_cpu(r, "not fused", &(support_options){.runs = 2, .no_fusion = true}, &want, NULL);
-    same = same && check_cpu(r, "without passes", &(support_options){.runs = 2, .no_passes = true}, &want, NULL);
-    same = same && check_cpu(r, "8 arguments", &(support_options){.runs = 2, .max_arguments = 8}, &want, NULL);
-    same = same && check_cpu(r, "scalar", &(support_options){.runs = 2, .isa = "scalar"}, &want, NULL);
-    same = same && check_cpu(r, "3 threads", &(support_options){.runs = 2, .threads = 3}, &want, &three);
-    same = same && support_outputs_identical(quiet ? "" : "3 threads against 1", &three, &one);
+    const bool same = on_webgpu() ? check_webgpu(r, &want) : check_cpu(r, &want);
     support_outputs_free(&want);
-    support_outputs_free(&one);
-    support_outputs_free(&three);
     return same;
 }
 
@@ -734,7 +755,7 @@ static void report(const recipe *failed, check_fn ok) {
 
 /* ---------------------------------------------------------------- tests */
 
-static int graph_count(void) { return support_env_int("TG_RANDOM_GRAPHS", SUPPORT_SANITIZED ? 60 : 300); }
+static int graph_count(void) { return support_env_int("TG_RANDOM_GRAPHS", on_webgpu() ? 40 : SUPPORT_SANITIZED ? 60 : 300); }
 
 static void test_graphs(void **state) {
     (void)state;
@@ -797,6 +818,9 @@ static void test_emitted(void **state) {
 }
 
 int main(void) {
+    const int refused = support_home_refuses("random graphs");
+    if (refused) return refused;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_graphs), cmocka_unit_test(test_emitted)};
-    return cmocka_run_group_tests_name("random graphs", tests, NULL, NULL);
+    const size_t count = on_webgpu() ? 1 : SUPPORT_COUNT(tests);
+    return _cmocka_run_group_tests("random graphs", tests, count, NULL, NULL);
 }

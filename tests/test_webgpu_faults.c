@@ -1,0 +1,1284 @@
+/* Tests of the WebGPU executor on a fake library: every call fails in turn and in each of its ways, the device is lost at every
+ * call, every allocation fails, limits are small, adapters differ. Each time an error value with a message, nothing left behind,
+ * no use that a validator would refuse, and another try that works. Also what a step costs: submissions, copies, allocations. */
+#define _XOPEN_SOURCE 700
+#include "fake_webgpu.h"
+#include "support.h"
+
+#include "run/webgpu/webgpu.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---------------------------------------------------------------- a program and its data */
+
+enum { SCENE_RUNS = 3, SCENE_STATES = 8, SCENE_OUTPUTS = 16 };
+
+typedef struct scene {
+    support_program program;
+    void *inputs[8];
+    int32_t slots[SCENE_STATES];
+} scene;
+
+/* What a scenario saw: everything a caller gets, in order. */
+typedef struct seen {
+    uint8_t bytes[1 << 16];
+    size_t used;
+} seen;
+
+static int64_t item_bytes(tg_dtype dtype) { return dtype == TG_BOOL ? 1 : 4; }
+
+/* x [4, 3] -> l1 [3, 5], relu, masked -> l2 [5, 1], squared distance; descent by hand, a counter, captures of three dtypes */
+static tg_tensor build_training(tg_graph *g, void *user) {
+    (void)user;
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(4, 3), TG_F32), mask = tg_input(g, "mask", TG_SHAPE(4, 5), TG_BOOL);
+    tg_linear l1 = tg_nn_linear(g, "l1", 3, 5), l2 = tg_nn_linear(g, "l2", 5, 1);
+    tg_tensor h = tg_capture("h", tg_where(mask, tg_relu(tg_nn_linear_fwd(l1, x)), 0.0));
+    tg_tensor loss = tg_mean(tg_square(tg_nn_linear_fwd(l2, h)), TG_ALL);
+    const tg_tensor params[4] = {l1.W, l1.b, l2.W, l2.b};
+    tg_tensor gradients[4], n = tg_state(g, "n", TG_SHAPE(3), TG_I32, 5.0);
+    tg_grad(loss, params, 4, gradients);
+    for (int i = 0; i < 4; i++) tg_writeback(params[i], tg_sub(params[i], tg_mul(gradients[i], 0.1)));
+    tg_writeback(n, tg_add(n, 1.0));
+    tg_capture("positive", tg_greater(h, 0.0));
+    tg_capture("best", tg_argmax(h, 1));
+    tg_capture("x as it is", x);
+    return loss;
+}
+
+static void scene_make_with(scene *s, tg_build_fn build, void *user, int32_t max_arguments) {
+    const support_case c = {.build = build, .build_user = user};
+    const support_options options = {.home = SUPPORT_WEBGPU, .max_arguments = max_arguments};
+    support_outputs error;
+    memset(s, 0, sizeof *s);
+    memset(&error, 0, sizeof error);
+    if (!support_program_make(&c, &options, &s->program, &error)) fail_msg("no program: %s", error.message);
+    const tg_program *program = s->program.program;
+    assert_true(program->state_count <= SCENE_STATES && program->output_count <= SCENE_OUTPUTS && program->input_count <= 8);
+    for (int i = 0; i < program->input_count; i++) {
+        const tg_input_info *input = &program->inputs[i];
+        const int64_t count = tg_shape_count(input->shape);
+        uint8_t *data = calloc((size_t)count, 4);
+        for (int64_t k = 0; k < count * item_bytes(input->dtype); k++) data[k] = (uint8_t)(input->dtype == TG_BOOL ? k % 3 == 0 : k % 60);
+        s->inputs[i] = data;
+    }
+    for (int i = 0; i < SCENE_STATES; i++) s->slots[i] = i;
+}
+
+static void scene_make(scene *s) { scene_make_with(s, build_training, NULL, 7); }
+
+static void scene_free(scene *s) {
+    for (int i = 0; i < 8; i++) free(s->inputs[i]);
+    support_program_free(&s->program);
+}
+
+static void *seen_room(seen *r, int64_t bytes) {
+    void *at = r->bytes + r->used;
+    if (r->used + (size_t)bytes > sizeof r->bytes) fail_msg("the test's record is too small");
+    memset(at, 0xEE, (size_t)bytes);
+    r->used += (size_t)bytes;
+    return at;
+}
+
+/* ---------------------------------------------------------------- the scenario, step by step */
+
+typedef struct session {
+    const scene *scene;
+    tg_context *ctx;
+    tg_device *device;
+    tg_executable *executable;
+    seen *seen;
+    int retries;  /* of a failed call on the same device */
+    double slow;  /* seconds; 0: as opened */
+    bool foreign; /* of such a device a map that fails is all that we hear of a loss */
+    bool was_lost;
+    int64_t failures;
+} session;
+
+/* What a failed call must have said. The error is cleared. After a loss nothing but loss is heard. */
+static void session_failed(session *s, const char *what, tg_status status) {
+    const char *message = tg_error_message(s->ctx);
+    if (status != tg_error(s->ctx) || message[0] == '\0')
+        fail_msg("%s returned %d, recorded %d: '%s'", what, (int)status, (int)tg_error(s->ctx), message);
+    if (s->was_lost && status != TG_ERROR_DEVICE_LOST) fail_msg("%s after a loss: %d, %s", what, (int)status, message);
+    const fake_counts *c = fake_webgpu_counts();
+    const bool taken_for_loss = s->foreign && c->failed && c->failed_call == FAKE_buffer_map_async;
+    if (status == TG_ERROR_DEVICE_LOST && !c->lost && !taken_for_loss) fail_msg("%s: no device was lost: %s", what, message);
+    if (status == TG_ERROR_INTERNAL) fail_msg("%s: %s", what, message);
+    s->was_lost = s->was_lost || status == TG_ERROR_DEVICE_LOST;
+    s->failures++;
+    tg_clear_error(s->ctx);
+}
+
+/* One call, tried again when asked to. After a loss it must fail at once: no wait for the library. */
+#define SESSION_TRY(s, what, call) \
+  do { \
+    for (int try_ = 0;; try_++) { \
+      const bool lost_ = (s)->was_lost; \
+      const tg_status status_ = (call); \
+      if (status_ == TG_OK && lost_) fail_msg("%s succeeds on a lost device", (what)); \
+      if (status_ == TG_OK) break; \
+      session_failed((s), (what), status_); \
+      if (try_ >= (s)->retries && !(s)->was_lost) return status_; \
+      if ((s)->was_lost && lost_) break; \
+    } \
+  } while (0)
+
+static tg_status session_states(session *s, bool write) {
+    const tg_program *program = s->scene->program.program;
+    for (int i = 0; i < program->state_count; i++) {
+        const tg_state_info *info = &program->states[i];
+        const int64_t count = tg_shape_count(info->shape), bytes = count * item_bytes(info->dtype);
+        if (write) {
+            uint8_t *data = calloc((size_t)bytes, 1);
+            for (int64_t k = 0; k < bytes; k++) data[k] = (uint8_t)(info->dtype == TG_BOOL ? k % 2 : k % 60 + 1);
+            const tg_status status = tg_webgpu_executor.write_state(s->device, i, 0, data, count);
+            free(data);
+            if (status != TG_OK) return status;
+            continue;
+        }
+        const tg_status status = tg_webgpu_executor.read_state(s->device, i, 0, seen_room(s->seen, bytes), count);
+        if (status != TG_OK) return status;
+    }
+    return TG_OK;
+}
+
+static tg_status session_read(session *s) {
+    const size_t used = s->seen->used;
+    const tg_status status = session_states(s, false);
+    if (status != TG_OK) s->seen->used = used;
+    return status;
+}
+
+static tg_status session_run(session *s) {
+    const tg_program *program = s->scene->program.program;
+    void *outputs[SCENE_OUTPUTS];
+    const size_t used = s->seen->used;
+    for (int i = 0; i < program->output_count; i++)
+        outputs[i] = seen_room(s->seen, tg_shape_count(program->outputs[i].shape) * item_bytes(program->outputs[i].dtype));
+    const tg_status status = tg_webgpu_executor.run(s->device, s->executable, (const void *const *)s->scene->inputs, outputs);
+    if (status != TG_OK) s->seen->used = used;
+    return status;
+}
+
+/* Nothing is wanted back. */
+static tg_status session_run_blind(session *s) {
+    void *outputs[SCENE_OUTPUTS] = {NULL};
+    return tg_webgpu_executor.run(s->device, s->executable, (const void *const *)s->scene->inputs, outputs);
+}
+
+static tg_status session_make_states(session *s) {
+    const tg_program *program = s->scene->program.program;
+    for (int i = 0; i < program->state_count; i++)
+        SESSION_TRY(s, "make_state",
+                    tg_webgpu_executor.make_state(s->device, i, program->states[i].name, program->states[i].dtype,
+                                                  tg_shape_count(program->states[i].shape)));
+    return TG_OK;
+}
+
+static tg_status session_work(session *s) {
+    tg_status status = session_make_states(s);
+    if (status != TG_OK) return status;
+    SESSION_TRY(s, "write_state", session_states(s, true));
+    if (s->was_lost && s->device == NULL) return TG_ERROR_DEVICE_LOST;
+    SESSION_TRY(s, "load", tg_webgpu_executor.load(s->device, s->scene->program.program, s->scene->slots, &s->executable));
+    for (int i = 0; i < SCENE_RUNS && s->executable != NULL; i++) SESSION_TRY(s, "run", session_run(s));
+    if (s->executable != NULL) SESSION_TRY(s, "run without outputs", session_run_blind(s));
+    SESSION_TRY(s, "read_state", session_read(s));
+    return s->was_lost ? TG_ERROR_DEVICE_LOST : TG_OK;
+}
+
+/* Opens, works, closes. What is left when it returns is a fault of the executor. */
+static tg_status session_all(session *s, const tg_webgpu_api *api, const tg_open_options *options) {
+    tg_status status = TG_OK;
+    for (int try = 0; try <= s->retries; try++) {
+        status = tg_webgpu_open_with(s->ctx, api, options, &s->device);
+        if (status == TG_OK) break;
+        session_failed(s, "open", status);
+        s->was_lost = false;
+    }
+    if (status != TG_OK) return status;
+    if (s->slow > 0) tg_webgpu_set_slow(s->device, s->slow);
+    status = session_work(s);
+    if (s->executable != NULL) tg_webgpu_executor.unload(s->device, s->executable);
+    tg_webgpu_executor.close(s->device);
+    s->executable = NULL;
+    s->device = NULL;
+    return status;
+}
+
+static void assert_nothing_left(const char *what, int64_t n, int way, const tg_context *ctx) {
+    const fake_counts *c = fake_webgpu_counts();
+    if (c->mistakes > 0) fail_msg("%s %lld, way %d: %s", what, (long long)n, way, fake_webgpu_first_mistake());
+    if (c->live > 0) fake_webgpu_print_live();
+    if (c->live != 0 || c->live_buffers != 0 || c->texts != 0 || c->scope_depth != 0)
+        fail_msg("%s %lld, way %d: %lld objects, %lld buffers, %lld texts, %lld scopes left", what, (long long)n, way, (long long)c->live,
+                 (long long)c->live_buffers, (long long)c->texts, (long long)c->scope_depth);
+    if (ctx->live_blocks != 0 || ctx->live_bytes != 0)
+        fail_msg("%s %lld, way %d: %lld blocks left", what, (long long)n, way, (long long)ctx->live_blocks);
+}
+
+typedef struct arming {
+    int64_t fail_at, lose_at;
+    int way, retries;
+    bool foreign; /* the device is the application's */
+    double slow;
+} arming;
+
+/* An application with a device of its own. */
+typedef struct application {
+    const tg_webgpu_api *api;
+    tg_wgpu_instance instance;
+    tg_wgpu_adapter adapter;
+    tg_wgpu_device device;
+    int64_t errors; /* that it hears of */
+} application;
+
+static void application_on_adapter(uint32_t status, tg_wgpu_adapter adapter, tg_wgpu_string message, void *user, void *more) {
+    (void)message;
+    (void)more;
+    if (status == TG_WGPU_SUCCESS) ((application *)user)->adapter = adapter;
+}
+
+static void application_on_device(uint32_t status, tg_wgpu_device device, tg_wgpu_string message, void *user, void *more) {
+    (void)message;
+    (void)more;
+    if (status == TG_WGPU_SUCCESS) ((application *)user)->device = device;
+}
+
+static void application_on_error(const tg_wgpu_device *device, uint32_t error, tg_wgpu_string message, void *user, void *more) {
+    (void)device;
+    (void)error;
+    (void)message;
+    (void)more;
+    ((application *)user)->errors++;
+}
+
+static void application_pump(const application *a) {
+    for (int i = 0; i < 8; i++) a->api->instance_process_events(a->instance);
+}
+
+static void application_open(application *a, const tg_webgpu_api *api) {
+    const tg_wgpu_device_descriptor descriptor = {.error = {NULL, application_on_error, a, NULL}};
+    memset(a, 0, sizeof *a);
+    a->api = api;
+    a->instance = api->create_instance(NULL);
+    api->instance_request_adapter(a->instance, NULL,
+                                  (tg_wgpu_adapter_callback){NULL, TG_WGPU_MODE_PROCESS_EVENTS, application_on_adapter, a, NULL});
+    application_pump(a);
+    api->adapter_request_device(a->adapter, &descriptor,
+                                (tg_wgpu_device_callback){NULL, TG_WGPU_MODE_PROCESS_EVENTS, application_on_device, a, NULL});
+    application_pump(a);
+    assert_non_null(a->device);
+}
+
+/* Its device is as it was, one reference and no open scope. */
+static void application_close(const application *a) {
+    application_pump(a);
+    if (fake_webgpu_counts()->live != 3) fake_webgpu_print_live();
+    assert_int_equal(fake_webgpu_counts()->live, 3);
+    assert_int_equal(fake_webgpu_counts()->scope_depth, 0);
+    assert_int_equal(fake_webgpu_counts()->of[FAKE_device_destroy], 0);
+    a->api->device_release(a->device);
+    a->api->adapter_release(a->adapter);
+    a->api->instance_release(a->instance);
+}
+
+/* One life on a new fake library. */
+static tg_status one_life(const scene *scene_, const fake_options *options, const arming *arm, seen *out, session *s) {
+    tg_open_options open = {.threads = 1};
+    tg_webgpu_device foreign;
+    application app;
+    support_allocator counts;
+    memset(&counts, 0, sizeof counts);
+    memset(s, 0, sizeof *s);
+    memset(out, 0, sizeof *out);
+    const tg_webgpu_api *api = fake_webgpu_begin(options);
+    if (arm->foreign) {
+        application_open(&app, api);
+        foreign = (tg_webgpu_device){(void *)app.instance, (void *)app.device, NULL};
+        open.foreign = &foreign;
+    }
+    fake_webgpu_fail(arm->fail_at, arm->way);
+    fake_webgpu_lose_at(arm->lose_at);
+    s->scene = scene_;
+    s->seen = out;
+    s->retries = arm->retries;
+    s->slow = arm->slow;
+    s->foreign = arm->foreign;
+    s->ctx = support_context_counting(&counts);
+    const tg_status status = session_all(s, api, &open);
+    fake_webgpu_lose_at(0);
+    if (arm->foreign) application_close(&app);
+    if (arm->foreign && arm->fail_at == 0 && app.errors > 0) fail_msg("the application hears of %lld errors", (long long)app.errors);
+    assert_nothing_left(arm->lose_at > 0 ? "loss at call" : "failure of call", arm->lose_at > 0 ? arm->lose_at : arm->fail_at, arm->way,
+                        s->ctx);
+    tg_context_destroy(s->ctx);
+    s->ctx = NULL;
+    assert_int_equal(counts.live_blocks, 0);
+    assert_false(counts.size_mismatch);
+    return status;
+}
+
+static seen reference, result;
+
+/* With the arming's kind of device and nothing failing; *counts gets what it took. */
+static void make_reference(const scene *s, const fake_options *options, const arming *like, fake_counts *counts) {
+    arming none = *like;
+    session life;
+    none.fail_at = none.lose_at = 0;
+    const tg_status status = one_life(s, options, &none, &reference, &life);
+    if (counts != NULL) *counts = *fake_webgpu_counts();
+    if (status != TG_OK) fail_msg("without any fault: %d", (int)status);
+    assert_true(reference.used > 0);
+}
+
+static bool same_as_reference(void) { return result.used == reference.used && memcmp(result.bytes, reference.bytes, result.used) == 0; }
+
+static const fake_flavour flavours[] = {FAKE_DAWN, FAKE_NATIVE, FAKE_MINIMAL};
+
+static void a_life_without_faults(void **state) {
+    (void)state;
+    scene s;
+    scene_make(&s);
+    const arming plain = {.way = 0};
+    make_reference(&s, NULL, &plain, NULL);
+    for (int flavour = 0; flavour < 3; flavour++)
+        for (int variant = 0; variant < 6; variant++) {
+            const fake_options options = {.flavour = flavours[flavour], .at_once = variant % 3 == 1, .delay = variant % 3 == 2 ? 3 : 0};
+            const arming none = {.foreign = variant >= 3};
+            session life;
+            assert_int_equal(one_life(&s, &options, &none, &result, &life), TG_OK);
+            if (!none.foreign) assert_true(same_as_reference()); /* such a device has other limits, and other shaders with them */
+        }
+    scene_free(&s);
+}
+
+/* ---------------------------------------------------------------- every call fails */
+
+/* Without the answer to this one a device can be opened and used all the same: it asks again, or with less. */
+static bool may_not_matter(fake_call call) {
+    return call == FAKE_instance_request_adapter || call == FAKE_adapter_request_device || call == FAKE_adapter_get_features ||
+           call == FAKE_adapter_get_info || call == FAKE_adapter_get_limits || call == FAKE_instance_enumerate_adapters ||
+           call == FAKE_shader_module_get_compilation_info || call == FAKE_device_get_adapter || call == FAKE_get_version;
+}
+
+/* `like`: its way, retries and device. */
+static void fail_every_call(const fake_options *options, const arming *like) {
+    scene s;
+    fake_counts whole;
+    scene_make(&s);
+    make_reference(&s, options, like, &whole);
+    for (int64_t n = 1; n <= whole.failable; n++) {
+        arming arm = *like;
+        session life;
+        arm.fail_at = n;
+        const tg_status status = one_life(&s, options, &arm, &result, &life);
+        const fake_call call = fake_webgpu_counts()->failed_call;
+        const char *name = fake_webgpu_call_name(call);
+        if (!fake_webgpu_counts()->failed && like->foreign) break; /* those that the application makes were counted too */
+        if (!fake_webgpu_counts()->failed) fail_msg("call %lld of %lld did not come", (long long)n, (long long)whole.failable);
+        if (life.failures == 0 && !may_not_matter(call))
+            fail_msg("call %lld, %s, failed in way %d and nobody said so", (long long)n, name, arm.way);
+        if (arm.retries > 0 && status != TG_OK)
+            fail_msg("call %lld, %s, failed once in way %d, and never works again: %d", (long long)n, name, arm.way, (int)status);
+        const bool other_limits = call == FAKE_adapter_get_limits || call == FAKE_instance_enumerate_adapters; /* other shaders then */
+        if (life.failures == 0 && !other_limits && !same_as_reference())
+            fail_msg("call %lld, %s, failed in way %d: other results", (long long)n, name, arm.way);
+    }
+    scene_free(&s);
+}
+
+static void every_call_fails(void **state) {
+    (void)state;
+    for (int flavour = 0; flavour < 3; flavour++)
+        for (int way = 0; way < FAKE_WAYS; way++) {
+            if (flavours[flavour] == FAKE_NATIVE && way % 2 == 1) continue; /* each map that fails costs a tenth of a second */
+            if (flavours[flavour] == FAKE_MINIMAL && way % 2 == 0) continue;
+            const fake_options options = {.flavour = flavours[flavour]};
+            const arming arm = {.way = way}, foreign = {.way = way, .foreign = true};
+            fail_every_call(&options, &arm);
+            fail_every_call(&options, &foreign);
+        }
+}
+
+static void every_call_fails_with_other_timing(void **state) {
+    (void)state;
+    for (int way = 0; way < FAKE_WAYS; way++) {
+        const fake_options at_once = {.at_once = true}, late = {.delay = 2};
+        const arming arm = {.way = way}, slow = {.way = way, .slow = 1e-9};
+        fail_every_call(&at_once, &arm);
+        fail_every_call(&late, &arm);
+        if (way == 0 || way == 3) fail_every_call(&late, &slow);
+    }
+}
+
+static void a_second_try_works(void **state) {
+    (void)state;
+    for (int way = 0; way < FAKE_WAYS; way++) {
+        const fake_options options = {.flavour = FAKE_DAWN};
+        const arming arm = {.way = way, .retries = 2};
+        fail_every_call(&options, &arm);
+    }
+}
+
+/* The message of a load whose n-th shader module is refused. */
+static void shader_error(const scene *sc, fake_flavour flavour, char *text, size_t size) {
+    const fake_options options = {.flavour = flavour};
+    const tg_open_options open = {.threads = 1};
+    for (int64_t n = 1;; n++) {
+        seen ignored;
+        session s = {.scene = sc, .seen = &ignored, .ctx = support_context()};
+        assert_int_equal(tg_webgpu_open_with(s.ctx, fake_webgpu_begin(&options), &open, &s.device), TG_OK);
+        assert_int_equal(session_make_states(&s), TG_OK);
+        fake_webgpu_fail(n, 1);
+        const tg_status status = tg_webgpu_executor.load(s.device, sc->program.program, sc->slots, &s.executable);
+        const bool found = fake_webgpu_counts()->failed_call == FAKE_device_create_shader_module;
+        assert_true(fake_webgpu_counts()->failed);
+        assert_int_equal(status == TG_OK, s.executable != NULL);
+        if (found) assert_int_equal(status, TG_ERROR_DEVICE);
+        snprintf(text, size, "%s", tg_error_message(s.ctx));
+        if (s.executable != NULL) tg_webgpu_executor.unload(s.device, s.executable);
+        tg_webgpu_executor.close(s.device);
+        assert_nothing_left("shader", n, 1, s.ctx);
+        tg_context_destroy(s.ctx);
+        if (found) return;
+    }
+}
+
+static void a_shader_that_does_not_compile_is_shown(void **state) {
+    (void)state;
+    static char text[16384];
+    scene s;
+    scene_make(&s);
+    for (int flavour = 0; flavour < 3; flavour++) {
+        bool named = false;
+        shader_error(&s, flavours[flavour], text, sizeof text);
+        for (int k = 0; k < s.program.program->kernel_count; k++) named = named || strstr(text, s.program.program->kernels[k].name) != NULL;
+        if (!named || strstr(text, "Fake GPU") == NULL || strstr(text, "fn main(") == NULL) fail_msg("%s", text);
+        /* the compiler's own words where it can be asked */
+        if (flavours[flavour] == FAKE_DAWN) assert_non_null(strstr(text, "expected something else"));
+        else assert_non_null(strstr(text, "wgpuDeviceCreateShaderModule"));
+    }
+    scene_free(&s);
+}
+
+/* ---------------------------------------------------------------- loss */
+
+static void lose_at_every_call(const fake_options *options, bool foreign) {
+    scene s;
+    fake_counts whole;
+    const arming like = {.foreign = foreign};
+    scene_make(&s);
+    make_reference(&s, options, &like, &whole);
+    int64_t heard = 0;
+    for (int64_t n = 1; n <= whole.calls; n++) {
+        const arming arm = {.lose_at = n, .foreign = foreign};
+        session life;
+        const tg_status status = one_life(&s, options, &arm, &result, &life);
+        if (status != TG_OK && status != TG_ERROR_DEVICE_LOST) fail_msg("loss at call %lld: %d", (long long)n, (int)status);
+        if (status == TG_ERROR_DEVICE_LOST) heard++;
+        /* what was handed over before the loss is right */
+        if (memcmp(result.bytes, reference.bytes, result.used < reference.used ? result.used : reference.used) != 0)
+            fail_msg("loss at call %lld: other results", (long long)n);
+        if (status == TG_OK && result.used != reference.used) fail_msg("loss at call %lld: something is missing", (long long)n);
+    }
+    assert_true(heard * 2 > whole.calls);
+    scene_free(&s);
+}
+
+static void the_device_is_lost_at_every_call(void **state) {
+    (void)state;
+    for (int flavour = 0; flavour < 3; flavour++) {
+        const fake_options options = {.flavour = flavours[flavour]}, late = {.flavour = flavours[flavour], .delay = 2},
+                           at_once = {.flavour = flavours[flavour], .at_once = true};
+        lose_at_every_call(&options, false);
+        lose_at_every_call(&options, true);
+        lose_at_every_call(&late, false);
+        lose_at_every_call(&at_once, false);
+    }
+}
+
+/* ---------------------------------------------------------------- memory */
+
+static void every_allocation_fails(void **state) {
+    (void)state;
+    scene s;
+    scene_make(&s);
+    const arming plain = {.way = 0};
+    make_reference(&s, NULL, &plain, NULL);
+    bool done = false;
+    for (int64_t n = 2; !done; n++) { /* the first is the context */
+        const tg_open_options open = {.threads = 1};
+        support_allocator counts;
+        session life;
+        memset(&counts, 0, sizeof counts);
+        memset(&life, 0, sizeof life);
+        memset(&result, 0, sizeof result);
+        counts.fail_at = n;
+        const tg_webgpu_api *api = fake_webgpu_begin(NULL);
+        life.scene = &s;
+        life.seen = &result;
+        life.ctx = support_context_counting(&counts);
+        const tg_status status = session_all(&life, api, &open);
+        if (status != TG_OK && status != TG_ERROR_MEMORY) fail_msg("allocation %lld failed: status %d", (long long)n, (int)status);
+        done = counts.calls < n;
+        if (status == TG_OK && !done) fail_msg("allocation %lld failed and nobody said so", (long long)n);
+        if (status == TG_OK) assert_true(same_as_reference());
+        assert_nothing_left("allocation", n, 0, life.ctx);
+        tg_context_destroy(life.ctx);
+        assert_int_equal(counts.live_blocks, 0);
+        assert_false(counts.size_mismatch);
+        assert_true(n < 10000);
+    }
+    scene_free(&s);
+}
+
+/* ---------------------------------------------------------------- what things cost */
+
+/* Opens a device of the fake library, makes and fills the states, loads. */
+static void session_begin(session *s, const scene *scene_, support_allocator *counts, const tg_webgpu_api *api, seen *out) {
+    const tg_open_options open = {.threads = 1};
+    memset(counts, 0, sizeof *counts);
+    memset(s, 0, sizeof *s);
+    memset(out, 0, sizeof *out);
+    s->scene = scene_;
+    s->seen = out;
+    s->ctx = support_context_counting(counts);
+    if (tg_webgpu_open_with(s->ctx, api, &open, &s->device) != TG_OK || session_make_states(s) != TG_OK ||
+        session_states(s, true) != TG_OK ||
+        tg_webgpu_executor.load(s->device, scene_->program.program, scene_->slots, &s->executable) != TG_OK)
+        fail_msg("%s", tg_error_message(s->ctx));
+}
+
+static void session_end(session *s) {
+    tg_webgpu_executor.unload(s->device, s->executable);
+    tg_webgpu_executor.close(s->device);
+    assert_nothing_left("no", 0, 0, s->ctx);
+    tg_context_destroy(s->ctx);
+}
+
+static void session_must(const session *s, tg_status status) {
+    if (status != TG_OK) fail_msg("%d: %s", (int)status, tg_error_message(s->ctx));
+}
+
+/* Only the first output is read, as in training. */
+static void session_step(session *s, float *loss) {
+    void *outputs[SCENE_OUTPUTS] = {loss};
+    session_must(s, tg_webgpu_executor.run(s->device, s->executable, (const void *const *)s->scene->inputs, outputs));
+}
+
+static tg_tensor build_step(tg_graph *g, void *user) { /* two inputs, one output */
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(4, 3), TG_F32), y = tg_input(g, "y", TG_SHAPE(4, 1), TG_F32);
+    tg_linear l1 = tg_nn_linear(g, "l1", 3, 5), l2 = tg_nn_linear(g, "l2", 5, 1);
+    tg_tensor loss = tg_mean(tg_square(tg_sub(tg_nn_linear_fwd(l2, tg_relu(tg_nn_linear_fwd(l1, x))), y)), TG_ALL);
+    const tg_tensor params[4] = {l1.W, l1.b, l2.W, l2.b};
+    tg_tensor gradients[4];
+    (void)user;
+    tg_grad(loss, params, 4, gradients);
+    for (int i = 0; i < 4; i++) tg_writeback(params[i], tg_sub(params[i], tg_mul(gradients[i], 0.1)));
+    return loss;
+}
+
+static void what_a_step_costs(void **state) {
+    (void)state;
+    scene sc;
+    session s;
+    support_allocator counts;
+    float loss = 0;
+    scene_make_with(&sc, build_step, NULL, 7);
+    session_begin(&s, &sc, &counts, fake_webgpu_begin(NULL), &result);
+    for (int i = 0; i < 10; i++) session_step(&s, &loss);
+    const fake_counts tenth = *fake_webgpu_counts();
+    const int64_t allocations = counts.calls;
+    session_step(&s, &loss);
+    const fake_counts *now = fake_webgpu_counts();
+    const tg_webgpu_counters *own = tg_webgpu_count(s.device);
+    const int64_t *a = tenth.of, *b = now->of;
+    const int dispatches = tg_webgpu_executor.dispatches(s.executable);
+    assert_int_equal(b[FAKE_queue_submit] - a[FAKE_queue_submit], 1);
+    assert_int_equal(b[FAKE_encoder_copy_buffer_to_buffer] - a[FAKE_encoder_copy_buffer_to_buffer], 1);
+    assert_int_equal(b[FAKE_queue_write_buffer] - a[FAKE_queue_write_buffer], 1);
+    assert_int_equal(b[FAKE_buffer_map_async] - a[FAKE_buffer_map_async], 1);
+    assert_int_equal(b[FAKE_encoder_begin_compute_pass] - a[FAKE_encoder_begin_compute_pass], 1);
+    assert_int_equal(b[FAKE_pass_dispatch] - a[FAKE_pass_dispatch], dispatches);
+    assert_int_equal(b[FAKE_device_create_bind_group] - a[FAKE_device_create_bind_group], 0);
+    assert_int_equal(b[FAKE_device_create_buffer] - a[FAKE_device_create_buffer], 0);
+    assert_int_equal(now->dispatches - tenth.dispatches, dispatches);
+    assert_int_equal(own->submissions, 1);
+    assert_int_equal(own->copies, 1);
+    assert_int_equal(own->writes, 1);
+    assert_int_equal(own->maps, 1);
+    assert_int_equal(own->dispatches, dispatches);
+    assert_int_equal(own->objects, now->live - 3); /* but instance, device, queue */
+    assert_int_equal(own->buffers, now->live_buffers);
+    assert_int_equal(own->buffer_bytes, now->live_buffer_bytes);
+    for (int i = 11; i < 1000; i++) session_step(&s, &loss);
+    assert_int_equal(now->live, tenth.live);
+    for (int i = 0; i < 20; i++) {
+        session_must(&s, session_read(&s));
+        result.used = 0;
+    }
+    assert_int_equal(now->live, tenth.live);
+    assert_int_equal(now->live_buffer_bytes, tenth.live_buffer_bytes);
+    assert_int_equal(counts.calls, allocations);
+    session_end(&s);
+    scene_free(&sc);
+}
+
+static void a_long_step_is_cut(void **state) { /* into submissions of fewer and fewer dispatches, with the same results */
+    (void)state;
+    scene sc;
+    session s;
+    const arming plain = {.way = 0}, slow = {.slow = 1e-9};
+    scene_make(&sc);
+    make_reference(&sc, NULL, &plain, NULL);
+    assert_int_equal(one_life(&sc, NULL, &slow, &result, &s), TG_OK);
+    assert_true(same_as_reference());
+    support_allocator counts;
+    float loss;
+    session_begin(&s, &sc, &counts, fake_webgpu_begin(NULL), &result);
+    const int dispatches = tg_webgpu_executor.dispatches(s.executable);
+    tg_webgpu_set_slow(s.device, 1e-9);
+    for (int i = 0; i < 12; i++) session_step(&s, &loss);
+    const int64_t before = fake_webgpu_counts()->of[FAKE_encoder_begin_compute_pass];
+    session_step(&s, &loss);
+    assert_int_equal(fake_webgpu_counts()->of[FAKE_encoder_begin_compute_pass] - before, dispatches);
+    tg_webgpu_set_slow(s.device, 3600);
+    for (int i = 0; i < 40; i++) session_step(&s, &loss);
+    session_step(&s, &loss);
+    assert_int_equal(tg_webgpu_count(s.device)->submissions, 1); /* and whole again */
+    session_end(&s);
+    scene_free(&sc);
+}
+
+static tg_tensor build_twins(tg_graph *g, void *user) { /* the same work five times on different data, then something else */
+    tg_tensor sum = tg_full(g, TG_SCALAR, 0.0, TG_F32);
+    (void)user;
+    for (int i = 0; i < 5; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "x%d", i);
+        tg_tensor x = tg_input(g, name, TG_SHAPE(8, 8), TG_F32);
+        sum = tg_add(sum, tg_sum_all(tg_matmul(x, x)));
+    }
+    return sum;
+}
+
+static void pipelines_are_shared_and_made_together(void **state) {
+    (void)state;
+    scene sc;
+    session s;
+    support_allocator counts;
+    scene_make_with(&sc, build_twins, NULL, 7);
+    session_begin(&s, &sc, &counts, fake_webgpu_begin(NULL), &result);
+    const fake_counts *c = fake_webgpu_counts();
+    const int dispatches = tg_webgpu_executor.dispatches(s.executable);
+    assert_true(c->pipelines < dispatches); /* equal sources, one pipeline */
+    assert_true(c->pipelines > 0);
+    assert_int_equal(c->pipelines_before_a_wait, c->of[FAKE_device_create_compute_pipeline_async]);
+    assert_int_equal(c->pipelines, c->of[FAKE_device_create_compute_pipeline_async]);
+    assert_int_equal(c->of[FAKE_device_create_shader_module], c->pipelines);
+    assert_int_equal(tg_webgpu_count(s.device)->pipelines, c->pipelines);
+    session_end(&s);
+    scene_free(&sc);
+}
+
+/* ---------------------------------------------------------------- limits */
+
+static tg_tensor build_many_operands(tg_graph *g, void *user) {
+    tg_tensor sum = tg_input(g, "a", TG_SHAPE(6), TG_F32);
+    (void)user;
+    for (int i = 0; i < 25; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "s%d", i);
+        sum = tg_add(tg_mul(sum, 0.5), tg_state(g, name, TG_SHAPE(6), TG_F32, 1.0 + i));
+    }
+    return sum;
+}
+
+static fake_adapter small_adapter(void) {
+    fake_adapter a = fake_adapter_make("Small GPU", TG_WGPU_ADAPTER_DISCRETE);
+    a.storage_buffers = 8;
+    a.invocations = 256;
+    a.workgroup_bytes = 16384;
+    a.binding_bytes = UINT64_C(128) << 20;
+    a.buffer_bytes = UINT64_C(256) << 20;
+    return a;
+}
+
+static void guaranteed_limits_suffice(void **state) {
+    (void)state;
+    const fake_adapter small = small_adapter();
+    const fake_options options = {.adapters = &small, .adapter_count = 1};
+    const tg_limits guaranteed = tg_webgpu_guaranteed_limits();
+    assert_int_equal(guaranteed.max_arguments, 7); /* and one for the scratch buffer */
+    assert_int_equal(guaranteed.bool_bytes, 4);
+    const support_case c = {.build = build_many_operands};
+    const support_options plan = {.home = SUPPORT_WEBGPU, .max_arguments = 7};
+    support_program p;
+    support_outputs error;
+    support_allocator counts;
+    float x[6] = {1, 2, 3, 4, 5, 6}, y[6], ones[6] = {1, 1, 1, 1, 1, 1};
+    const void *inputs[1] = {x};
+    void *outputs[1] = {y};
+    int32_t slots[32];
+    memset(&counts, 0, sizeof counts);
+    memset(&error, 0, sizeof error);
+    assert_true(support_program_make(&c, &plan, &p, &error));
+    assert_true(p.program->kernel_count > 1);
+    tg_context *ctx = support_context_counting(&counts);
+    const tg_open_options open = {.threads = 1};
+    tg_device *device = NULL;
+    tg_executable *executable = NULL;
+    assert_int_equal(tg_webgpu_open_with(ctx, fake_webgpu_begin(&options), &open, &device), TG_OK);
+    assert_int_equal(tg_webgpu_executor.limits(device).max_arguments, 7);
+    for (int i = 0; i < p.program->state_count; i++) {
+        slots[i] = i;
+        assert_int_equal(tg_webgpu_executor.make_state(device, i, "s", TG_F32, 6), TG_OK);
+        assert_int_equal(tg_webgpu_executor.write_state(device, i, 0, ones, 6), TG_OK);
+    }
+    if (tg_webgpu_executor.load(device, p.program, slots, &executable) != TG_OK) fail_msg("%s", tg_error_message(ctx));
+    assert_int_equal(tg_webgpu_executor.run(device, executable, inputs, outputs), TG_OK);
+    tg_webgpu_executor.unload(device, executable);
+    tg_webgpu_executor.close(device);
+    assert_nothing_left("limits", 0, 0, ctx);
+    tg_context_destroy(ctx);
+    support_program_free(&p);
+}
+
+static void limits_of_the_adapter_are_asked_for(void **state) {
+    (void)state;
+    const tg_open_options open = {.threads = 1};
+    tg_context *ctx = support_context();
+    tg_device *device = NULL;
+    assert_int_equal(tg_webgpu_open_with(ctx, fake_webgpu_begin(NULL), &open, &device), TG_OK);
+    assert_int_equal(tg_webgpu_executor.limits(device).max_arguments, 9); /* 10, one for the scratch buffer */
+    assert_true(tg_webgpu_executor.limits(device).max_binding_bytes >= (INT64_C(2) << 30) - 4);
+    assert_int_equal(tg_webgpu_executor.limits(device).bool_bytes, 4);
+    assert_true(tg_webgpu_executor.wgsl_limits(device)->invocations >= 256);
+    assert_true(tg_webgpu_executor.wgsl_limits(device)->storage_buffers == 10);
+    tg_webgpu_executor.close(device);
+    assert_nothing_left("limits", 0, 0, ctx);
+    tg_context_destroy(ctx);
+}
+
+/* A context that holds TG_ERROR_LIMIT with all of these in its message. */
+static void assert_limit_message(tg_context *ctx, tg_status status, const char *const *says, int count) {
+    if (status != TG_ERROR_LIMIT || tg_error(ctx) != TG_ERROR_LIMIT) fail_msg("%d: %s", (int)status, tg_error_message(ctx));
+    for (int i = 0; i < count; i++)
+        if (strstr(tg_error_message(ctx), says[i]) == NULL) fail_msg("no '%s' in: %s", says[i], tg_error_message(ctx));
+    tg_clear_error(ctx);
+}
+
+static tg_tensor build_large(tg_graph *g, void *user) {
+    (void)user;
+    tg_tensor table = tg_state(g, "table", TG_SHAPE(1024), TG_F32, 1.0);
+    return tg_sum_all(tg_mul(table, tg_input(g, "great_input", TG_SHAPE(1024, 1024), TG_F32)));
+}
+
+static void what_is_too_large_is_named(void **state) {
+    (void)state;
+    fake_adapter small = small_adapter();
+    small.binding_bytes = 1 << 20; /* below what is guaranteed: a driver that lies, or a test that is small */
+    small.buffer_bytes = 1 << 20;
+    const fake_options options = {.adapters = &small, .adapter_count = 1};
+    const tg_open_options open = {.threads = 1};
+    static const char *const of_state[] = {"4194304", "1048576", "tg.parameters, 1048576 elements"};
+    static const char *const of_input[] = {"4194304", "1048576", "great_input"};
+    const support_case c = {.build = build_large};
+    const support_options plan = {.home = SUPPORT_WEBGPU, .max_arguments = 7};
+    support_program p;
+    support_outputs error;
+    tg_device *device = NULL;
+    tg_executable *executable = NULL;
+    const int32_t slots[2] = {0, 1};
+    memset(&error, 0, sizeof error);
+    assert_true(support_program_make(&c, &plan, &p, &error));
+    tg_context *ctx = support_context();
+    if (tg_webgpu_open_with(ctx, fake_webgpu_begin(&options), &open, &device) != TG_OK) fail_msg("%s", tg_error_message(ctx));
+    assert_limit_message(ctx, tg_webgpu_executor.make_state(device, 0, "tg.parameters", TG_F32, 1024 * 1024), of_state, 3);
+    assert_int_equal(tg_webgpu_executor.make_state(device, 0, "tg.parameters", TG_F32, 1024), TG_OK);
+    assert_limit_message(ctx, tg_webgpu_executor.load(device, p.program, slots, &executable), of_input, 3);
+    assert_null(executable);
+    tg_webgpu_executor.close(device);
+    assert_nothing_left("limits", 0, 0, ctx);
+    tg_context_destroy(ctx);
+    support_program_free(&p);
+}
+
+/* ---------------------------------------------------------------- adapters */
+
+/* The adapter that is opened, or "error N: message". */
+static const char *opened_adapter(const fake_options *options, const char *wanted, bool real_gpu) {
+    static char text[2048];
+    const tg_open_options open = {.threads = 1, .adapter = wanted, .real_gpu = real_gpu};
+    tg_context *ctx = support_context();
+    tg_device *device = NULL;
+    const tg_status status = tg_webgpu_open_with(ctx, fake_webgpu_begin(options), &open, &device);
+    if (status == TG_OK) snprintf(text, sizeof text, "%s", tg_webgpu_executor.adapter(device));
+    else snprintf(text, sizeof text, "error %d: %.1900s", (int)status, tg_error_message(ctx));
+    if (status == TG_OK) assert_non_null(strstr(tg_webgpu_executor.describe(device), tg_webgpu_executor.adapter(device)));
+    if (status == TG_OK) tg_webgpu_executor.close(device);
+    assert_nothing_left("adapters", 0, 0, ctx);
+    tg_context_destroy(ctx);
+    return text;
+}
+
+static void assert_error(const char *text, tg_status code, const char *a, const char *b) {
+    char begin[32];
+    snprintf(begin, sizeof begin, "error %d:", (int)code);
+    if (strncmp(text, begin, strlen(begin)) != 0 || strstr(text, a) == NULL || strstr(text, b) == NULL)
+        fail_msg("%s (wanted %d, %s, %s)", text, (int)code, a, b);
+}
+
+static void adapters_are_chosen(void **state) {
+    (void)state;
+    const fake_adapter both[] = {fake_adapter_make("Bank Graphics 770", TG_WGPU_ADAPTER_INTEGRATED),
+                                 fake_adapter_make("Tower RTX", TG_WGPU_ADAPTER_DISCRETE),
+                                 fake_adapter_make("Slow Raster", TG_WGPU_ADAPTER_CPU)};
+    for (int flavour = 0; flavour < 3; flavour++) {
+        const fake_options all = {.flavour = flavours[flavour], .adapters = both, .adapter_count = 3},
+                           one = {.flavour = flavours[flavour], .adapters = both, .adapter_count = 1},
+                           slow = {.flavour = flavours[flavour], .adapters = &both[2], .adapter_count = 1},
+                           none = {.flavour = flavours[flavour], .adapters = both, .adapter_count = 0},
+                           shy = {.flavour = flavours[flavour], .adapters = both, .adapter_count = 1, .empty_asks = 1};
+        assert_string_equal(opened_adapter(&all, NULL, false), "Tower RTX");
+        assert_string_equal(opened_adapter(&all, "#0", false), "Tower RTX");
+        assert_string_equal(opened_adapter(&all, "#1", false), "Bank Graphics 770");
+        assert_string_equal(opened_adapter(&all, "bank", false), "Bank Graphics 770");
+        assert_string_equal(opened_adapter(&all, "770", false), "Bank Graphics 770");
+        assert_string_equal(opened_adapter(&all, "raster", false), "Slow Raster");
+        assert_string_equal(opened_adapter(&all, "fake vendor", false), "Tower RTX");
+        assert_string_equal(opened_adapter(&all, "VULKAN", false), "Tower RTX");
+        assert_string_equal(opened_adapter(&one, NULL, true), "Bank Graphics 770");
+        assert_string_equal(opened_adapter(&slow, NULL, false), "Slow Raster");
+        assert_string_equal(opened_adapter(&shy, NULL, false), "Bank Graphics 770");
+        assert_error(opened_adapter(&all, "unicorn", false), TG_ERROR_DEVICE, "unicorn", "Tower RTX");
+        assert_error(opened_adapter(&all, "unicorn", false), TG_ERROR_DEVICE, "Bank Graphics 770", "Slow Raster");
+        assert_error(opened_adapter(&all, "#3", false), TG_ERROR_DEVICE, "#3", "Tower RTX");
+        assert_error(opened_adapter(&all, "#", false), TG_ERROR_DEVICE, "#", "Tower RTX");
+        assert_error(opened_adapter(&all, "#1x", false), TG_ERROR_DEVICE, "#1x", "Tower RTX");
+        assert_error(opened_adapter(&none, NULL, false), TG_ERROR_DEVICE, "adapter", "");
+        assert_error(opened_adapter(&slow, NULL, true), TG_ERROR_NOT_FOUND, "Slow Raster", "");
+    }
+}
+
+static void adapters_are_listed(void **state) {
+    (void)state;
+    const fake_adapter both[] = {fake_adapter_make("Bank Graphics 770", TG_WGPU_ADAPTER_INTEGRATED),
+                                 fake_adapter_make("Tower RTX", TG_WGPU_ADAPTER_DISCRETE)};
+    for (int flavour = 0; flavour < 3; flavour++) {
+        const fake_options options = {.flavour = flavours[flavour], .adapters = both, .adapter_count = 2};
+        const fake_options none = {.flavour = flavours[flavour], .adapters = both, .adapter_count = 0};
+        tg_context *ctx = support_context();
+        tg_adapter_info list[4];
+        int count = -1;
+        memset(list, 0, sizeof list);
+        assert_int_equal(tg_webgpu_adapters_with(ctx, fake_webgpu_begin(&options), list, 4, &count), TG_OK);
+        assert_nothing_left("list", 0, 0, ctx);
+        assert_int_equal(count, 2);
+        assert_string_equal(list[0].name, "Tower RTX");
+        assert_string_equal(list[0].type, "discrete");
+        assert_string_equal(list[0].backend, "vulkan");
+        assert_string_equal(list[0].vendor, "Fake Vendor");
+        assert_string_equal(list[1].name, "Bank Graphics 770");
+        assert_string_equal(list[1].type, "integrated");
+        assert_int_equal(list[0].max_storage_buffers, 10);
+        assert_true(list[0].max_buffer_bytes == INT64_C(4) << 30 && list[0].max_binding_bytes == INT64_C(2) << 30);
+        assert_int_equal(list[0].max_workgroup_bytes, 32768);
+        assert_int_equal(list[0].max_workgroup_invocations, 1024);
+        list[0].name[0] = list[1].name[0] = '?';
+        assert_int_equal(tg_webgpu_adapters_with(ctx, fake_webgpu_begin(&options), list, 1, &count), TG_OK);
+        assert_int_equal(count, 2);
+        assert_string_equal(list[0].name, "Tower RTX");
+        assert_true(list[1].name[0] == '?');
+        assert_int_equal(tg_webgpu_adapters_with(ctx, fake_webgpu_begin(&none), list, 4, &count), TG_OK);
+        assert_int_equal(count, 0);
+        assert_nothing_left("list", 0, 0, ctx);
+        tg_context_destroy(ctx);
+    }
+}
+
+/* ---------------------------------------------------------------- whole models on the fake library */
+
+#if defined(FAKE_WEBGPU_LIBRARY)
+static struct { /* the functions of the library that the loader opens: not those linked here */
+    const tg_webgpu_api *(*begin)(const fake_options *options);
+    void (*end)(void);
+    const fake_counts *(*counts)(void);
+    const char *(*first_mistake)(void);
+    const char *(*call_name)(fake_call call);
+    void (*fail_call)(int64_t n, int way);
+    void (*lose_at)(int64_t n);
+    void (*lose)(void);
+} library;
+
+static void library_symbol(void *handle, const char *name, void *function, size_t size) {
+    void *symbol = dlsym(handle, name);
+    assert_non_null(symbol);
+    memcpy(function, &symbol, size);
+}
+
+#  define LIBRARY_SYMBOL(handle, name) library_symbol(handle, "fake_webgpu_" #  name, &library.name, sizeof library.name)
+
+static int library_open(void **state) {
+    (void)state;
+    void *handle = dlopen(FAKE_WEBGPU_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL) fail_msg("%s", dlerror());
+    LIBRARY_SYMBOL(handle, begin);
+    LIBRARY_SYMBOL(handle, end);
+    LIBRARY_SYMBOL(handle, counts);
+    LIBRARY_SYMBOL(handle, first_mistake);
+    LIBRARY_SYMBOL(handle, call_name);
+    library_symbol(handle, "fake_webgpu_fail", &library.fail_call, sizeof library.fail_call);
+    LIBRARY_SYMBOL(handle, lose_at);
+    LIBRARY_SYMBOL(handle, lose);
+    setenv("TENSORGRAD_WEBGPU_LIB", FAKE_WEBGPU_LIBRARY, 1);
+    return 0;
+}
+
+static int library_close(void **state) {
+    (void)state;
+    unsetenv("TENSORGRAD_WEBGPU_LIB");
+    library.end();
+    return 0;
+}
+
+static const float model_x[12] = {0.5f, -1, 2, 0.25f, 1, -0.5f, -2, 1.5f, 0, 1, 1, 1}, model_y[4] = {1, -1, 0.5f, 2};
+#  define MODEL_FEEDS \
+    { tg_feed_f32("x", model_x, 12), tg_feed_f32("y", model_y, 4) }
+#  define MODEL_COUNT 26
+
+static tg_tensor build_model_output(tg_graph *g, void *user) {
+    (void)user;
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(4, 3), TG_F32);
+    tg_linear l1 = tg_nn_linear(g, "l1", 3, 5), l2 = tg_nn_linear(g, "l2", 5, 1);
+    return tg_nn_linear_fwd(l2, tg_relu(tg_nn_linear_fwd(l1, x)));
+}
+
+static tg_tensor build_model(tg_graph *g, void *user) {
+    tg_tensor out = build_model_output(g, user);
+    return tg_nn_mse(out, tg_input(g, "y", TG_SHAPE(4, 1), TG_F32));
+}
+
+/* What can be seen of a model: parameters, gradients of one, the step count. */
+typedef struct view {
+    float params[MODEL_COUNT], gradient[15], loss;
+    int64_t steps;
+} view;
+
+static tg_status view_take(tg_model *m, view *v) {
+    tg_status status = tg_param_download(m, "l1.W", v->params, 15);
+    if (status == TG_OK) status = tg_param_download(m, "l1.b", v->params + 15, 5);
+    if (status == TG_OK) status = tg_param_download(m, "l2.W", v->params + 20, 5);
+    if (status == TG_OK) status = tg_param_download(m, "l2.b", v->params + 25, 1);
+    if (status == TG_OK && tg_model_step_count(m) > 0) status = tg_param_grad_download(m, "l1.W", v->gradient, 15);
+    v->steps = tg_model_step_count(m);
+    return status;
+}
+
+static tg_model *model_make(tg_context *ctx) {
+    tg_compile_options o;
+    memset(&o, 0, sizeof o);
+    o.optimizer = tg_adam(.lr = tg_lr_constant(0.05));
+    o.device = TG_DEVICE_WEBGPU;
+    return tg_compile(ctx, build_model, NULL, &o);
+}
+
+static tg_status model_steps(tg_model *m, int count, view *v) {
+    const tg_feed feeds[] = MODEL_FEEDS;
+    tg_status status = TG_OK;
+    for (int i = 0; i < count && status == TG_OK; i++) status = tg_step(m, feeds, 2, &v->loss);
+    return status == TG_OK ? view_take(m, v) : status;
+}
+
+static void model_must(tg_context *ctx, tg_status status) {
+    if (status != TG_OK) fail_msg("%d: %s", (int)status, tg_error_message(ctx));
+}
+
+static void model_end(const char *what, int64_t n, tg_context *ctx, tg_model *m) {
+    const fake_counts *c = library.counts();
+    tg_model_destroy(m);
+    if (c->mistakes > 0) fail_msg("%s %lld: %s", what, (long long)n, library.first_mistake());
+    if (c->live != 0 || c->texts != 0 || ctx->live_blocks != 0)
+        fail_msg("%s %lld: %lld objects, %lld texts, %lld blocks left", what, (long long)n, (long long)c->live, (long long)c->texts,
+                 (long long)ctx->live_blocks);
+}
+
+/* Two steps, then three more from what is there. */
+static void model_reference(view *v, fake_counts *counts) {
+    tg_context *ctx = support_context();
+    memset(v, 0, sizeof *v);
+    library.begin(NULL);
+    tg_model *m = model_make(ctx);
+    if (m == NULL) fail_msg("%s", tg_error_message(ctx));
+    model_must(ctx, model_steps(m, 3, v));
+    *counts = *library.counts();
+    model_end("reference", 0, ctx, m);
+    tg_context_destroy(ctx);
+}
+
+static void a_model_recovers_from_every_loss(void **state) {
+    (void)state;
+    view want, got;
+    fake_counts whole;
+    model_reference(&want, &whole);
+    int64_t recovered = 0;
+    for (int64_t n = 1; n <= whole.calls; n++) {
+        tg_context *ctx = support_context();
+        memset(&got, 0, sizeof got);
+        library.begin(NULL);
+        library.lose_at(n);
+        tg_model *m = model_make(ctx);
+        if (m == NULL && tg_error(ctx) != TG_ERROR_DEVICE_LOST) fail_msg("loss at call %lld: %s", (long long)n, tg_error_message(ctx));
+        tg_status status = m != NULL ? model_steps(m, 3, &got) : TG_OK;
+        if (status != TG_OK) {
+            const tg_feed feeds[] = MODEL_FEEDS;
+            assert_int_equal(status, TG_ERROR_DEVICE_LOST);
+            assert_int_equal(tg_step(m, feeds, 2, NULL), TG_ERROR_DEVICE_LOST);
+            assert_int_equal(tg_model_snapshot(m), TG_ERROR_DEVICE_LOST);
+            model_must(ctx, tg_model_recover(m)); /* the snapshot is that of compiling: the same steps again */
+            assert_int_equal(tg_model_step_count(m), 0);
+            model_must(ctx, model_steps(m, 3, &got));
+            recovered++;
+        }
+        if (m != NULL && memcmp(&got, &want, sizeof got) != 0) fail_msg("loss at call %lld: other values", (long long)n);
+        model_end("loss at call", n, ctx, m);
+        tg_context_destroy(ctx);
+    }
+    assert_true(recovered > 20);
+}
+
+static void recovery_goes_on_from_the_snapshot(void **state) {
+    (void)state;
+    view kept, now, again;
+    char path[256];
+    tg_context *ctx = support_context();
+    const tg_feed x = tg_feed_f32("x", model_x, 12);
+    float out[4];
+    snprintf(path, sizeof path, "%s/test_webgpu_faults_%ld.safetensors", P_tmpdir, (long)getpid());
+    memset(&kept, 0, sizeof kept);
+    memset(&now, 0, sizeof now);
+    memset(&again, 0, sizeof again);
+    library.begin(NULL);
+    tg_model *m = model_make(ctx);
+    assert_non_null(m);
+    model_must(ctx, tg_model_recover(m)); /* nothing is lost: nothing happens */
+    model_must(ctx, model_steps(m, 3, &kept));
+    model_must(ctx, tg_model_save(m, path)); /* which takes a snapshot */
+    model_must(ctx, model_steps(m, 2, &now));
+    assert_memory_not_equal(now.params, kept.params, sizeof now.params);
+    library.lose();
+    assert_int_equal(model_steps(m, 1, &now), TG_ERROR_DEVICE_LOST);
+    model_must(ctx, tg_model_recover(m));
+    model_must(ctx, tg_model_recover(m));
+    now.loss = kept.loss;
+    model_must(ctx, view_take(m, &now));
+    assert_memory_equal(&now, &kept, sizeof now);
+    tg_model *sibling = tg_compile_sibling(m, build_model_output, NULL);
+    assert_non_null(sibling);
+    model_must(ctx, model_steps(m, 2, &now));
+    library.lose();
+    assert_int_equal(tg_run(sibling, &x, 1, out, 4), TG_ERROR_DEVICE_LOST);
+    model_must(ctx, tg_model_recover(sibling)); /* through either handle, to the same place again */
+    model_must(ctx, model_steps(m, 2, &again));
+    assert_memory_equal(&now, &again, sizeof now);
+    model_must(ctx, tg_model_snapshot(sibling));
+    library.lose();
+    assert_int_equal(tg_model_snapshot(m), TG_ERROR_DEVICE_LOST);
+    model_must(ctx, tg_model_recover(m));
+    model_must(ctx, view_take(m, &again));
+    assert_memory_equal(&now, &again, sizeof now);
+    model_must(ctx, tg_run(sibling, &x, 1, out, 4));
+    model_end("recovery", 0, ctx, m);
+    tg_context_destroy(ctx);
+    remove(path);
+}
+
+/* A recovery that fails at any call leaves the model lost; the next try works. */
+static void every_call_of_a_recovery_fails(void **state) {
+    (void)state;
+    view want, got;
+    fake_counts whole;
+    model_reference(&want, &whole);
+    bool done = false;
+    for (int way = 0; way < FAKE_WAYS; way++, done = false)
+        for (int64_t n = 1; !done; n++) {
+            tg_context *ctx = support_context();
+            library.begin(NULL);
+            tg_model *m = model_make(ctx);
+            assert_non_null(m);
+            memset(&got, 0, sizeof got);
+            model_must(ctx, model_steps(m, 2, &got));
+            library.lose();
+            assert_int_equal(model_steps(m, 1, &got), TG_ERROR_DEVICE_LOST);
+            library.fail_call(n, way);
+            tg_status status = tg_model_recover(m);
+            done = !library.counts()->failed;
+            library.fail_call(0, 0);
+            if (status != TG_OK && tg_error_message(ctx)[0] == '\0') fail_msg("call %lld: no message", (long long)n);
+            if (status != TG_OK) {
+                const tg_status step = model_steps(m, 1, &got);
+                if (step != TG_ERROR_DEVICE_LOST) fail_msg("call %lld failed: then a step: %d", (long long)n, (int)step);
+                model_must(ctx, tg_model_recover(m));
+            }
+            memset(&got, 0, sizeof got);
+            model_must(ctx, model_steps(m, 3, &got));
+            if (library.counts()->failed_call != FAKE_adapter_get_limits && memcmp(&got, &want, sizeof got) != 0)
+                fail_msg("call %lld, %s, in way %d: other values", (long long)n, library.call_name(library.counts()->failed_call), way);
+            model_end("recovery", n, ctx, m);
+            tg_context_destroy(ctx);
+            assert_true(n < 10000);
+        }
+}
+
+static tg_status whole_model(tg_context *ctx, tg_model **m) {
+    const tg_feed x = tg_feed_f32("x", model_x, 12);
+    view v;
+    float out[4];
+    *m = model_make(ctx);
+    tg_status status = *m != NULL ? model_steps(*m, 2, &v) : tg_error(ctx);
+    tg_model *sibling = status == TG_OK ? tg_compile_sibling(*m, build_model_output, NULL) : NULL;
+    if (status == TG_OK) status = sibling != NULL ? tg_run(sibling, &x, 1, out, 4) : tg_error(ctx);
+    if (status == TG_OK) status = tg_model_snapshot(*m);
+    if (status == TG_OK) library.lose();
+    if (status == TG_OK && model_steps(*m, 1, &v) == TG_OK) fail_msg("a step of a lost device");
+    if (status == TG_OK) status = tg_model_recover(*m);
+    if (status == TG_OK) status = tg_model_reset(*m);
+    return status == TG_OK ? model_steps(*m, 1, &v) : status;
+}
+
+static void every_allocation_of_a_model_fails(void **state) {
+    (void)state;
+    bool done = false;
+    for (int64_t n = 2; !done; n++) {
+        support_allocator counts;
+        memset(&counts, 0, sizeof counts);
+        counts.fail_at = n;
+        library.begin(NULL);
+        tg_context *ctx = support_context_counting(&counts);
+        tg_model *m = NULL;
+        const tg_status status = whole_model(ctx, &m);
+        done = counts.calls < n;
+        if (done ? status != TG_OK : status != TG_ERROR_MEMORY)
+            fail_msg("allocation %lld: %d, %s", (long long)n, (int)status, tg_error_message(ctx));
+        model_end("allocation", n, ctx, m);
+        tg_context_destroy(ctx);
+        assert_int_equal(counts.live_blocks, 0);
+        assert_false(counts.size_mismatch);
+    }
+}
+
+static void every_call_of_a_model_fails(void **state) {
+    (void)state;
+    fake_counts whole;
+    tg_context *ctx = support_context();
+    tg_model *m = NULL;
+    library.begin(NULL);
+    model_must(ctx, whole_model(ctx, &m));
+    whole = *library.counts();
+    model_end("whole", 0, ctx, m);
+    for (int64_t n = 1; n <= whole.failable; n++) {
+        library.begin(NULL);
+        library.fail_call(n, (int)(n % FAKE_WAYS));
+        const tg_status status = whole_model(ctx, &m);
+        const fake_call call = library.counts()->failed_call;
+        if (status == TG_OK && !may_not_matter(call) && !library.counts()->failed_lost)
+            fail_msg("call %lld, %s, failed and nobody said so", (long long)n, library.call_name(call));
+        if (status == TG_ERROR_INTERNAL || (status != TG_OK && tg_error_message(ctx)[0] == '\0'))
+            fail_msg("call %lld, %s: %s", (long long)n, library.call_name(call), tg_error_message(ctx));
+        model_end("call", n, ctx, m);
+    }
+    tg_context_destroy(ctx);
+}
+
+static void the_library_is_found_by_the_session(void **state) {
+    (void)state;
+    tg_context *ctx = support_context();
+    tg_model_info info;
+    tg_adapter_info adapter;
+    int count = 0;
+    library.begin(NULL);
+    model_must(ctx, tg_adapters(ctx, &adapter, 1, &count));
+    assert_int_equal(count, 1);
+    assert_string_equal(adapter.name, "Fake GPU");
+    tg_compile_options o;
+    memset(&o, 0, sizeof o);
+    tg_model *m = tg_compile(ctx, build_model, NULL, &o); /* AUTO: it looks like a real GPU */
+    assert_non_null(m);
+    model_must(ctx, tg_model_get_info(m, &info));
+    assert_string_equal(info.device, "webgpu (Fake GPU, vulkan)");
+    assert_string_equal(info.adapter, "Fake GPU");
+    assert_true(info.dispatches > 0);
+    model_end("library", 0, ctx, m);
+    tg_context_destroy(ctx);
+}
+#endif
+
+/* Through the public API with an application's device: all functions come from its procedure. */
+static void an_applications_functions(void **state) {
+    (void)state;
+    application app;
+    application_open(&app, fake_webgpu_begin(NULL));
+    const tg_webgpu_device own = {(void *)app.instance, (void *)app.device, fake_webgpu_procedure};
+    tg_context *ctx = support_context();
+    tg_compile_options o;
+    memset(&o, 0, sizeof o);
+    o.webgpu = &own;
+    tg_model *m = tg_compile(ctx, build_step, NULL, &o);
+    if (m == NULL) fail_msg("%s", tg_error_message(ctx));
+    const float x[12] = {1}, y[4] = {0};
+    const tg_feed feeds[] = {tg_feed_f32("x", x, 12), tg_feed_f32("y", y, 4)};
+    float loss = 0;
+    assert_int_equal(tg_step(m, feeds, 2, &loss), TG_OK);
+    assert_int_equal(tg_model_recover(m), TG_OK); /* it is not lost */
+    fake_webgpu_lose();
+    assert_int_equal(tg_step(m, feeds, 2, &loss), TG_ERROR_DEVICE_LOST);
+    assert_int_equal(tg_step(m, feeds, 2, &loss), TG_ERROR_DEVICE_LOST);
+    assert_int_equal(tg_model_recover(m), TG_ERROR_STATE);
+    tg_model_destroy(m);
+    assert_int_equal(app.errors, 0);
+    application_close(&app);
+    assert_nothing_left("own", 0, 0, ctx);
+    tg_context_destroy(ctx);
+}
+
+int main(void) {
+    unsetenv("TENSORGRAD_WEBGPU_LIB"); /* nothing here is for a real library */
+    unsetenv("TENSORGRAD_ADAPTER");
+    unsetenv("TENSORGRAD_POISON"); /* which writes more */
+    unsetenv("TENSORGRAD_WEBGPU_LIMITS");
+    unsetenv("TENSORGRAD_WEBGPU_TOGGLES");
+    unsetenv("TENSORGRAD_WEBGPU_TIMEOUT");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_life_without_faults),
+        cmocka_unit_test(every_call_fails),
+        cmocka_unit_test(every_call_fails_with_other_timing),
+        cmocka_unit_test(a_second_try_works),
+        cmocka_unit_test(a_shader_that_does_not_compile_is_shown),
+        cmocka_unit_test(the_device_is_lost_at_every_call),
+        cmocka_unit_test(every_allocation_fails),
+        cmocka_unit_test(what_a_step_costs),
+        cmocka_unit_test(a_long_step_is_cut),
+        cmocka_unit_test(pipelines_are_shared_and_made_together),
+        cmocka_unit_test(guaranteed_limits_suffice),
+        cmocka_unit_test(limits_of_the_adapter_are_asked_for),
+        cmocka_unit_test(what_is_too_large_is_named),
+        cmocka_unit_test(adapters_are_chosen),
+        cmocka_unit_test(adapters_are_listed),
+        cmocka_unit_test(an_applications_functions),
+#if defined(FAKE_WEBGPU_LIBRARY)
+        cmocka_unit_test_setup_teardown(the_library_is_found_by_the_session, library_open, library_close),
+        cmocka_unit_test_setup_teardown(a_model_recovers_from_every_loss, library_open, library_close),
+        cmocka_unit_test_setup_teardown(recovery_goes_on_from_the_snapshot, library_open, library_close),
+        cmocka_unit_test_setup_teardown(every_call_of_a_recovery_fails, library_open, library_close),
+        cmocka_unit_test_setup_teardown(every_allocation_of_a_model_fails, library_open, library_close),
+        cmocka_unit_test_setup_teardown(every_call_of_a_model_fails, library_open, library_close),
+#endif
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    fake_webgpu_end();
+    return failed;
+}

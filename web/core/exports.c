@@ -1,0 +1,584 @@
+/* exports: see exports.h. Owns the one context, the table of graphs and the last text handed out. Must not decide anything: every check
+ * is made by what it calls. */
+#include "exports.h"
+
+#include "run/call.h"
+#include "run/web/web.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tg_context *web_context;
+static tg_text_buffer web_text;
+static TG_LIST(tg_graph *) web_graphs; /* by number - 1; NULL: destroyed, or its trace failed */
+
+/* ---------------------------------------------------------------- module */
+
+WEB_EXPORT(int32_t, init)(void) {
+    web_context = tg_context_create(NULL);
+    if (web_context == NULL) return 0;
+    tg_text_init(&web_text, web_context);
+    return 1;
+}
+
+WEB_EXPORT(int32_t, has_cpu)(void) {
+#ifdef TG_WEB_NO_CPU
+    return 0;
+#else
+    return 1;
+#endif
+}
+
+WEB_EXPORT(const char *, version)(void) { return tg_version(); }
+WEB_EXPORT(void *, alloc)(uint32_t bytes) { return malloc(bytes); }
+WEB_EXPORT(void, free)(void *block) { free(block); }
+WEB_EXPORT(int32_t, live_bytes)(void) { return (int32_t)web_context->live_bytes; }
+
+WEB_EXPORT(int32_t, error_status)(void) { return (int32_t)tg_error(web_context); }
+WEB_EXPORT(const char *, error_message)(void) { return tg_error_message(web_context); }
+WEB_EXPORT(const char *, error_file)(void) { return tg_error_site(web_context).file; }
+WEB_EXPORT(int32_t, error_line)(void) { return tg_error_site(web_context).line; }
+WEB_EXPORT(void, error_clear)(void) { tg_clear_error(web_context); }
+WEB_EXPORT(void, error_set)(int32_t status, const char *message) {
+    tg_fail(web_context, (tg_status)status, TG_SITE_NONE, "%s", message);
+}
+WEB_EXPORT(const char *, text_data)(void) { return web_text.data; }
+
+/* ---------------------------------------------------------------- numbers and JSON */
+
+/* A double as a whole number; one that is none is no size, axis or dim. */
+static int64_t web_whole(double x) { return x >= -9007199254740992.0 && x <= 9007199254740992.0 && x == floor(x) ? (int64_t)x : INT64_MIN; }
+
+static int32_t web_small(double x) {
+    int64_t whole = web_whole(x);
+    return whole < INT32_MIN || whole > INT32_MAX ? INT32_MIN : (int32_t)whole;
+}
+
+/* A rank over TG_MAX_RANK is kept, for the operation to refuse. */
+static tg_shape web_shape_of(const double *dims, int32_t rank) {
+    tg_shape shape = {.rank = rank};
+    for (int32_t i = 0; i < rank && i < TG_MAX_RANK; i++) shape.dim[i] = web_whole(dims[i]);
+    return shape;
+}
+
+static tg_axes web_axes_of(const double *axes, int32_t count) {
+    tg_axes out = {.count = count};
+    for (int32_t i = 0; i < count && i < TG_MAX_RANK; i++) out.axis[i] = web_small(axes[i]);
+    return out;
+}
+
+static tg_lr web_lr_of(const double *n) {
+    return (tg_lr){.kind = (tg_lr_kind)web_small(n[0]),
+                   .peak = n[1],
+                   .final = n[2],
+                   .steps = web_whole(n[3]),
+                   .after_kind = (tg_lr_kind)web_small(n[4]),
+                   .after_peak = n[5],
+                   .after_final = n[6],
+                   .after_steps = web_whole(n[7])};
+}
+
+static tg_optimizer web_optimizer_of(const double *n) {
+    return (tg_optimizer){.kind = (tg_optimizer_kind)web_small(n[0]),
+                          .beta1 = n[1],
+                          .beta2 = n[2],
+                          .eps = n[3],
+                          .eps_mode = (tg_eps_mode)web_small(n[4]),
+                          .weight_decay = n[5],
+                          .momentum = n[6],
+                          .nesterov = n[7] != 0.0,
+                          .clip_norm = n[8],
+                          .lr = web_lr_of(n + 9)};
+}
+
+#define WEB_ADD(...) tg_text_add(&web_text, __VA_ARGS__)
+
+static const char *web_flag(bool flag) { return flag ? "true" : "false"; }
+static const char *web_comma_before(int64_t i) { return i > 0 ? "," : ""; }
+
+static void web_add_key(const char *key, const char *text) {
+    WEB_ADD("\"%s\":", key);
+    tg_web_json_text(&web_text, text != NULL ? text : "");
+}
+
+/* "shape":[2,3],"dtype":0 */
+static void web_add_type(tg_shape shape, tg_dtype dtype) {
+    WEB_ADD("\"shape\":");
+    tg_web_json_shape(&web_text, shape);
+    WEB_ADD(",\"dtype\":%d", (int)dtype);
+}
+
+/* {"name":"x","shape":[2,3],"dtype":0} */
+static void web_add_named(int64_t i, const char *name, tg_shape shape, tg_dtype dtype) {
+    WEB_ADD("%s{", web_comma_before(i));
+    web_add_key("name", name);
+    WEB_ADD(",");
+    web_add_type(shape, dtype);
+    WEB_ADD("}");
+}
+
+static const char *web_text_done(void) { return web_text.failed ? NULL : web_text.data; }
+
+static void web_add_inputs(const tg_graph *g) {
+    WEB_ADD("\"inputs\":[");
+    for (int64_t i = 0; i < g->inputs.count; i++) web_add_named(i, g->inputs.items[i].name, g->inputs.items[i].shape, g->inputs.items[i].dtype);
+    WEB_ADD("]");
+}
+
+/* ---------------------------------------------------------------- graphs */
+
+/* NULL, with the error recorded: there is no such graph any more. */
+static tg_graph *web_graph_of(int32_t number) {
+    if (number >= 1 && number <= web_graphs.count && web_graphs.items[number - 1] != NULL) return web_graphs.items[number - 1];
+    tg_fail(web_context, TG_ERROR_TRACE, TG_SITE_NONE, "a tensor of a trace that has failed, or whose graph was destroyed");
+    return NULL;
+}
+
+static tg_tensor web_tensor_of(int32_t graph, int32_t id) { return (tg_tensor){web_graph_of(graph), id}; }
+
+static tg_tensor web_tensor(const web_operand *operand) { return web_tensor_of(operand->graph, operand->id); }
+
+static tg_operand web_either(const web_operand *operand) {
+    return operand->id == WEB_NUMBER ? tg_operand_number_(operand->number) : tg_operand_tensor_(web_tensor(operand));
+}
+
+static tg_tensor web_build(tg_graph *g, void *user) {
+    int32_t built[2] = {0, 0};
+    (void)user;
+    web_graphs.items[web_graphs.count++] = g;
+    web_js_build((int32_t)web_graphs.count, built);
+    return built[0] != 0 ? web_tensor_of(built[0], built[1]) : (tg_tensor){g, 0};
+}
+
+WEB_EXPORT(int32_t, trace)(void) {
+    int32_t number = (int32_t)web_graphs.count + 1;
+    if (!tg_grow(web_context, (void **)&web_graphs.items, &web_graphs.capacity, number, sizeof(tg_graph *))) return 0;
+    if (tg_trace(web_context, web_build, NULL, NULL) != NULL) return number;
+    if (web_graphs.count == number) web_graphs.items[number - 1] = NULL;
+    return 0;
+}
+
+WEB_EXPORT(int32_t, trace_into)(int32_t graph) {
+    tg_graph *g = web_graph_of(graph);
+    int32_t built[2] = {0, 0};
+    if (g == NULL) return (int32_t)tg_error(web_context);
+    if (web_context->trace != NULL)
+        return (int32_t)tg_fail(web_context, TG_ERROR_TRACE, TG_SITE_NONE, "trace: another trace is in progress: a build function cannot trace");
+    tg_clear_error(web_context);
+    web_context->trace = g;
+    g->building = true;
+    web_js_build(graph, built);
+    g->building = false;
+    g->current_op = NULL;
+    web_context->trace = NULL;
+    if (built[0] != 0 && built[0] != graph)
+        return (int32_t)tg_fail(web_context, TG_ERROR_TRACE, TG_SITE_NONE, "trace: the build function returned a tensor of another trace");
+    if (built[1] > 0 && built[1] < g->nodes.count) g->result = built[1];
+    return (int32_t)tg_error(web_context);
+}
+
+WEB_EXPORT(void, graph_destroy)(int32_t graph) {
+    tg_graph *g = web_graph_of(graph);
+    if (g == NULL) return;
+    tg_graph_destroy(g);
+    web_graphs.items[graph - 1] = NULL;
+}
+
+static void web_describe_params(const tg_graph *g) {
+    WEB_ADD(",\"params\":[");
+    for (int64_t i = 0; i < g->params.count; i++) {
+        const tg_param_info *param = &g->params.items[i];
+        WEB_ADD("%s{", web_comma_before(i));
+        web_add_key("name", param->name);
+        WEB_ADD(",\"shape\":");
+        tg_web_json_shape(&web_text, param->shape);
+        WEB_ADD(",\"decay\":%s,\"frozen\":%s}", web_flag(param->decay), web_flag(param->frozen));
+    }
+    WEB_ADD("]");
+}
+
+WEB_EXPORT(const char *, graph_describe)(int32_t graph) {
+    const tg_graph *g = web_graph_of(graph);
+    if (g == NULL) return NULL;
+    tg_text_clear(&web_text);
+    const tg_node *result = tg_graph_node(g, g->result);
+    WEB_ADD("{\"result\":{\"id\":%d,", (int)g->result);
+    web_add_type(result->shape, result->dtype);
+    WEB_ADD("},\"nodes\":%d,", (int)g->nodes.count - 1);
+    web_add_inputs(g);
+    web_describe_params(g);
+    WEB_ADD(",\"states\":[");
+    for (int64_t i = 0; i < g->states.count; i++) web_add_named(i, g->states.items[i].name, g->states.items[i].shape, g->states.items[i].dtype);
+    WEB_ADD("],\"captures\":[");
+    for (int64_t i = 0; i < g->captures.count; i++) {
+        const tg_node *node = tg_graph_node(g, g->captures.items[i].node);
+        web_add_named(i, g->captures.items[i].name, node->shape, node->dtype);
+    }
+    WEB_ADD("]}");
+    return web_text_done();
+}
+
+WEB_EXPORT(const char *, graph_text)(int32_t graph) {
+    const tg_graph *g = web_graph_of(graph);
+    if (g == NULL) return NULL;
+    tg_text_clear(&web_text);
+    tg_graph_print(g, &web_text);
+    return web_text_done();
+}
+
+WEB_EXPORT(void, graph_set_decay)(int32_t graph, int32_t i, int32_t decay) {
+    tg_graph *g = web_graph_of(graph);
+    if (g != NULL && i >= 0 && i < g->params.count) g->params.items[i].decay = decay != 0;
+}
+
+WEB_EXPORT(int32_t, graph_write)(int32_t graph) {
+    const tg_graph *g = web_graph_of(graph);
+    if (g == NULL) return -1;
+    tg_text_clear(&web_text);
+    return tg_graph_write(g, &web_text) == TG_OK ? (int32_t)web_text.length : -1;
+}
+
+/* ---------------------------------------------------------------- operations */
+
+#define WEB_AT(name) tg_##name##_at,
+static tg_tensor (*const web_unary[])(tg_site, tg_tensor) = {WEB_UNARY(WEB_AT)};
+static tg_tensor (*const web_binary[])(tg_site, tg_operand, tg_operand) = {WEB_BINARY(WEB_AT)};
+static tg_tensor (*const web_pair[])(tg_site, tg_tensor, tg_tensor) = {WEB_PAIR(WEB_AT)};
+static tg_tensor (*const web_reduce[])(tg_site, tg_tensor, tg_axes, tg_reduce_options) = {WEB_REDUCE(WEB_AT)};
+static tg_tensor (*const web_arg[])(tg_site, tg_tensor, int, tg_reduce_options) = {WEB_ARG(WEB_AT)};
+static tg_tensor (*const web_axis[])(tg_site, tg_tensor, int) = {WEB_AXIS(WEB_AT)};
+static tg_tensor (*const web_reshaped[])(tg_site, tg_tensor, tg_shape) = {WEB_SHAPE(WEB_AT)};
+static tg_tensor (*const web_join[])(tg_site, const tg_tensor *, int, int) = {WEB_JOIN(WEB_AT)};
+#undef WEB_AT
+
+typedef struct web_op_call {
+    int32_t op;
+    tg_site site;
+    const web_operand *operands;
+    const double *n;
+    int32_t operand_count, count;
+} web_op_call;
+
+static tg_tensor web_poison(void) {
+    tg_fail(web_context, TG_ERROR_INTERNAL, TG_SITE_NONE, "fault in tensorgrad, please report it: an operation called with what it does not take");
+    return (tg_tensor){NULL, 0};
+}
+
+/* Tensors of the operands; NULL without memory. Release with web_release_tensors. */
+static tg_tensor *web_tensors(const web_operand *operands, int32_t count) {
+    tg_tensor *tensors = tg_alloc(web_context, sizeof *tensors * (size_t)count);
+    for (int32_t i = 0; tensors != NULL && i < count; i++) tensors[i] = web_tensor(&operands[i]);
+    return tensors;
+}
+
+static void web_release_tensors(tg_tensor *tensors, int32_t count) { tg_release(web_context, tensors, sizeof *tensors * (size_t)count); }
+
+static tg_tensor web_join_op(const web_op_call *c) {
+    tg_tensor *parts = web_tensors(c->operands, c->operand_count);
+    if (parts == NULL) return (tg_tensor){NULL, 0};
+    tg_tensor joined = web_join[c->op - WEB_OP_concat](c->site, parts, c->operand_count, web_small(c->n[0]));
+    web_release_tensors(parts, c->operand_count);
+    return joined;
+}
+
+/* Those of a form of their own. x: the first operand, where it is a tensor. */
+static tg_tensor web_other_op(const web_op_call *c, tg_tensor x) {
+    const web_operand *o = c->operands;
+    const double *n = c->n;
+    switch (c->op) {
+    case WEB_OP_where: return tg_where_at(c->site, x, web_either(&o[1]), web_either(&o[2]));
+    case WEB_OP_clamp: return tg_clamp_at(c->site, x, n[0], n[1]);
+    case WEB_OP_cast: return tg_cast_at(c->site, x, (tg_dtype)web_small(n[0]));
+    case WEB_OP_transpose: return tg_transpose_at(c->site, x, web_axes_of(n, c->count));
+    case WEB_OP_swap_axes: return tg_swap_axes_at(c->site, x, web_small(n[0]), web_small(n[1]));
+    case WEB_OP_slice_last_range: return tg_slice_last_range_at(c->site, x, web_whole(n[0]), web_whole(n[1]));
+    case WEB_OP_narrow: return tg_narrow_at(c->site, x, web_small(n[0]), web_whole(n[1]), web_whole(n[2]));
+    case WEB_OP_one_hot: return tg_one_hot_at(c->site, x, web_whole(n[0]), (tg_dtype)web_small(n[1]));
+    case WEB_OP_where_causal: return tg_where_causal_at(c->site, x, n[0]);
+    case WEB_OP_nn_cross_entropy: return tg_nn_cross_entropy_at(c->site, x, web_tensor(&o[1]), web_small(n[0]));
+    case WEB_OP_nn_split_heads: return tg_nn_split_heads_at(c->site, x, web_whole(n[0]));
+    case WEB_OP_nn_linear_fwd: {
+        bool has_bias = c->operand_count > 2;
+        tg_linear layer = {web_tensor(&o[1]), has_bias ? web_tensor(&o[2]) : (tg_tensor){NULL, 0}, has_bias};
+        return tg_nn_linear_fwd_at(c->site, layer, x);
+    }
+    case WEB_OP_nn_layer_norm_fwd:
+        return tg_nn_layer_norm_fwd_at(c->site, (tg_layer_norm){web_tensor(&o[1]), web_tensor(&o[2]), n[0]}, x);
+    case WEB_OP_resolve_lr: return tg_resolve_lr_at(c->site, web_lr_of(n), x);
+    default: return web_poison();
+    }
+}
+
+static tg_tensor web_run_op(const web_op_call *c) {
+    const web_operand *o = c->operands;
+    const int32_t op = c->op;
+    if (op < 0 || op >= WEB_OP_COUNT || c->operand_count < 1) return web_poison();
+    if (op >= WEB_OP_add && op < WEB_OP_matmul) return web_binary[op - WEB_OP_add](c->site, web_either(&o[0]), web_either(&o[1]));
+    if (o[0].id == WEB_NUMBER) return web_poison();
+    tg_tensor x = web_tensor(&o[0]);
+    if (op < WEB_OP_add) return web_unary[op](c->site, x);
+    if (op < WEB_OP_sum) return web_pair[op - WEB_OP_matmul](c->site, x, web_tensor(&o[1]));
+    if (op < WEB_OP_argmax) {
+        tg_axes axes = c->n[1] != 0.0 ? TG_ALL : web_axes_of(c->n + 2, c->count - 2);
+        return web_reduce[op - WEB_OP_sum](c->site, x, axes, (tg_reduce_options){.keepdims = c->n[0] != 0.0});
+    }
+    if (op < WEB_OP_softmax)
+        return web_arg[op - WEB_OP_argmax](c->site, x, web_small(c->n[0]), (tg_reduce_options){.keepdims = c->n[1] != 0.0});
+    if (op < WEB_OP_reshape) return web_axis[op - WEB_OP_softmax](c->site, x, web_small(c->n[0]));
+    if (op < WEB_OP_concat) return web_reshaped[op - WEB_OP_reshape](c->site, x, web_shape_of(c->n, c->count));
+    return op < WEB_OP_where ? web_join_op(c) : web_other_op(c, x);
+}
+
+WEB_EXPORT(int32_t, op)(int32_t op, const char *file, int32_t line, const web_operand *operands, int32_t operand_count, const double *numbers,
+                        int32_t count) {
+    web_op_call call = {op, tg_site_make(file, line), operands, numbers, operand_count, count};
+    return web_run_op(&call).id;
+}
+
+/* A leaf needs a graph whose trace is in progress; the poison of one that is gone has an error already. */
+WEB_EXPORT(int32_t, param)(const char *file, int32_t line, int32_t graph, const char *name, const double *dims, int32_t rank, int32_t init,
+                           double scale, const float *data, int32_t count, int32_t decay, int32_t frozen) {
+    tg_param_options options = {.init = {(tg_init_kind)init, scale, data, count}, .decay = (tg_choice)decay, .frozen = (tg_choice)frozen};
+    return tg_param_at(tg_site_make(file, line), web_graph_of(graph), name, web_shape_of(dims, rank), options).id;
+}
+WEB_EXPORT(int32_t, input)(const char *file, int32_t line, int32_t graph, const char *name, const double *dims, int32_t rank, int32_t dtype) {
+    return tg_input_at(tg_site_make(file, line), web_graph_of(graph), name, web_shape_of(dims, rank), (tg_dtype)dtype).id;
+}
+WEB_EXPORT(int32_t, state)(const char *file, int32_t line, int32_t graph, const char *name, const double *dims, int32_t rank, int32_t dtype,
+                           double value) {
+    return tg_state_at(tg_site_make(file, line), web_graph_of(graph), name, web_shape_of(dims, rank), (tg_dtype)dtype, value).id;
+}
+WEB_EXPORT(int32_t, full)(const char *file, int32_t line, int32_t graph, const double *dims, int32_t rank, double value, int32_t dtype) {
+    return tg_full_at(tg_site_make(file, line), web_graph_of(graph), web_shape_of(dims, rank), value, (tg_dtype)dtype).id;
+}
+WEB_EXPORT(int32_t, arange)(const char *file, int32_t line, int32_t graph, double n, int32_t dtype) {
+    return tg_arange_at(tg_site_make(file, line), web_graph_of(graph), web_whole(n), (tg_dtype)dtype).id;
+}
+WEB_EXPORT(int32_t, constant)(const char *file, int32_t line, int32_t graph, const double *dims, int32_t rank, int32_t dtype, const void *data,
+                              int32_t count) {
+    return tg_constant_at(tg_site_make(file, line), web_graph_of(graph), web_shape_of(dims, rank), (tg_dtype)dtype, data, count).id;
+}
+WEB_EXPORT(void, scope_push)(int32_t graph, const char *name) { tg_scope_push(web_graph_of(graph), name); }
+WEB_EXPORT(void, scope_pop)(int32_t graph) { tg_scope_pop(web_graph_of(graph)); }
+WEB_EXPORT(int32_t, capture)(const char *file, int32_t line, const char *name, int32_t graph, int32_t id) {
+    return tg_capture_at(tg_site_make(file, line), name, web_tensor_of(graph, id)).id;
+}
+
+/* The first `of` operands are what is differentiated, the rest what by. */
+static int32_t web_gradients(tg_site site, const web_operand *operands, int32_t count, int32_t of, int32_t *out) {
+    const int32_t n = count - of;
+    tg_tensor *tensors = web_tensors(operands, count);
+    tg_tensor *made = tg_alloc(web_context, sizeof *made * (size_t)(n > 0 ? n : 1));
+    tg_status status = web_context->status;
+    if (tensors != NULL && made != NULL && status == TG_OK)
+        status = of == 1 ? tg_grad_at(site, tensors[0], tensors + of, n, made) : tg_vjp_at(site, tensors[0], tensors[1], tensors + of, n, made);
+    for (int32_t i = 0; i < n && status == TG_OK; i++) out[i] = made[i].id;
+    tg_release(web_context, made, sizeof *made * (size_t)(n > 0 ? n : 1));
+    web_release_tensors(tensors, count);
+    return (int32_t)status;
+}
+
+WEB_EXPORT(int32_t, grad)(const char *file, int32_t line, const web_operand *operands, int32_t count, int32_t *out) {
+    return web_gradients(tg_site_make(file, line), operands, count, 1, out);
+}
+WEB_EXPORT(int32_t, vjp)(const char *file, int32_t line, const web_operand *operands, int32_t count, int32_t *out) {
+    return web_gradients(tg_site_make(file, line), operands, count, 2, out);
+}
+WEB_EXPORT(int32_t, writeback)(const char *file, int32_t line, const web_operand operands[2]) {
+    tg_writeback_at(tg_site_make(file, line), web_tensor(&operands[0]), web_tensor(&operands[1]));
+    return (int32_t)web_context->status;
+}
+WEB_EXPORT(int32_t, append_optimizer)(const char *file, int32_t line, const web_operand *loss, const double *optimizer) {
+    tg_optimizer chosen = web_optimizer_of(optimizer);
+    tg_tensor tensor = web_tensor(loss);
+    return (int32_t)(tensor.graph != NULL ? tg_append_optimizer_at(tg_site_make(file, line), tensor, &chosen) : web_context->status);
+}
+
+WEB_EXPORT(int32_t, shape)(int32_t graph, int32_t id, double *dims) {
+    tg_shape shape = tg_tensor_shape(web_tensor_of(graph, id));
+    for (int32_t i = 0; i < shape.rank; i++) dims[i] = (double)shape.dim[i];
+    return shape.rank;
+}
+WEB_EXPORT(int32_t, dtype)(int32_t graph, int32_t id) { return (int32_t)tg_tensor_dtype(web_tensor_of(graph, id)); }
+WEB_EXPORT(const char *, name)(int32_t graph, int32_t id) {
+    const tg_graph *g = web_graph_of(graph);
+    if (g == NULL) return NULL;
+    const char *name = id > 0 && id < g->nodes.count ? tg_graph_node(g, id)->name : NULL;
+    return name != NULL ? name : "";
+}
+
+WEB_EXPORT(double, lr_value)(const double lr[WEB_LR], double t) {
+    tg_lr schedule = web_lr_of(lr);
+    tg_model_begin(web_context);
+    if (tg_lr_check(web_context, TG_SITE_NONE, "resolveLR", schedule) != TG_OK) return (double)NAN;
+    return tg_lr_value(schedule, web_whole(t));
+}
+
+/* ---------------------------------------------------------------- models */
+
+WEB_EXPORT(tg_model *, model_create)(const void *bytes, uint32_t size, const double options[WEB_OPTIONS]) {
+    tg_compile_options chosen = {.optimizer = web_optimizer_of(options + 5),
+                                 .seed = (uint64_t)web_whole(options[1]) | (uint64_t)web_whole(options[2]) << 32,
+                                 .device = (tg_device_kind)web_small(options[3]),
+                                 .no_fusion = options[4] != 0.0};
+    return tg_compile_bytes(web_context, bytes, size, &chosen, options[0] != 0.0);
+}
+WEB_EXPORT(tg_model *, model_sibling)(tg_model *parent, const void *bytes, uint32_t size) {
+    return tg_compile_sibling_bytes(parent, bytes, size);
+}
+WEB_EXPORT(void, model_destroy)(tg_model *model) { tg_model_destroy(model); }
+
+static void web_model_states(const tg_family *family) {
+    WEB_ADD("],\"parameters\":%d,\"gradients\":%d,\"total\":%lld,\"states\":[", (int)tg_family_find(family, "tg.parameters"),
+            (int)tg_family_find(family, "tg.gradients"), (long long)family->layout.total);
+    for (int32_t slot = 0; slot < family->states.count; slot++) {
+        const tg_family_state *state = &family->states.items[slot];
+        WEB_ADD("%s{", web_comma_before(slot));
+        web_add_key("name", state->name);
+        WEB_ADD(",\"dtype\":%d,\"count\":%lld}", (int)state->dtype, (long long)state->count);
+    }
+    WEB_ADD("]");
+}
+
+static void web_model_params(const tg_family *family) {
+    WEB_ADD(",\"params\":[");
+    for (int i = 0; i < family->layout.count; i++) {
+        const tg_layout_entry *entry = &family->layout.entries[i];
+        WEB_ADD("%s{", web_comma_before(i));
+        web_add_key("name", entry->name);
+        WEB_ADD(",\"shape\":");
+        tg_web_json_shape(&web_text, entry->shape);
+        WEB_ADD(",\"offset\":%lld,\"count\":%lld,\"decay\":%s,\"frozen\":%s}", (long long)entry->offset, (long long)entry->count,
+                web_flag(entry->decay), web_flag(entry->frozen));
+    }
+}
+
+static void web_model_info(const tg_model_info *info) {
+    WEB_ADD(",\"info\":{\"parameters\":%lld,\"nodes\":%d,\"kernels\":%d,\"dispatches\":%d,\"programBytes\":%lld", (long long)info->parameters,
+            info->nodes, info->kernels, info->dispatches, (long long)info->program_bytes);
+    WEB_ADD(",\"peakBytes\":%lld,\"workspaceBytes\":%lld,\"contractionFlops\":%lld}}", (long long)info->peak_bytes,
+            (long long)info->workspace_bytes, (long long)info->contraction_flops);
+}
+
+WEB_EXPORT(const char *, model_describe)(tg_model *model) {
+    tg_model_info info;
+    if (tg_model_get_info(model, &info) != TG_OK) return NULL;
+    tg_text_clear(&web_text);
+    WEB_ADD("{\"training\":%s,", web_flag(model->training));
+    web_add_key("device", info.device);
+    WEB_ADD(",\"output\":{");
+    web_add_type(tg_model_output_shape(model), tg_model_output_dtype(model));
+    WEB_ADD("},");
+    web_add_inputs(model->traced);
+    WEB_ADD(",\"captures\":[");
+    for (int64_t i = 0; i < model->traced->captures.count; i++) {
+        WEB_ADD("%s", web_comma_before(i));
+        tg_web_json_text(&web_text, model->traced->captures.items[i].name);
+    }
+    WEB_ADD("]");
+    web_model_params(model->family);
+    web_model_states(model->family);
+    web_model_info(&info);
+    return web_text_done();
+}
+
+WEB_EXPORT(const char *, model_text)(tg_model *model, int32_t what) { return tg_model_text(model, (tg_text)what); }
+
+WEB_EXPORT(int32_t, model_upload)(tg_model *model, const tg_feed *params, int32_t n, int32_t partial) {
+    return (int32_t)tg_params_upload(model, params, n, partial != 0);
+}
+WEB_EXPORT(int32_t, model_read)(tg_model *model, int32_t slot, int32_t first, void *data, int32_t count) {
+    tg_model_begin(web_context);
+    return (int32_t)tg_family_read(model->family, slot, first, data, count);
+}
+WEB_EXPORT(int32_t, model_check_grads)(tg_model *model) {
+    tg_model_begin(web_context);
+    return (int32_t)tg_model_check_gradients(model);
+}
+WEB_EXPORT(int32_t, model_reset)(tg_model *model) { return (int32_t)tg_model_reset(model); }
+WEB_EXPORT(int32_t, model_reset_optimizer)(tg_model *model) { return (int32_t)tg_model_reset_optimizer(model); }
+WEB_EXPORT(int32_t, model_set_lr)(tg_model *model, const double lr[WEB_LR]) { return (int32_t)tg_model_set_lr(model, web_lr_of(lr)); }
+WEB_EXPORT(double, model_steps)(tg_model *model) { return (double)tg_model_step_count(model); }
+
+WEB_EXPORT(void, snapshot_put)(tg_model *model, int32_t slot, const void *data) {
+    const tg_family *family = model->family;
+    if (slot >= 0 && slot < family->states.count) tg_family_keep(model->family, slot, 0, data, family->states.items[slot].count);
+}
+WEB_EXPORT(void, snapshot_end)(tg_model *model) {
+    model->family->kept_steps = model->family->steps;
+    model->family->kept_gradients = model->family->has_gradients;
+}
+WEB_EXPORT(int32_t, model_recover)(tg_model *model) { return (int32_t)tg_model_recover(model); }
+
+/* ---------------------------------------------------------------- calls */
+
+struct web_call {
+    tg_model_call call;
+    tg_model *model;
+    void *result; /* of a run */
+    size_t result_bytes;
+};
+
+WEB_EXPORT(web_call *, call_create)(tg_model *model) {
+    tg_model_begin(web_context);
+    web_call *call = tg_alloc(web_context, sizeof *call);
+    if (call == NULL) return NULL;
+    call->model = model;
+    call->result_bytes = (size_t)tg_shape_count(tg_model_output_shape(model)) * tg_dtype_bytes(tg_model_output_dtype(model));
+    call->result = tg_alloc(web_context, call->result_bytes);
+    if (call->result != NULL) return call;
+    tg_release(web_context, call, sizeof *call);
+    return NULL;
+}
+WEB_EXPORT(void, call_destroy)(web_call *call) {
+    tg_model_call_end(&call->call);
+    tg_release(web_context, call->result, call->result_bytes);
+    tg_release(web_context, call, sizeof *call);
+}
+
+WEB_EXPORT(int32_t, call_begin)(web_call *call, int32_t kind, const tg_feed *feeds, int32_t n) {
+    static const tg_call_kind kinds[] = {TG_CALL_STEP, TG_CALL_RUN, TG_CALL_STEP_CAPTURES, TG_CALL_RUN_CAPTURES};
+    tg_model_begin(web_context);
+    tg_model_call_end(&call->call);
+    return (int32_t)tg_model_call_begin(&call->call, call->model, kinds[kind & 3], feeds, n, call->result);
+}
+WEB_EXPORT(int32_t, call_program)(const web_call *call) {
+    return call->call.variant != NULL ? tg_web_executable_number(call->call.variant->executable) : 0;
+}
+WEB_EXPORT(const void *const *, call_inputs)(const web_call *call) { return call->call.variant->inputs; }
+WEB_EXPORT(void *const *, call_outputs)(const web_call *call) { return call->call.variant->outputs; }
+
+WEB_EXPORT(int32_t, call_next)(web_call *call, int32_t status) {
+    return (int32_t)tg_model_call_next(&call->call, (tg_status)status);
+}
+WEB_EXPORT(int32_t, call_run)(web_call *call) {
+    const tg_family *family = call->model->family;
+    tg_status status = TG_OK;
+    while (status == TG_OK && call->call.variant != NULL) {
+        const tg_variant *v = call->call.variant;
+        status = tg_model_call_next(&call->call, family->executor->run(family->device, v->executable, v->inputs, v->outputs));
+    }
+    return (int32_t)status;
+}
+
+WEB_EXPORT(const void *, call_result)(const web_call *call) {
+    bool is_step = call->call.kind == TG_CALL_STEP || call->call.kind == TG_CALL_STEP_CAPTURES;
+    return is_step ? (const void *)&call->call.loss : call->result;
+}
+WEB_EXPORT(const char *, call_captures)(const web_call *call) {
+    const tg_captures *captures = call->call.captures;
+    tg_text_clear(&web_text);
+    WEB_ADD("[");
+    for (int i = 0; i < tg_captures_count(captures); i++) {
+        WEB_ADD("%s{", web_comma_before(i));
+        web_add_key("name", captures->item[i].name);
+        WEB_ADD(",");
+        web_add_type(captures->item[i].shape, captures->item[i].dtype);
+        WEB_ADD(",\"count\":%lld,\"data\":%lu}", (long long)tg_shape_count(captures->item[i].shape),
+                (unsigned long)(uintptr_t)captures->item[i].data);
+    }
+    WEB_ADD("]");
+    return web_text_done();
+}
+WEB_EXPORT(void, call_end)(web_call *call) { tg_model_call_end(&call->call); }

@@ -228,7 +228,9 @@ def webgpu_environment():
             "TENSORGRAD_TEST_WEBGPU": "required", "TENSORGRAD_TEST_HOME": "webgpu"}, ""
 
 
-WEBGPU_SUITES = "^test_(ops|gradients|random_graphs|cases|kinds|attack|fusion|webgpu|webgpu_training)$"
+WEBGPU_SUITES = "^test_(ops|gradients|random_graphs|cases|kinds|attack|fusion|wgsl|webgpu|webgpu_training)$"
+# with the guaranteed limits a software adapter is given the kernels of a GPU, workgroup memory and all
+GUARANTEED_SUITES = "^test_(ops|random_graphs|fusion|wgsl)$"
 
 
 def stage_webgpu():
@@ -240,7 +242,7 @@ def stage_webgpu():
     if not environment or not folder:
         return tally.bad(f"webgpu: {reason or 'there is no build'}")
     ctest(folder, "webgpu", select=WEBGPU_SUITES, env=environment)
-    ctest(folder, "webgpu-guaranteed", select="^test_ops$", env={**environment, "TENSORGRAD_WEBGPU_LIMITS": "guaranteed"})
+    ctest(folder, "webgpu-guaranteed", select=GUARANTEED_SUITES, env={**environment, "TENSORGRAD_WEBGPU_LIMITS": "guaranteed"})
     command_line("webgpu", folder / "tensorgrad", "webgpu", env=environment)
     return None
 
@@ -422,9 +424,11 @@ def stage_web():
     return None
 
 
+# Run when named only: the package is not finished (see web/README.md).
+NAMED_STAGES = [("web", stage_web)]
 STAGES = [
     ("source", stage_source), ("demo", stage_demo), ("gcc", stage_gcc), ("header", stage_header), ("readme", stage_readme),
-    ("one-file", stage_one_file), ("install", stage_install), ("webgpu", stage_webgpu), ("web", stage_web), ("clang", stage_clang),
+    ("one-file", stage_one_file), ("install", stage_install), ("webgpu", stage_webgpu), ("clang", stage_clang),
     ("gcc-sanitize", stage_gcc_sanitize), ("cli", stage_cli), ("clang-sanitize", stage_clang_sanitize),
     ("threads", stage_threads), ("aarch64", stage_aarch64), ("fuzz", stage_fuzz),
 ]
@@ -437,14 +441,14 @@ def main():
     parser.add_argument("stages", nargs="*")
     arguments = parser.parse_args()
     jobs = arguments.jobs
-    known = dict(STAGES)
+    known = dict(STAGES + NAMED_STAGES)
     for stage in arguments.stages:
         if stage not in known:
             parser.error(f"unknown stage {stage}; there are {', '.join(known)}")
     shutil.rmtree(LOGS, ignore_errors=True)
     begin = time.monotonic()
-    for name, function in STAGES:
-        if arguments.stages and name not in arguments.stages:
+    for name, function in STAGES + NAMED_STAGES:
+        if name not in (arguments.stages or dict(STAGES)):
             continue
         print(f"== {name}: {function.__doc__}", flush=True)
         start, before = time.monotonic(), tally.passed

@@ -110,12 +110,12 @@ static void follows_the_cpu(const char *name, int steps, int repeated) {
 
 static void mlp_sin_follows_the_cpu_and_repeats_itself(void **state) {
     (void)state;
-    follows_the_cpu("mlp-sin", 100, 10);
+    follows_the_cpu("mlp-sin", 100, 100);
 }
-/* A software adapter takes some ten seconds a step. TG_TRANSFORMER_STEPS, up to 100, for a longer look. */
+/* A software adapter takes about a second a step. TG_TRANSFORMER_STEPS, up to 100, for a longer look. */
 static void transformer_add_follows_the_cpu_and_repeats_itself(void **state) {
     (void)state;
-    follows_the_cpu("transformer-add", support_env_int("TG_TRANSFORMER_STEPS", 3), 1);
+    follows_the_cpu("transformer-add", support_env_int("TG_TRANSFORMER_STEPS", 10), 3);
 }
 
 /* ---------------------------------------------------------------- the session */

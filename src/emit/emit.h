@@ -16,6 +16,8 @@ typedef struct tg_wgsl_limits {
     int32_t workgroup_bytes; /* 16384 guaranteed */
     int32_t groups;          /* workgroups per dimension: 65535 guaranteed */
     int32_t storage_buffers; /* per stage, scratch included: 8 guaranteed */
+    bool slow_barriers;      /* a software adapter: it switches contexts at every barrier of every invocation, so work is laid out
+                                without workgroup memory */
 } tg_wgsl_limits;
 extern const tg_wgsl_limits tg_wgsl_guaranteed;
 

@@ -74,6 +74,7 @@ static int64_t wgsl_contract_ceil(int64_t x, int64_t y) { return (x + y - 1) / y
 static int64_t wgsl_contract_min(int64_t x, int64_t y) { return x < y ? x : y; }
 static int64_t wgsl_contract_max(int64_t x, int64_t y) { return x > y ? x : y; }
 static double wgsl_contract_larger(double x, double y) { return x > y ? x : y; }
+static double wgsl_contract_smaller(double x, double y) { return x < y ? x : y; }
 static int wgsl_contract_log2(int64_t x) {
     int bits = 0;
     while (x >> (bits + 1)) bits++;
@@ -176,6 +177,7 @@ static void wgsl_contract_widen(wgsl_contract_operand *o) {
 #define WGSL_CONTRACT_SLICE_WAIT 800  /* a slice of a tile never takes less: a read from memory and two barriers */
 #define WGSL_CONTRACT_TILE_START 1500 /* addresses, first slice, epilogue */
 #define WGSL_CONTRACT_READ_WAIT 250   /* a step of four k never takes less: a read, mostly from a cache */
+#define WGSL_CONTRACT_WARP_START 40   /* addresses and epilogue of a warp: some 160 instructions */
 #define WGSL_CONTRACT_BARRIER 60      /* a level of the tree of ways */
 #define WGSL_CONTRACT_LAUNCH 7000     /* a second stage: 3.6 us measured */
 #define WGSL_CONTRACT_TRAFFIC 2500    /* bytes a cycle that partial sums move at */
@@ -207,13 +209,17 @@ static double wgsl_contract_tile_cost(const wgsl_contract_state *s, const wgsl_c
     return rounds * ((double)slices * slice + WGSL_CONTRACT_TILE_START) + wgsl_contract_parts_cost(s, c->parts);
 }
 
-/* Cycles of the first-level cache that a warp needs to fetch four k of one row. Lanes along k want k contiguous; lanes along columns
- * want the right operand's columns contiguous, and share the left operand's row. A scattered read of 32 lanes costs some 16. */
+/* Cycles that a warp's fetch of four k of one row takes of a multiprocessor: four loads with their addresses, or one of a vec4.
+ * Lanes that lie along k want k contiguous. Lanes along columns share the left row and want the right columns contiguous; where
+ * they are fewer than a warp, the warp holds several ways, each at its own k. */
 static double wgsl_contract_fetch_cost(const wgsl_contract_operand *o, const wgsl_contract_choice *c, bool is_left) {
     const bool wide = o->can_widen && o->unit == WGSL_UNIT_K;
-    if (c->ways_first) return o->unit == WGSL_UNIT_K ? (wide ? 4.0 : 16.0) : 64.0;
-    if (is_left) return wide ? 1.0 : 4.0;
-    return o->unit == WGSL_UNIT_ROW || o->row.count == 0 ? 4.0 : wide ? 16.0 : 64.0;
+    const double together = wide ? 3.0 : 10.0, neighbours = wide ? 8.0 : 20.0, scattered = wide ? 24.0 : 80.0;
+    if (c->ways_first) return o->unit == WGSL_UNIT_K ? neighbours : scattered;
+    const double lanes = (double)wgsl_contract_min(32, c->size / c->ways), ways = 32.0 / lanes;
+    if (o->unit == WGSL_UNIT_K) return is_left ? together : together + scattered * lanes / 32.0;
+    if (is_left || o->unit == WGSL_UNIT_ROW || o->row.count == 0) return wgsl_contract_smaller(together * ways, scattered);
+    return scattered;
 }
 
 static double wgsl_contract_direct_cost(const wgsl_contract_state *s, const wgsl_contract_choice *c) {
@@ -222,13 +228,12 @@ static double wgsl_contract_direct_cost(const wgsl_contract_state *s, const wgsl
     const int64_t each = wgsl_contract_ceil(groups, WGSL_CONTRACT_PROCESSORS) * wgsl_contract_ceil(c->size, 32); /* warps */
     const int64_t rounds = wgsl_contract_ceil(each, WGSL_CONTRACT_WARPS);
     const int64_t steps = wgsl_contract_ceil(c->part_length, (int64_t)4 * c->ways);
-    const double fetch =
-        c->thread_m * wgsl_contract_fetch_cost(&s->left, c, true) + c->thread_n * wgsl_contract_fetch_cost(&s->right, c, false);
-    const double multiply = 1.25 * c->thread_m * c->thread_n;
-    const double step = wgsl_contract_larger(fetch, multiply);
+    const double left = wgsl_contract_fetch_cost(&s->left, c, true), right = wgsl_contract_fetch_cost(&s->right, c, false);
+    const double step = c->thread_m * left + c->thread_n * right + 1.25 * c->thread_m * c->thread_n;
     const double tree = c->ways > 1 ? WGSL_CONTRACT_BARRIER * (2.0 + wgsl_contract_log2(c->ways)) : 0.0;
     const double walk = wgsl_contract_larger((double)each * step, (double)rounds * WGSL_CONTRACT_READ_WAIT);
-    return (double)steps * walk + (double)rounds * (tree + 2.0 * WGSL_CONTRACT_READ_WAIT) + wgsl_contract_parts_cost(s, c->parts);
+    return (double)steps * walk + (double)each * WGSL_CONTRACT_WARP_START + (double)rounds * (tree + 2.0 * WGSL_CONTRACT_READ_WAIT) +
+           wgsl_contract_parts_cost(s, c->parts);
 }
 
 /* Fits the parts to whole steps of `step`; says whether that many parts are worth looking at. */
@@ -245,6 +250,7 @@ static void wgsl_contract_offer(wgsl_contract_choice *best, const wgsl_contract_
 
 static void wgsl_contract_try_tiles(const wgsl_contract_state *s, wgsl_contract_choice *best) {
     const tg_wgsl_limits *limits = s->w->limits;
+    if (limits->slow_barriers) return;
     for (size_t i = 0; i < sizeof wgsl_contract_tiles / sizeof wgsl_contract_tiles[0]; i++) {
         const wgsl_contract_tile *tile = &wgsl_contract_tiles[i];
         wgsl_contract_choice c = {.tile = tile, .thread_m = tile->thread_m, .thread_n = tile->thread_n, .ways = 1};
@@ -261,7 +267,7 @@ static void wgsl_contract_try_tiles(const wgsl_contract_state *s, wgsl_contract_
 static void wgsl_contract_try_ways(const wgsl_contract_state *s, wgsl_contract_choice c, wgsl_contract_choice *best) {
     const int64_t bytes = (int64_t)4 * c.thread_m * c.thread_n * c.size;
     for (c.ways = 1; c.ways <= c.size; c.ways *= 2) {
-        if (c.ways > 1 && (s->k < (int64_t)4 * c.ways || bytes > s->w->limits->workgroup_bytes || c.thread_m * c.thread_n > 4)) break;
+        if (c.ways > 1 && (s->w->limits->slow_barriers || s->k < (int64_t)4 * c.ways || bytes > s->w->limits->workgroup_bytes || c.thread_m * c.thread_n > 4)) break;
         for (int64_t parts = 1; parts <= WGSL_CONTRACT_MOST_PARTS; parts *= 2) {
             if (!wgsl_contract_cut(s, &c, parts, (int64_t)4 * c.ways)) continue;
             for (int first = 0; first < (c.ways >= 8 ? 2 : 1); first++) {
@@ -870,6 +876,7 @@ void tg_wgsl_contract(tg_wgsl *w) {
 #undef WGSL_CONTRACT_SLICE_WAIT
 #undef WGSL_CONTRACT_TILE_START
 #undef WGSL_CONTRACT_READ_WAIT
+#undef WGSL_CONTRACT_WARP_START
 #undef WGSL_CONTRACT_BARRIER
 #undef WGSL_CONTRACT_LAUNCH
 #undef WGSL_CONTRACT_TRAFFIC

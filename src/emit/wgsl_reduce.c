@@ -45,6 +45,7 @@ static bool wgsl_rows_across(const tg_wgsl *w) {
 static int32_t wgsl_rows_lanes(const wgsl_rows *r) {
     const int32_t least = r->across ? 1 : r->length >= 32 ? 32 : r->length >= 16 ? 8 : 1;
     int32_t lanes = 1;
+    if (r->w->limits->slow_barriers) return 1;
     while (lanes * 2 <= r->size && lanes * 2 <= r->length) {
         const bool idle = r->rows * lanes < WGSL_ROWS_BUSY && r->length / lanes >= 8;
         if (lanes >= least && !idle) break;
@@ -56,7 +57,7 @@ static int32_t wgsl_rows_lanes(const wgsl_rows *r) {
 static void wgsl_rows_split(wgsl_rows *r) {
     r->parts = 1;
     r->chunk = r->length;
-    if (r->length < WGSL_ROWS_SPLIT || r->rows * 2 > WGSL_ROWS_WORKGROUPS || r->w->passes == 0) return;
+    if (r->w->limits->slow_barriers || r->length < WGSL_ROWS_SPLIT || r->rows * 2 > WGSL_ROWS_WORKGROUPS || r->w->passes == 0) return;
     int64_t parts = WGSL_ROWS_WORKGROUPS / r->rows;
     if (parts > r->length / WGSL_ROWS_CHUNK) parts = r->length / WGSL_ROWS_CHUNK;
     r->chunk = (r->length + parts - 1) / parts;

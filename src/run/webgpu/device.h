@@ -59,6 +59,7 @@ typedef struct webgpu_device {
     tg_context *ctx;
     tg_webgpu_api api;
     bool foreign, dawn, wgpu_native, old_layout_entry, guaranteed;
+    bool software; /* the adapter is the CPU */
     tg_wgpu_instance instance;
     tg_wgpu_device device;
     tg_wgpu_queue queue;

@@ -47,10 +47,17 @@ static tg_status open_read_limits(webgpu_device *d) {
     d->wgsl = (tg_wgsl_limits){.invocations = open_least(raw->max_workgroup_invocations, raw->max_workgroup_x),
                                .workgroup_bytes = open_least(raw->max_workgroup_bytes, INT32_MAX),
                                .groups = open_least(raw->max_workgroups, INT32_MAX),
-                               .storage_buffers = bindings};
+                               .storage_buffers = bindings,
+                               .slow_barriers = d->software && !d->guaranteed};
     if (bindings < 2 || raw->min_storage_offset_alignment > TG_WEBGPU_ALIGN)
         return tg_fail(d->ctx, TG_ERROR_LIMIT, TG_SITE_NONE, "webgpu: the device (%s) is below what WebGPU guarantees", d->name);
     return TG_OK;
+}
+
+static void open_describe(webgpu_device *d, const webgpu_adapter *adapter) {
+    snprintf(d->name, sizeof d->name, "%s", adapter->info.name);
+    snprintf(d->description, sizeof d->description, "webgpu (%s, %s)", d->name, adapter->info.backend);
+    d->software = strcmp(adapter->info.type, "cpu") == 0;
 }
 
 /* ---- a device of our own */
@@ -108,8 +115,7 @@ static tg_status open_own(webgpu_device *d, const tg_open_options *options) {
     tg_status status = tg_webgpu_find_adapters(d);
     if (status == TG_OK) status = tg_webgpu_choose(d, options, &adapter);
     if (status != TG_OK) return status;
-    snprintf(d->name, sizeof d->name, "%s", adapter->info.name);
-    snprintf(d->description, sizeof d->description, "webgpu (%s, %s)", d->name, adapter->info.backend);
+    open_describe(d, adapter);
     status = open_device(d, adapter);
     tg_webgpu_drop_adapters(d);
     return status;
@@ -126,8 +132,7 @@ static void open_foreign(webgpu_device *d, const tg_webgpu_device *foreign) {
     webgpu_adapter adapter;
     tg_webgpu_read_adapter(d, handle, &adapter);
     d->api.adapter_release(handle);
-    snprintf(d->name, sizeof d->name, "%s", adapter.info.name);
-    snprintf(d->description, sizeof d->description, "webgpu (%s, %s)", d->name, adapter.info.backend);
+    open_describe(d, &adapter);
 }
 
 /* ---- opening and closing */

@@ -1,0 +1,496 @@
+// Compiling and running: traces on the page, posts the graph's bytes to a worker, and stands for the model that lives there. Calls go
+// out in their order; what they check and change is the core's, in the worker.
+
+import { Captures } from './captures.js'
+import { loadCore, moduleNow, startWorker } from './platform.js'
+import { ArgumentError, blame, blameOnce, holdFrames, NotFiniteError, siteOf, StateError, WorkerError, type Frames } from './errors.js'
+import { chooseOptimizer, filterDecay, Graph, materialize } from './ir.js'
+import { rateArgument, type LR } from './lr.js'
+import type { Module } from './module.js'
+import { optimizerMessage, type AdamConfig, type SGDConfig } from './optimizer.js'
+import {
+  Connection,
+  type Answers,
+  type ArrayMessage,
+  type CaptureMessage,
+  type GraphMessage,
+  type RequestBody,
+  type RequestKind,
+  type TextKind,
+} from './protocol.js'
+import { coreNow } from './platform.js'
+import { call, copyOf, describe, dtypeOfArray, refuseNested, traceGraph, wholes, type Tensor } from './tensor.js'
+import type { DataArray, Device, Dtype, InputArrays, InputSpecs, InputTensors, Shape } from './types.js'
+
+// ---------------------------------------------------------------- what a caller gives and gets
+
+export interface ForwardOptions<I extends InputSpecs> {
+  /** The inputs of `forward` by name. */
+  inputs?: I
+}
+
+interface RuntimeOptions {
+  /** Of the initial values: the same seed gives the same values everywhere. A whole number from 0 on. Default 0. */
+  seed?: number | bigint
+  /** Default 'auto'. */
+  device?: Device
+  /** A part of the name of the GPU wanted, where there are several. */
+  adapter?: string
+  /** One kernel for each operation: slow, for comparison. */
+  noFusion?: boolean
+}
+
+export interface CompileOptions<I extends InputSpecs = InputSpecs> extends ForwardOptions<I>, RuntimeOptions {
+  /** Adam, or AdamW with a weightDecay. Without an optimiser a step computes loss and gradients and changes nothing. */
+  adam?: AdamConfig
+  sgd?: SGDConfig
+}
+export interface CompileForwardOptions<I extends InputSpecs = InputSpecs> extends ForwardOptions<I>, RuntimeOptions {}
+export interface CompileGraphOptions extends RuntimeOptions {
+  /** Differentiate the result. Default: whether it is rank 0. */
+  training?: boolean
+  adam?: AdamConfig
+  sgd?: SGDConfig
+}
+
+export type Forward<M extends Module, I extends InputSpecs> = (model: M, inputs: InputTensors<I>) => Tensor
+
+export interface CallOptions {
+  withCaptures?: boolean
+}
+export interface StepResult {
+  loss: number
+  captures: Captures
+}
+export interface RunResult<A extends DataArray> {
+  output: A
+  captures: Captures
+}
+
+// ---------------------------------------------------------------- compiling
+
+/** Compiles training: `forward` returns the loss, rank 0. The worker that it starts is the model's until `destroy`. */
+export async function compileModule<M extends Module, const I extends InputSpecs = {}>(
+  factory: () => M,
+  forward: Forward<M, I>,
+  options: CompileOptions<I> = {},
+): Promise<CompiledModule<M, I>> {
+  const plan: Plan<M> = { what: 'compileModule', above: compileModule, factory, options }
+  const { family, message, graph } = await compileRoot(plan, forward, true)
+  return new CompiledModule<M, I>(family, graph, message)
+}
+
+/** Compiles a forward pass alone: `forward` returns the output, of any shape and dtype. */
+export async function compileForward<M extends Module, const I extends InputSpecs = {}>(
+  factory: () => M,
+  forward: Forward<M, I>,
+  options: CompileForwardOptions<I> = {},
+): Promise<CompiledForward<M, I>> {
+  const plan: Plan<M> = { what: 'compileForward', above: compileForward, factory, options }
+  const { family, message, graph } = await compileRoot(plan, forward, false)
+  return new CompiledForward<M, I>(family, graph, message)
+}
+
+/** Compiles a graph traced by hand (see `trace`), its writebacks with it. */
+export async function compileGraph(graph: Graph, options: CompileGraphOptions = {}): Promise<CompiledModule<Module, InputSpecs>> {
+  const plan: Plan<Module> = { what: 'compileGraph', above: compileGraph, factory: null, options }
+  const frames = holdFrames(compileGraph)
+  await checked(frames, async () => {
+    checkGraph(graph)
+    await loadCore()
+    filterDecay(graph, options.adam ?? options.sgd)
+  })
+  const training = options.training ?? (options.adam !== undefined || options.sgd !== undefined || graph.result.shape.length === 0)
+  const started = await startRuntime(plan, graph.bytes(), training, frames)
+  return new CompiledModule<Module, InputSpecs>(started.family, started.graph, started.message)
+}
+
+function checkGraph(graph: unknown): void {
+  if (!(graph instanceof Graph)) throw new ArgumentError(`compileGraph: takes a graph made by trace, not ${describe(graph)}`)
+}
+
+interface Plan<M extends Module> {
+  what: string
+  above: unknown
+  factory: (() => M) | null
+  options: CompileOptions & { adam?: AdamConfig; sgd?: SGDConfig }
+}
+
+interface Started<M extends Module> {
+  family: Family<M>
+  graph: number
+  message: GraphMessage
+}
+
+/** body, its errors given the frames of the compile call unless they have the user's own already. */
+async function checked<R>(frames: Frames, body: () => R | Promise<R>): Promise<R> {
+  try {
+    return await body()
+  } catch (error) {
+    throw blameOnce(error, frames)
+  }
+}
+
+async function compileRoot<M extends Module, I extends InputSpecs>(
+  plan: Plan<M>,
+  forward: Forward<M, I>,
+  training: boolean,
+): Promise<Started<M>> {
+  const frames = holdFrames(plan.above)
+  refuseNested(frames)
+  const bytes = await checked(frames, async () => {
+    checkFunctions(plan.what, plan.factory, forward)
+    await loadCore()
+    return traceModel(plan, forward as Forward<M, InputSpecs>, frames, true)
+  })
+  return startRuntime(plan, bytes, training, frames)
+}
+
+function checkFunctions(what: string, factory: unknown, forward: unknown): void {
+  if (typeof factory !== 'function')
+    throw new ArgumentError(`${what}: the factory is ${describe(factory)}, not a function that makes the model`)
+  if (typeof forward !== 'function') throw new ArgumentError(`${what}: forward is ${describe(forward)}, not a function`)
+}
+
+/** Parameters first (in the order of the walk), then inputs, then what forward does. */
+function traceModel<M extends Module>(
+  plan: Plan<M>,
+  forward: Forward<M, InputSpecs>,
+  frames: Frames,
+  keepInit: boolean,
+): Uint8Array<ArrayBuffer> {
+  const { decayFilter } = plan.options.adam ?? plan.options.sgd ?? {}
+  const site = siteOf(frames())
+  const trace = traceGraph(frames, (trace) => {
+    const model = (plan.factory as () => M)()
+    materialize(trace, model, { decayFilter }, keepInit)
+    const inputs = Object.entries(plan.options.inputs ?? {}).map(([name, spec]) => {
+      const shape = wholes(plan.what, `the shape of the input ${name}`, (spec as { shape?: unknown } | undefined)?.shape)
+      return [name, trace.tensor(coreNow().input(site, trace.graph, name, shape, dtypeArgument(plan.what, name, spec.dtype)))] as const
+    })
+    return forward(model, Object.fromEntries(inputs))
+  })
+  return coreNow().writeGraph(trace.graph)
+}
+
+function dtypeArgument(what: string, name: string, dtype: Dtype = 'f32'): Dtype {
+  if (dtype === 'f32' || dtype === 'i32' || dtype === 'bool') return dtype
+  throw new ArgumentError(`${what}: the dtype of the input ${name} is ${describe(dtype)}, not 'f32', 'i32' or 'bool'`)
+}
+
+const MAX_SEED = (1n << 64n) - 1n
+
+function seedArgument(what: string, seed: number | bigint = 0): bigint {
+  const whole = typeof seed === 'bigint' || Number.isSafeInteger(seed)
+  const value = whole ? BigInt(seed) : -1n
+  if (value < 0n || value > MAX_SEED) throw new ArgumentError(`${what}: the seed is ${String(seed)}, not a whole number from 0 on`)
+  return value
+}
+
+function deviceArgument(what: string, device: Device = 'auto'): Device {
+  if (device === 'auto' || device === 'cpu' || device === 'webgpu') return device
+  throw new ArgumentError(`${what}: the device is ${describe(device)}, not 'auto', 'cpu' or 'webgpu'`)
+}
+
+const ROOT = 1 // a root's graph number
+
+async function startRuntime<M extends Module>(
+  plan: Plan<M>,
+  bytes: Uint8Array<ArrayBuffer>,
+  training: boolean,
+  frames: Frames,
+): Promise<Started<M>> {
+  const { options, what } = plan
+  const body = await checked(frames, () => {
+    const { kind, config } = chooseOptimizer(options)
+    return {
+      kind: 'createRuntime' as const,
+      graph: ROOT,
+      bytes,
+      training,
+      optimizer: config === null ? null : optimizerMessage(kind, config),
+      seed: seedArgument(what, options.seed),
+      device: deviceArgument(what, options.device),
+      adapter: options.adapter ?? '',
+      noFusion: options.noFusion ?? false,
+      module: moduleNow(),
+    }
+  })
+  const connection = new Connection(await openPort(what, frames))
+  const family = new Family<M>(connection, plan.factory)
+  try {
+    return { family, graph: ROOT, message: await connection.request(body, [bytes.buffer], frames) }
+  } catch (error) {
+    void family.destroy()
+    throw error
+  }
+}
+
+async function openPort(what: string, frames: Frames) {
+  try {
+    return await startWorker()
+  } catch (error) {
+    if (!(error instanceof Error) || error instanceof WorkerError) throw error
+    throw blame(new WorkerError(`${what}: the worker does not start: ${error.message}`), null, frames())
+  }
+}
+
+// ---------------------------------------------------------------- a model and its siblings
+
+/** What a model and its siblings share: the worker, its device, its parameters. */
+class Family<M extends Module> {
+  #lastGraph = ROOT
+  constructor(
+    readonly connection: Connection,
+    readonly factory: (() => M) | null,
+  ) {}
+
+  nextGraph(): number {
+    return ++this.#lastGraph
+  }
+  destroy(): Promise<void> {
+    return this.connection.shutDown(ROOT, (kind) => new StateError(`${kind}: the model is destroyed`))
+  }
+}
+
+/** What training models and forward passes have in common. */
+abstract class Compiled<M extends Module, I extends InputSpecs> {
+  readonly #family: Family<M>
+  readonly #graph: number
+  readonly #message: GraphMessage
+  #device: string
+  #destroyed = false
+
+  /** @internal */
+  constructor(family: Family<M>, graph: number, message: GraphMessage) {
+    this.#family = family
+    this.#graph = graph
+    this.#message = message
+    this.#device = message.device
+  }
+
+  /** Kernels of one step or run. */
+  get kernelCount(): number {
+    return this.#message.kernelCount
+  }
+  /** Launches of one step or run: a large reduction is more than one. */
+  get dispatchCount(): number {
+    return this.#message.dispatchCount
+  }
+  /** Bytes of parameters, gradients, optimiser state, inputs, constants and workspace. */
+  get peakBytes(): number {
+    return this.#message.peakBytes
+  }
+  get outputShape(): Shape {
+    return this.#message.outputShape
+  }
+  get outputDtype(): Dtype {
+    return this.#message.outputDtype
+  }
+  get paramNames(): readonly string[] {
+    return this.#message.params.map((param) => param.name)
+  }
+  /** The IR after the passes, as text. */
+  get ir(): string {
+    return this.#message.ir
+  }
+  /** Where it runs: "webgpu (NVIDIA H200)", or "cpu (simd128): this browser has no WebGPU". */
+  get device(): string {
+    return this.#device
+  }
+  get destroyed(): boolean {
+    return this.#destroyed || this.#family.connection.closed !== null
+  }
+
+  paramShape(name: string): Shape {
+    const param = this.#message.params.find((each) => each.name === name)
+    if (param !== undefined) return param.shape
+    throw blame(new ArgumentError(`paramShape: there is no ${describe(name)} (parameters: ${this.paramNames.join(', ')})`), this.paramShape)
+  }
+
+  /** The traced result for these inputs (the loss of a training model): no update, no writebacks. */
+  run<A extends DataArray = Float32Array>(inputs: InputArrays<I>, options?: { withCaptures?: false }): Promise<A>
+  run<A extends DataArray = Float32Array>(inputs: InputArrays<I>, options: { withCaptures: true }): Promise<RunResult<A>>
+  run<A extends DataArray = Float32Array>(inputs: InputArrays<I>, options: CallOptions): Promise<A | RunResult<A>>
+  async run(inputs: InputArrays<I>, options: CallOptions = {}): Promise<DataArray | RunResult<DataArray>> {
+    const withCaptures = options.withCaptures ?? false
+    const { feeds, transfer } = this.arrays('run', 'input', inputs, Compiled.prototype.run)
+    const answer = await this.ask({ kind: 'run', graph: this.#graph, feeds, withCaptures }, Compiled.prototype.run, transfer)
+    return withCaptures ? { output: answer.output, captures: new Captures(answer.captures ?? []) } : answer.output
+  }
+
+  /** Writes parameters. Every name and length is checked before anything is written. partial: names may be missing. */
+  async uploadParams(params: Readonly<Record<string, Float32Array>>, options: { partial?: boolean } = {}): Promise<void> {
+    const above = Compiled.prototype.uploadParams
+    const { feeds, transfer } = this.arrays('uploadParams', 'parameter', params, above)
+    await this.ask({ kind: 'uploadParams', graph: this.#graph, params: feeds, partial: options.partial ?? false }, above, transfer)
+  }
+
+  /** Every parameter by name. */
+  async downloadParams(): Promise<Record<string, Float32Array>> {
+    return byName(await this.ask({ kind: 'downloadParams', graph: this.#graph }, Compiled.prototype.downloadParams))
+  }
+
+  /** Initial values again (the same seed, the same values); optimiser state and step counter back to the start. */
+  async reset(): Promise<void> {
+    await this.ask({ kind: 'reset', graph: this.#graph }, Compiled.prototype.reset)
+  }
+
+  /** After a lost GPU: opens a device again and goes on from the last snapshot. Nothing happens where none was lost. */
+  async recover(): Promise<void> {
+    const { device } = await this.ask({ kind: 'recover', graph: this.#graph }, Compiled.prototype.recover)
+    this.#device = device
+  }
+
+  /** Keeps a copy of every parameter and state: what `recover` goes on from. */
+  async snapshot(): Promise<void> {
+    await this.ask({ kind: 'snapshot', graph: this.#graph }, Compiled.prototype.snapshot)
+  }
+
+  /** The program as text: its IR, kernels, plan, WGSL, ... */
+  inspect(what: TextKind): Promise<string> {
+    return this.ask({ kind: 'text', graph: this.#graph, what }, Compiled.prototype.inspect)
+  }
+
+  /** A forward pass that shares this model's parameters and worker. `forward` gets a new module of the same factory. */
+  async compileForward<const J extends InputSpecs = {}>(
+    forward: Forward<M, J>,
+    options: ForwardOptions<J> = {},
+  ): Promise<CompiledForward<M, J>> {
+    const above = Compiled.prototype.compileForward
+    const plan: Plan<M> = { what: 'compileForward', above, factory: this.#family.factory, options }
+    return this.#sibling<J>(above, (frames) => {
+      if (plan.factory === null) throw new ArgumentError('compileForward: the model was compiled from a graph: use compileGraph')
+      checkFunctions(plan.what, plan.factory, forward)
+      return traceModel(plan, forward as Forward<M, InputSpecs>, frames, false)
+    })
+  }
+
+  /** The same of a graph traced by hand, whose parameters must all be this model's. */
+  async compileGraph(graph: Graph): Promise<CompiledForward<M, InputSpecs>> {
+    return this.#sibling<InputSpecs>(Compiled.prototype.compileGraph, () => {
+      checkGraph(graph)
+      return graph.bytes()
+    })
+  }
+
+  async #sibling<J extends InputSpecs>(above: unknown, write: (frames: Frames) => Uint8Array<ArrayBuffer>): Promise<CompiledForward<M, J>> {
+    const frames = holdFrames(above)
+    try {
+      refuseNested(frames)
+      this.#refuseDestroyed('compileForward')
+      const bytes = write(frames)
+      const graph = this.#family.nextGraph()
+      const body = { kind: 'compileForward' as const, graph, parent: ROOT, bytes }
+      return new CompiledForward<M, J>(this.#family, graph, await this.#family.connection.request(body, [bytes.buffer], frames))
+    } catch (error) {
+      throw blameOnce(error, frames)
+    }
+  }
+
+  /** Ends the model, its siblings and its worker (a sibling: itself alone). Calls in flight and later ones reject. Twice is fine. */
+  async destroy(): Promise<void> {
+    if (this.#graph === ROOT) return this.#family.destroy()
+    if (this.destroyed) return
+    this.#destroyed = true
+    const { connection } = this.#family
+    connection.abandon(this.#graph, (kind) => new StateError(`${kind}: the model is destroyed`))
+    await connection.request({ kind: 'destroy', graph: this.#graph }, [], () => '').catch(() => undefined)
+  }
+
+  #refuseDestroyed(what: string): void {
+    if (this.#destroyed) throw new StateError(`${what}: the model is destroyed`)
+    const reason = this.#family.connection.closed
+    if (reason !== null) throw reason(what as RequestKind)
+  }
+
+  /** @internal */
+  protected get graph(): number {
+    return this.#graph
+  }
+
+  /** @internal */
+  protected async ask<K extends RequestKind>(
+    body: Extract<RequestBody, { kind: K }>,
+    above: unknown,
+    transfer: Transferable[] = [],
+  ): Promise<Answers[K]> {
+    const frames = holdFrames(above)
+    try {
+      this.#refuseDestroyed(body.kind)
+      return await this.#family.connection.request(body, transfer, frames)
+    } catch (error) {
+      throw blameOnce(error, frames)
+    }
+  }
+
+  /** @internal Private copies, made now, that may be transferred. Names and lengths are checked by the core. */
+  protected arrays(
+    what: string,
+    kind: string,
+    record: Readonly<Record<string, unknown>>,
+    above: unknown,
+  ): {
+    feeds: ArrayMessage[]
+    transfer: Transferable[]
+  } {
+    if (typeof record !== 'object' || record === null)
+      throw blame(new ArgumentError(`${what}: takes ${kind}s by name, not ${describe(record)}`), above)
+    const feeds: ArrayMessage[] = []
+    for (const [name, value] of Object.entries(record)) {
+      if (value === undefined) continue // missing: the core says so
+      const dtype = dtypeOfArray(value)
+      if (dtype === null) throw blame(new ArgumentError(`${what}: the ${kind} ${name} is ${describe(value)}, ${typesText(kind)}`), above)
+      feeds.push({ name, dtype, data: copyOf(value as DataArray) })
+    }
+    return { feeds, transfer: feeds.map((feed) => feed.data.buffer as ArrayBuffer) }
+  }
+}
+
+function typesText(kind: string): string {
+  return kind === 'parameter' ? 'not a Float32Array' : 'not a Float32Array (f32), Int32Array (i32) or Uint8Array (bool)'
+}
+
+function byName(arrays: readonly ArrayMessage[]): Record<string, Float32Array> {
+  return Object.fromEntries(arrays.map(({ name, data }) => [name, data as Float32Array]))
+}
+
+/** A forward pass. */
+export class CompiledForward<M extends Module = Module, I extends InputSpecs = InputSpecs> extends Compiled<M, I> {}
+
+/** A training model. */
+export class CompiledModule<M extends Module = Module, I extends InputSpecs = InputSpecs> extends Compiled<M, I> {
+  /** One training step; the loss. A loss that is not finite rejects with a NotFiniteError, the step made. */
+  step(inputs: InputArrays<I>, options?: { withCaptures?: false }): Promise<number>
+  step(inputs: InputArrays<I>, options: { withCaptures: true }): Promise<StepResult>
+  step(inputs: InputArrays<I>, options: CallOptions): Promise<number | StepResult>
+  async step(inputs: InputArrays<I>, options: CallOptions = {}): Promise<number | StepResult> {
+    const above = CompiledModule.prototype.step
+    const withCaptures = options.withCaptures ?? false
+    const { feeds, transfer } = this.arrays('step', 'input', inputs, above)
+    try {
+      const { loss, captures } = await this.ask({ kind: 'step', graph: this.graph, feeds, withCaptures }, above, transfer)
+      return withCaptures ? { loss, captures: new Captures(captures ?? []) } : loss
+    } catch (error) {
+      if (error instanceof NotFiniteError) error.captures = withCaptures ? new Captures((error.captures ?? []) as CaptureMessage[]) : null
+      throw error
+    }
+  }
+
+  /** The gradients of the last step, before clipping, of every parameter (zeros of a frozen one). */
+  async downloadParamGrads(): Promise<Record<string, Float32Array>> {
+    return byName(await this.ask({ kind: 'downloadParamGrads', graph: this.graph }, CompiledModule.prototype.downloadParamGrads))
+  }
+
+  /** Optimiser state and step counter back to the start; parameters stay. */
+  async resetOptimizerState(): Promise<void> {
+    await this.ask({ kind: 'resetOptimizer', graph: this.graph }, CompiledModule.prototype.resetOptimizerState)
+  }
+
+  /** Replaces the rate or schedule; a schedule begins at its start now. */
+  async setLR(rate: LR): Promise<void> {
+    const above = CompiledModule.prototype.setLR
+    const lr = call(above, () => rateArgument('setLR', rate))
+    await this.ask({ kind: 'setLR', graph: this.graph, lr }, above)
+  }
+}

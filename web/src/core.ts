@@ -1,0 +1,551 @@
+// The C core compiled to WebAssembly: loading it, and web/core/exports.h as typed functions. Strings, arrays and records cross here;
+// nothing is decided here. Every failure is thrown as the error of its status.
+
+import { errorOfStatus, type Site } from './errors.js'
+import type { DataArray, Dtype } from './types.js'
+
+/** An address in the module's memory; 0 is null. Objects of the core are their addresses. */
+export type Address = number
+export type GraphAddress = number
+export type ModelAddress = number
+export type CallAddress = number
+
+export const dtypes: readonly Dtype[] = ['f32', 'i32', 'bool'] // by tg_dtype
+export const dtypeNumber = (dtype: Dtype): number => dtypes.indexOf(dtype)
+export const bytesOf = (dtype: Dtype): number => (dtype === 'bool' ? 1 : 4)
+export function newArray(dtype: Dtype, count: number): DataArray {
+  return dtype === 'f32' ? new Float32Array(count) : dtype === 'i32' ? new Int32Array(count) : new Uint8Array(count)
+}
+
+// ---------------------------------------------------------------- what crosses
+
+/** In the order of exports.h: an operation's number is its place. */
+const opNames = (
+  'neg abs sign square sqrt rsqrt reciprocal exp log sin cos tanh erf sigmoid softplus silu gelu gelu_tanh relu logical_not ' +
+  'stop_gradient softmax_causal_last nn_merge_heads ' +
+  'add sub mul div pow minimum maximum less less_equal greater greater_equal equal not_equal logical_and logical_or ' +
+  'matmul matmul_batched embedding nn_cross_entropy_last nn_mse nn_bce_with_logits sum mean max min argmax argmin ' +
+  'softmax log_softmax logsumexp reshape broadcast_to concat stack where clamp cast transpose swap_axes slice_last_range narrow one_hot ' +
+  'where_causal nn_cross_entropy nn_split_heads nn_linear_fwd nn_layer_norm_fwd resolve_lr'
+).split(' ')
+const opNumbers = new Map(opNames.map((name, i) => [name, i]))
+
+/** A tensor as the core knows it, or a number where the operation takes one. */
+export type CoreOperand = { readonly graph: GraphAddress; readonly id: number } | number
+
+/** The eight numbers of tg_lr: kind (0 constant, 1 linear, 2 cosine, 3 warm-up), peak, final, steps, then of the schedule after a warm-up. */
+export type LRNumbers = readonly number[]
+/** kind (0 none, 1 SGD, 2 Adam), beta1, beta2, eps, epsMode, weightDecay, momentum, nesterov, clipNorm, then the eight of the schedule. */
+export type OptimizerNumbers = readonly number[]
+
+export interface NodeInfo { id: number; shape: number[]; dtype: number }
+export interface NamedInfo { name: string; shape: number[]; dtype: number }
+export interface GraphInfo {
+  result: NodeInfo
+  inputs: NamedInfo[]
+  params: { name: string; shape: number[]; decay: boolean; frozen: boolean }[]
+  states: NamedInfo[]
+  captures: NamedInfo[]
+  nodes: number
+}
+export interface ParamInfo { name: string; shape: number[]; offset: number; count: number; decay: boolean; frozen: boolean }
+export interface ModelInfo {
+  training: boolean
+  device: string
+  inputs: NamedInfo[]
+  captures: string[]
+  output: { shape: number[]; dtype: number }
+  params: ParamInfo[]
+  /** Slots of states; gradients -1: there are none, all are 0. */
+  parameters: number
+  gradients: number
+  states: { name: string; dtype: number; count: number }[]
+  total: number
+  info: {
+    parameters: number; nodes: number; kernels: number; dispatches: number; programBytes: number; peakBytes: number
+    workspaceBytes: number; contractionFlops: number
+  }
+}
+export interface CaptureInfo { name: string; shape: number[]; dtype: number; count: number; data: Address }
+
+/** What gpu_load is given: see src/run/web/web.h. */
+export interface ProgramInfo {
+  workspace: number
+  scratch: number
+  /** storage (0 workspace, 1 input, 2 state, 3 constant), dtype, count, offset, slot, data */
+  buffers: [storage: number, dtype: number, count: number, offset: number, slot: number, data: Address][]
+  inputs: { name: string; dtype: number; count: number }[]
+  outputs: { buffer: number; dtype: number; count: number }[]
+  sources: string[]
+  stages: { source: number; groups: [number, number, number]; bindings: number[]; scratch: number; label: string }[]
+}
+
+export interface Feed { name: string; dtype: Dtype; data: DataArray }
+
+export interface ModelOptions {
+  training: boolean
+  seed: bigint
+  /** The page or the worker has chosen already. */
+  device: 'cpu' | 'webgpu'
+  noFusion: boolean
+  optimizer: OptimizerNumbers | null
+}
+
+/** maxStorageBufferBindingSize, storage buffers per stage (at most 64), invocations per workgroup, workgroup bytes, workgroups per
+ *  dimension, maxBufferSize. */
+export type GpuLimits = [number, number, number, number, number, number]
+
+/** The WebGPU executor as the core calls it (src/run/web/web.h). All return at once. */
+export interface GpuHooks {
+  open(): { device: number; limits: GpuLimits } | null
+  close(device: number): void
+  isLost(device: number): boolean
+  makeState(device: number, slot: number, dtype: Dtype, count: number): void
+  /** `data` is a view of the memory: read it before returning. Bool is one byte an element. */
+  writeState(device: number, slot: number, first: number, data: DataArray): void
+  load(device: number, program: ProgramInfo): number
+  unload(device: number, executable: number): void
+}
+
+export const enum Text { ir = 0, kernels = 1, plan = 2, dot = 3, c = 4, wgsl = 5 }
+export const enum CallKind { step = 0, run = 1, stepWithCaptures = 2, runWithCaptures = 3 }
+
+// ---------------------------------------------------------------- the exports
+
+interface Exports {
+  memory: WebAssembly.Memory
+  _initialize?(): void
+  init(): number
+  has_cpu(): number
+  version(): Address
+  alloc(bytes: number): Address
+  free(block: Address): void
+  live_bytes(): number
+  error_status(): number
+  error_message(): Address
+  error_file(): Address
+  error_line(): number
+  error_clear(): void
+  error_set(status: number, message: Address): void
+  trace(): GraphAddress
+  trace_into(graph: GraphAddress): number
+  graph_destroy(graph: GraphAddress): void
+  graph_describe(graph: GraphAddress): Address
+  graph_text(graph: GraphAddress): Address
+  graph_set_decay(graph: GraphAddress, i: number, decay: number): void
+  graph_write(graph: GraphAddress): number
+  text_data(): Address
+  op(op: number, file: Address, line: number, operands: Address, operandCount: number, numbers: Address, count: number): number
+  param(file: Address, line: number, graph: GraphAddress, name: Address, dims: Address, rank: number, init: number, scale: number,
+    data: Address, count: number, decay: number, frozen: number): number
+  input(file: Address, line: number, graph: GraphAddress, name: Address, dims: Address, rank: number, dtype: number): number
+  state(file: Address, line: number, graph: GraphAddress, name: Address, dims: Address, rank: number, dtype: number, value: number): number
+  full(file: Address, line: number, graph: GraphAddress, dims: Address, rank: number, value: number, dtype: number): number
+  arange(file: Address, line: number, graph: GraphAddress, n: number, dtype: number): number
+  constant(file: Address, line: number, graph: GraphAddress, dims: Address, rank: number, dtype: number, data: Address, count: number): number
+  scope_push(graph: GraphAddress, name: Address): void
+  scope_pop(graph: GraphAddress): void
+  capture(file: Address, line: number, name: Address, graph: GraphAddress, id: number): number
+  grad(file: Address, line: number, operands: Address, count: number, out: Address): number
+  vjp(file: Address, line: number, operands: Address, count: number, out: Address): number
+  writeback(file: Address, line: number, operands: Address): number
+  append_optimizer(file: Address, line: number, loss: Address, optimizer: Address): number
+  shape(graph: GraphAddress, id: number, dims: Address): number
+  dtype(graph: GraphAddress, id: number): number
+  name(graph: GraphAddress, id: number): Address
+  lr_value(lr: Address, t: number): number
+  model_create(bytes: Address, size: number, options: Address): ModelAddress
+  model_sibling(parent: ModelAddress, bytes: Address, size: number): ModelAddress
+  model_destroy(model: ModelAddress): void
+  model_describe(model: ModelAddress): Address
+  model_text(model: ModelAddress, what: number): Address
+  model_upload(model: ModelAddress, params: Address, n: number, partial: number): number
+  model_read(model: ModelAddress, slot: number, first: number, data: Address, count: number): number
+  model_check_grads(model: ModelAddress): number
+  model_reset(model: ModelAddress): number
+  model_reset_optimizer(model: ModelAddress): number
+  model_set_lr(model: ModelAddress, lr: Address): number
+  model_steps(model: ModelAddress): number
+  snapshot_put(model: ModelAddress, slot: number, data: Address): void
+  snapshot_end(model: ModelAddress): void
+  model_recover(model: ModelAddress): number
+  call_create(model: ModelAddress): CallAddress
+  call_destroy(call: CallAddress): void
+  call_begin(call: CallAddress, kind: number, feeds: Address, n: number): number
+  call_program(call: CallAddress): number
+  call_inputs(call: CallAddress): Address
+  call_outputs(call: CallAddress): Address
+  call_next(call: CallAddress, status: number): number
+  call_run(call: CallAddress): number
+  call_result(call: CallAddress): Address
+  call_captures(call: CallAddress): Address
+  call_end(call: CallAddress): void
+}
+
+const OPERAND_BYTES = 16, FEED_BYTES = 24, ROOM = 1 << 16
+const encoder = new TextEncoder(), decoder = new TextDecoder()
+const noGpu: GpuHooks = {
+  open: () => null, close() {}, isLost: () => false, makeState() {}, writeState() {}, load: () => 0, unload() {},
+}
+
+export class Core {
+  readonly #x: Exports
+  readonly #files = new Map<string, Address>()
+  #room: Address = 0 // of short arguments: reused from its start by every call
+  #used = 0
+  #extra: Address[] = [] // longer ones, freed after the call
+  #feeds: { block: Address; bytes: number } = { block: 0, bytes: 0 }
+  #build: ((graph: GraphAddress) => { graph: GraphAddress; id: number }) | null = null
+  #thrown: { error: unknown } | null = null
+
+  private constructor(module: WebAssembly.Module, gpu: GpuHooks) {
+    const imports = {
+      build: (graph: number, out: number) => this.#runBuild(graph, out),
+      // of the module's C library (web/core/libc.c)
+      format_number: (value: number, precision: number, out: number) => {
+        const text = value.toPrecision(precision).replace(/(\.\d*?)0+(?=$|e)/, '$1').replace(/\.(?=$|e)/, '').toLowerCase()
+        return encoder.encodeInto(text.replace('infinity', 'inf'), this.u8(out, 32)).written
+      },
+      parse_number: (text: number) => Number(this.text(text)),
+      gpu_open: (out: number) => {
+        const opened = gpu.open()
+        if (opened !== null) this.f64(out, opened.limits.length).set(opened.limits)
+        return opened?.device ?? 0
+      },
+      gpu_close: (device: number) => gpu.close(device),
+      gpu_lost: (device: number) => Number(gpu.isLost(device)),
+      gpu_make_state: (device: number, slot: number, dtype: number, count: number) =>
+        gpu.makeState(device, slot, dtypes[dtype] as Dtype, count),
+      gpu_write_state: (device: number, slot: number, first: number, data: number, count: number, dtype: number) =>
+        gpu.writeState(device, slot, first, this.view(dtypes[dtype] as Dtype, data, count)),
+      gpu_load: (device: number, program: number) => gpu.load(device, JSON.parse(this.text(program)) as ProgramInfo),
+      gpu_unload: (device: number, executable: number) => gpu.unload(device, executable),
+    }
+    this.#x = new WebAssembly.Instance(module, { tg: imports }).exports as unknown as Exports
+    this.#x._initialize?.()
+    if (this.#x.init() === 0 || (this.#room = this.#x.alloc(ROOM)) === 0) throw errorOfStatus(4, 'out of memory: the core cannot start')
+  }
+
+  /** A module compiled (or posted) before; instantiating one costs little. Without hooks there is no WebGPU. */
+  static create(module: WebAssembly.Module, gpu: GpuHooks = noGpu): Core {
+    return new Core(module, gpu)
+  }
+
+  get hasCpu(): boolean { return this.#x.has_cpu() !== 0 }
+  get version(): string { return this.text(this.#x.version()) }
+  get liveBytes(): number { return this.#x.live_bytes() }
+
+  // ---------------------------------------------------------------- memory: views are good until the next call
+
+  u8(at: Address, count: number): Uint8Array<ArrayBuffer> { return new Uint8Array(this.#x.memory.buffer as ArrayBuffer, at, count) }
+  u32(at: Address, count: number): Uint32Array<ArrayBuffer> { return new Uint32Array(this.#x.memory.buffer as ArrayBuffer, at, count) }
+  i32(at: Address, count: number): Int32Array<ArrayBuffer> { return new Int32Array(this.#x.memory.buffer as ArrayBuffer, at, count) }
+  f32(at: Address, count: number): Float32Array<ArrayBuffer> { return new Float32Array(this.#x.memory.buffer as ArrayBuffer, at, count) }
+  f64(at: Address, count: number): Float64Array<ArrayBuffer> { return new Float64Array(this.#x.memory.buffer as ArrayBuffer, at, count) }
+  view(dtype: Dtype, at: Address, count: number): DataArray {
+    return dtype === 'f32' ? this.f32(at, count) : dtype === 'i32' ? this.i32(at, count) : this.u8(at, count)
+  }
+  text(at: Address): string {
+    if (at === 0) this.#fail()
+    const all = new Uint8Array(this.#x.memory.buffer, at)
+    return decoder.decode(all.subarray(0, all.indexOf(0)))
+  }
+
+  alloc(bytes: number): Address {
+    return this.#x.alloc(bytes) || this.#throw(errorOfStatus(4, `out of memory: ${bytes} bytes refused`))
+  }
+  free(block: Address): void { this.#x.free(block) }
+
+  /** `bytes` bytes for an argument of the next call, 16-byte aligned. */
+  #argument(bytes: number): Address {
+    const whole = (bytes + 15) & ~15
+    if (this.#used + whole <= ROOM) return this.#room + (this.#used += whole) - whole
+    const block = this.alloc(bytes)
+    this.#extra.push(block)
+    return block
+  }
+  #release(): void {
+    for (const block of this.#extra) this.#x.free(block)
+    this.#extra.length = this.#used = 0
+  }
+  #string(text: string): Address {
+    const bytes = encoder.encode(text), at = this.#argument(bytes.length + 1)
+    const to = this.u8(at, bytes.length + 1)
+    to.set(bytes)
+    to[bytes.length] = 0
+    return at
+  }
+  #numbers(numbers: readonly number[]): Address {
+    const at = this.#argument(numbers.length * 8)
+    this.f64(at, numbers.length).set(numbers)
+    return at
+  }
+  #array(data: DataArray): Address {
+    const at = this.#argument(data.byteLength)
+    this.u8(at, data.byteLength).set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength))
+    return at
+  }
+  #operands(operands: readonly CoreOperand[]): Address {
+    const at = this.#argument(operands.length * OPERAND_BYTES)
+    operands.forEach((operand, i) => {
+      const to = at + i * OPERAND_BYTES, isNumber = typeof operand === 'number'
+      this.i32(to, 2).set(isNumber ? [0, -1] : [operand.graph, operand.id])
+      this.f64(to + 8, 1)[0] = isNumber ? operand : 0
+    })
+    return at
+  }
+  /** Kept for good: a program has few files. */
+  #file(name: string): Address {
+    let at = this.#files.get(name)
+    if (at === undefined) {
+      const bytes = encoder.encode(name)
+      at = this.alloc(bytes.length + 1)
+      this.u8(at, bytes.length + 1).set([...bytes, 0])
+      this.#files.set(name, at)
+    }
+    return at
+  }
+
+  // ---------------------------------------------------------------- errors
+
+  /** The core's error, thrown and forgotten: an operation that is caught does not spoil the trace. */
+  #fail(): never {
+    const x = this.#x, status = x.error_status(), at = x.error_message()
+    const message = status === 0 ? 'the core failed without saying why' : this.text(at)
+    const file = this.text(x.error_file()), line = x.error_line()
+    x.error_clear()
+    this.#throw(errorOfStatus(status || 18, message, file === '' ? null : { file, line }))
+  }
+  #throw(error: Error): never {
+    this.#release()
+    throw error
+  }
+  #ok(status: number): void {
+    if (status !== 0) this.#fail()
+    this.#release()
+  }
+  #made(result: number): number {
+    if (result === 0) this.#fail()
+    this.#release()
+    return result
+  }
+  /** Records an error of JavaScript's own for call_next. */
+  setError(status: number, message: string): void {
+    this.#x.error_clear()
+    this.#x.error_set(status, this.#string(message))
+    this.#release()
+  }
+
+  // ---------------------------------------------------------------- traces
+
+  #runBuild(graph: GraphAddress, out: Address): void {
+    try {
+      const build = this.#build as (graph: GraphAddress) => { graph: GraphAddress; id: number }
+      const built = build(graph)
+      this.i32(out, 2).set([built.graph, built.id])
+    } catch (error) {
+      this.#thrown = { error }
+    }
+  }
+  /** Runs build in a fresh trace; what it throws passes through. Destroy the graph with destroyGraph, when no tensor of it is left. */
+  trace(build: (graph: GraphAddress) => { graph: GraphAddress; id: number }): GraphAddress {
+    const outer = this.#build
+    this.#build = build
+    this.#thrown = null
+    const graph = this.#x.trace()
+    this.#build = outer
+    const thrown = this.#thrown as { error: unknown } | null
+    this.#thrown = null
+    if (thrown === null) return this.#made(graph)
+    if (graph !== 0) this.#x.graph_destroy(graph)
+    this.#x.error_clear()
+    throw thrown.error
+  }
+  /** Goes on with a trace that has ended. */
+  traceInto(graph: GraphAddress, build: (graph: GraphAddress) => { graph: GraphAddress; id: number }): void {
+    const outer = this.#build
+    this.#build = build
+    this.#thrown = null
+    const status = this.#x.trace_into(graph)
+    this.#build = outer
+    const thrown = this.#thrown as { error: unknown } | null
+    this.#thrown = null
+    if (thrown === null) return this.#ok(status)
+    this.#x.error_clear()
+    throw thrown.error
+  }
+  destroyGraph(graph: GraphAddress): void { this.#x.graph_destroy(graph) }
+  describeGraph(graph: GraphAddress): GraphInfo { return JSON.parse(this.text(this.#x.graph_describe(graph))) as GraphInfo }
+  graphText(graph: GraphAddress): string { return this.text(this.#x.graph_text(graph)) }
+  setDecay(graph: GraphAddress, i: number, decay: boolean): void { this.#x.graph_set_decay(graph, i, Number(decay)) }
+  /** A copy of the graph's bytes: they may be posted. */
+  writeGraph(graph: GraphAddress): Uint8Array<ArrayBuffer> {
+    const size = this.#x.graph_write(graph)
+    if (size < 0) this.#fail()
+    return this.u8(this.#x.text_data(), size).slice()
+  }
+
+  // ---------------------------------------------------------------- operations: ids
+
+  op(name: string, site: Site, operands: readonly CoreOperand[], numbers: readonly number[] = []): number {
+    return this.#made(this.#x.op(opNumbers.get(name) ?? -1, this.#file(site.file), site.line, this.#operands(operands), operands.length,
+      this.#numbers(numbers), numbers.length))
+  }
+  /** init: tg_init_kind (0 randn, 1 zeros, 2 ones, 3 kaiming, 4 uniform, 5 literal). decay, frozen: undefined is the default. */
+  param(site: Site, graph: GraphAddress, name: string, shape: readonly number[], init: number, scale: number, data: Float32Array | null,
+    decay?: boolean, frozen?: boolean): number {
+    const choice = (flag: boolean | undefined): number => (flag === undefined ? 0 : flag ? 1 : 2)
+    return this.#made(this.#x.param(this.#file(site.file), site.line, graph, this.#string(name), this.#numbers(shape), shape.length, init,
+      scale, data === null ? 0 : this.#array(data), data?.length ?? 0, choice(decay), choice(frozen)))
+  }
+  input(site: Site, graph: GraphAddress, name: string, shape: readonly number[], dtype: Dtype): number {
+    return this.#made(this.#x.input(this.#file(site.file), site.line, graph, this.#string(name), this.#numbers(shape), shape.length,
+      dtypeNumber(dtype)))
+  }
+  state(site: Site, graph: GraphAddress, name: string, shape: readonly number[], dtype: Dtype, value: number): number {
+    return this.#made(this.#x.state(this.#file(site.file), site.line, graph, this.#string(name), this.#numbers(shape), shape.length,
+      dtypeNumber(dtype), value))
+  }
+  full(site: Site, graph: GraphAddress, shape: readonly number[], value: number, dtype: Dtype): number {
+    return this.#made(this.#x.full(this.#file(site.file), site.line, graph, this.#numbers(shape), shape.length, value, dtypeNumber(dtype)))
+  }
+  arange(site: Site, graph: GraphAddress, n: number, dtype: Dtype): number {
+    return this.#made(this.#x.arange(this.#file(site.file), site.line, graph, n, dtypeNumber(dtype)))
+  }
+  constant(site: Site, graph: GraphAddress, shape: readonly number[], dtype: Dtype, data: DataArray): number {
+    return this.#made(this.#x.constant(this.#file(site.file), site.line, graph, this.#numbers(shape), shape.length, dtypeNumber(dtype),
+      this.#array(data), data.length))
+  }
+  pushScope(graph: GraphAddress, name: string): void {
+    this.#x.scope_push(graph, this.#string(name))
+    this.#ok(this.#x.error_status())
+  }
+  popScope(graph: GraphAddress): void {
+    this.#x.scope_pop(graph)
+    this.#ok(this.#x.error_status())
+  }
+  capture(site: Site, name: string, graph: GraphAddress, id: number): number {
+    return this.#made(this.#x.capture(this.#file(site.file), site.line, this.#string(name), graph, id))
+  }
+  /** ids of d loss / d wrt[i]. */
+  grad(site: Site, loss: CoreOperand, wrt: readonly CoreOperand[]): number[] { return this.#gradients('grad', site, [loss], wrt) }
+  vjp(site: Site, y: CoreOperand, cotangent: CoreOperand, wrt: readonly CoreOperand[]): number[] {
+    return this.#gradients('vjp', site, [y, cotangent], wrt)
+  }
+  #gradients(which: 'grad' | 'vjp', site: Site, of: CoreOperand[], wrt: readonly CoreOperand[]): number[] {
+    const all = [...of, ...wrt], out = this.#argument(4 * wrt.length + 4)
+    this.#ok(this.#x[which](this.#file(site.file), site.line, this.#operands(all), all.length, out))
+    return [...this.i32(out, wrt.length)]
+  }
+  writeback(site: Site, destination: CoreOperand, source: CoreOperand): void {
+    this.#ok(this.#x.writeback(this.#file(site.file), site.line, this.#operands([destination, source])))
+  }
+  appendOptimizer(site: Site, loss: CoreOperand, optimizer: OptimizerNumbers): void {
+    this.#ok(this.#x.append_optimizer(this.#file(site.file), site.line, this.#operands([loss]), this.#numbers(optimizer)))
+  }
+  shapeOf(graph: GraphAddress, id: number): number[] {
+    const at = this.#argument(64), rank = this.#x.shape(graph, id, at)
+    this.#release()
+    return [...this.f64(at, rank)]
+  }
+  dtypeOf(graph: GraphAddress, id: number): Dtype { return dtypes[this.#x.dtype(graph, id)] as Dtype }
+  nameOf(graph: GraphAddress, id: number): string { return this.text(this.#x.name(graph, id)) }
+  lrValue(lr: LRNumbers, t: number): number {
+    const value = this.#x.lr_value(this.#numbers(lr), t)
+    this.#ok(this.#x.error_status())
+    return value
+  }
+
+  // ---------------------------------------------------------------- models
+
+  createModel(bytes: Uint8Array, options: ModelOptions): ModelAddress {
+    const seed = BigInt.asUintN(64, options.seed)
+    const numbers = [Number(options.training), Number(seed & 0xffffffffn), Number(seed >> 32n), options.device === 'cpu' ? 1 : 2,
+      Number(options.noFusion), ...(options.optimizer ?? new Array<number>(17).fill(0))]
+    return this.#made(this.#x.model_create(this.#array(bytes), bytes.length, this.#numbers(numbers)))
+  }
+  createSibling(parent: ModelAddress, bytes: Uint8Array): ModelAddress {
+    return this.#made(this.#x.model_sibling(parent, this.#array(bytes), bytes.length))
+  }
+  destroyModel(model: ModelAddress): void { this.#x.model_destroy(model) }
+  describeModel(model: ModelAddress): ModelInfo { return JSON.parse(this.text(this.#x.model_describe(model))) as ModelInfo }
+  modelText(model: ModelAddress, what: number): string { return this.text(this.#x.model_text(model, what)) }
+  upload(model: ModelAddress, params: readonly Feed[], partial: boolean): void {
+    this.#ok(this.#x.model_upload(model, this.#feedList(params), params.length, Number(partial)))
+  }
+  /** CPU models. */
+  readState(model: ModelAddress, slot: number, dtype: Dtype, first: number, count: number): DataArray {
+    const at = this.#argument(count * bytesOf(dtype))
+    const status = this.#x.model_read(model, slot, first, at, count)
+    if (status !== 0) this.#fail()
+    const data = this.view(dtype, at, count).slice()
+    this.#release()
+    return data
+  }
+  checkGrads(model: ModelAddress): void { this.#ok(this.#x.model_check_grads(model)) }
+  reset(model: ModelAddress): void { this.#ok(this.#x.model_reset(model)) }
+  resetOptimizer(model: ModelAddress): void { this.#ok(this.#x.model_reset_optimizer(model)) }
+  setLR(model: ModelAddress, lr: LRNumbers): void { this.#ok(this.#x.model_set_lr(model, this.#numbers(lr))) }
+  steps(model: ModelAddress): number { return this.#x.model_steps(model) }
+  /** Every state of a WebGPU model, read by JavaScript, by slot. */
+  snapshot(model: ModelAddress, states: readonly DataArray[]): void {
+    states.forEach((data, slot) => {
+      this.#x.snapshot_put(model, slot, this.#array(data))
+      this.#release()
+    })
+    this.#x.snapshot_end(model)
+  }
+  recover(model: ModelAddress): void { this.#ok(this.#x.model_recover(model)) }
+
+  // ---------------------------------------------------------------- calls
+
+  createCall(model: ModelAddress): CallAddress { return this.#made(this.#x.call_create(model)) }
+  destroyCall(call: CallAddress): void { this.#x.call_destroy(call) }
+  /** Throws when something is refused; nothing has changed then. The feeds are copied: one call at a time in this core. */
+  begin(call: CallAddress, kind: CallKind, feeds: readonly Feed[]): void { this.#ok(this.#x.call_begin(call, kind, this.#callFeeds(feeds), feeds.length)) }
+  /** The executable to run now, 0: done. */
+  program(call: CallAddress): number { return this.#x.call_program(call) }
+  inputs(call: CallAddress, count: number): Uint32Array { return this.u32(this.#x.call_inputs(call), count) }
+  outputs(call: CallAddress, count: number): Uint32Array { return this.u32(this.#x.call_outputs(call), count) }
+  next(call: CallAddress, status = 0): void { this.#ok(this.#x.call_next(call, status)) }
+  /** CPU: to the end. */
+  run(call: CallAddress): void { this.#ok(this.#x.call_run(call)) }
+  result(call: CallAddress, dtype: Dtype, count: number): DataArray { return this.view(dtype, this.#x.call_result(call), count).slice() }
+  loss(call: CallAddress): number { return this.f32(this.#x.call_result(call), 1)[0] as number }
+  captures(call: CallAddress): CaptureInfo[] { return JSON.parse(this.text(this.#x.call_captures(call))) as CaptureInfo[] }
+  end(call: CallAddress): void { this.#x.call_end(call) }
+
+  #fillFeed(at: Address, feed: Feed, name: Address, data: Address): void {
+    this.u32(at, 6).set([name, dtypeNumber(feed.dtype), data, 0, feed.data.length, 0])
+  }
+  #feedList(feeds: readonly Feed[]): Address {
+    const list = this.#argument(feeds.length * FEED_BYTES + 1)
+    feeds.forEach((feed, i) => {
+      const name = this.#string(feed.name), data = this.#array(feed.data)
+      this.#fillFeed(list + i * FEED_BYTES, feed, name, data)
+    })
+    return list
+  }
+  /** The same in one block that lives on: a call reads its feeds until it ends. */
+  #callFeeds(feeds: readonly Feed[]): Address {
+    const align = (bytes: number): number => (bytes + 63) & ~63
+    const names = feeds.map((feed) => encoder.encode(`${feed.name}\0`))
+    let need = align(feeds.length * FEED_BYTES)
+    feeds.forEach((feed, i) => (need += align((names[i] as Uint8Array).length) + align(feed.data.byteLength)))
+    if (need > this.#feeds.bytes) {
+      this.#x.free(this.#feeds.block)
+      this.#feeds = { block: 0, bytes: 0 }
+      this.#feeds = { block: this.alloc(need + 64), bytes: need }
+    }
+    const list = (this.#feeds.block + 63) & ~63
+    let at = list + align(feeds.length * FEED_BYTES)
+    feeds.forEach((feed, i) => {
+      const name = names[i] as Uint8Array, data = at + align(name.length)
+      this.u8(at, name.length).set(name)
+      this.u8(data, feed.data.byteLength).set(new Uint8Array(feed.data.buffer, feed.data.byteOffset, feed.data.byteLength))
+      this.#fillFeed(list + i * FEED_BYTES, feed, at, data)
+      at = data + align(feed.data.byteLength)
+    })
+    return list
+  }
+}

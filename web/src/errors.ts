@@ -1,0 +1,334 @@
+// Errors: one class for each kind of mistake, where in the user's program it was made, and how an error crosses to the page. Stacks begin
+// with the user's frames, in the formats of V8, Firefox and Safari. Knows nothing of tensors or workers.
+
+import type { CaptureMessage } from './protocol.js'
+
+/** A place in the user's program. `file` is a URL or a path as the engine has it; line 0: not known. */
+export interface Site {
+  file: string
+  line: number
+}
+
+/** Every error the library makes. `status` is the C core's number (tg_status). */
+export class TensorgradError extends Error {
+  /** Where the call or the tensor stands that the error speaks of. */
+  site: Site | null = null
+  constructor(
+    message: string,
+    readonly status: number = 0,
+  ) {
+    super(message)
+    Object.defineProperty(this, 'name', { value: new.target.name, configurable: true, writable: true })
+    Object.defineProperty(this, 'stack', { value: withHeader(this, userFrames(this.stack)), configurable: true, writable: true })
+  }
+}
+
+// The names are spelt out: a minifier may rename classes, and names are what crosses the worker's boundary.
+function named<T extends abstract new (...a: never[]) => TensorgradError>(type: T, name: string): T {
+  Object.defineProperty(type, 'name', { value: name, configurable: true })
+  return type
+}
+
+/** Shapes or dtypes that do not fit the operation. */
+export class ShapeError extends TensorgradError {
+  constructor(message: string, status = 2) {
+    super(message, status)
+  }
+}
+/** A value outside what the call accepts. */
+export class ArgumentError extends TensorgradError {
+  constructor(message: string) {
+    super(message, 1)
+  }
+}
+export class MemoryError extends TensorgradError {
+  constructor(message: string) {
+    super(message, 4)
+  }
+}
+/** No parameter, input, capture or state of that name. */
+export class NotFoundError extends TensorgradError {
+  constructor(message: string) {
+    super(message, 5)
+  }
+}
+/** A name used twice. */
+export class DuplicateError extends TensorgradError {
+  constructor(message: string) {
+    super(message, 6)
+  }
+}
+/** An index outside its table. */
+export class IndexError extends TensorgradError {
+  constructor(message: string) {
+    super(message, 7)
+  }
+}
+/** A tensor of another trace, a nested trace, an operation outside a trace. */
+export class TraceError extends TensorgradError {
+  constructor(message: string) {
+    super(message, 8)
+  }
+}
+/** A gradient of something that has none; a loss that is not rank 0. */
+export class GradientError extends TensorgradError {
+  constructor(message: string) {
+    super(message, 9)
+  }
+}
+export class FormatError extends TensorgradError {
+  constructor(message: string) {
+    super(message, 11)
+  }
+}
+/** The device or its shader compiler refused. */
+export class DeviceError extends TensorgradError {
+  constructor(message: string, status = 12) {
+    super(message, status)
+  }
+}
+/** The GPU is gone: `recover()` opens another. */
+export class DeviceLostError extends DeviceError {
+  constructor(message: string) {
+    super(message, 13)
+  }
+}
+/** A size beyond what the library or the device can hold. */
+export class LimitError extends TensorgradError {
+  constructor(message: string) {
+    super(message, 14)
+  }
+}
+/** The loss is NaN or infinite. The step has been made. */
+export class NotFiniteError extends TensorgradError {
+  loss = NaN
+  /** What the step captured, when it was asked to: see `Captures`. */
+  captures: unknown = null
+  constructor(message: string) {
+    super(message, 15)
+  }
+}
+/** The model is destroyed, or in the wrong state for the call. */
+export class StateError extends TensorgradError {
+  constructor(message: string) {
+    super(message, 16)
+  }
+}
+export class UnsupportedError extends TensorgradError {
+  constructor(message: string) {
+    super(message, 17)
+  }
+}
+/** A fault of this library: please report it. */
+export class InternalError extends TensorgradError {
+  constructor(message: string) {
+    super(message, 18)
+  }
+}
+/** The worker died or could not start. */
+export class WorkerError extends TensorgradError {
+  constructor(message: string) {
+    super(message, 0)
+  }
+}
+
+const byName = {
+  TensorgradError,
+  ShapeError,
+  ArgumentError,
+  MemoryError,
+  NotFoundError,
+  DuplicateError,
+  IndexError,
+  TraceError,
+  GradientError,
+  FormatError,
+  DeviceError,
+  DeviceLostError,
+  LimitError,
+  NotFiniteError,
+  StateError,
+  UnsupportedError,
+  InternalError,
+  WorkerError,
+}
+for (const [name, type] of Object.entries(byName)) named(type, name)
+
+const byStatus: Record<number, new (message: string, status?: number) => TensorgradError> = {
+  1: ArgumentError,
+  2: ShapeError,
+  3: ShapeError,
+  4: MemoryError,
+  5: NotFoundError,
+  6: DuplicateError,
+  7: IndexError,
+  8: TraceError,
+  9: GradientError,
+  11: FormatError,
+  12: DeviceError,
+  13: DeviceLostError,
+  14: LimitError,
+  15: NotFiniteError,
+  16: StateError,
+  17: UnsupportedError,
+  18: InternalError,
+}
+
+/** The error of a C status. `site`: where the C core says the mistake stands. */
+export function errorOfStatus(status: number, message: string, site: Site | null = null): TensorgradError {
+  const error = new (byStatus[status] ?? TensorgradError)(message, status)
+  error.site = site
+  return error
+}
+
+// ---------------------------------------------------------------- across the worker's boundary
+
+export interface SerialisedError {
+  name: string
+  message: string
+  stack: string
+  status: number
+  site: Site | null
+  /** Of a NotFiniteError alone. */
+  loss?: number
+  captures?: CaptureMessage[] | null
+}
+
+export function serialiseError(thrown: unknown): SerialisedError {
+  const error = thrown instanceof Error ? thrown : new Error(String(thrown))
+  const ours = error instanceof TensorgradError ? error : null
+  const plain: SerialisedError = {
+    name: error.name,
+    message: error.message,
+    stack: error.stack ?? '',
+    status: ours?.status ?? 0,
+    site: ours?.site ?? null,
+  }
+  if (error instanceof NotFiniteError) {
+    plain.loss = error.loss
+    plain.captures = error.captures as CaptureMessage[] | null
+  }
+  return plain
+}
+
+/** The error as its own class. Its stack: the site it names (a line of the user's, kept by the graph), then the frames of the call. An
+ *  error that the library did not make is a fault in the worker, and keeps the worker's frames. */
+export function restoreError(plain: SerialisedError, callFrames: string): Error {
+  const type = (byName as Record<string, new (message: string, status?: number) => TensorgradError>)[plain.name]
+  if (type === undefined) {
+    const error = new InternalError(`${plain.name} in the worker: ${plain.message}`)
+    error.stack = `${plain.stack}\n${callFrames}`
+    blamed.add(error)
+    return error
+  }
+  const error = plain.status !== 0 ? new type(plain.message, plain.status) : new type(plain.message)
+  error.site = plain.site
+  if (error instanceof NotFiniteError) {
+    error.loss = plain.loss ?? NaN
+    error.captures = plain.captures ?? null
+  }
+  blamed.add(error)
+  const at = plain.site !== null && plain.site.line > 0 ? `    at ${plain.site.file}:${plain.site.line}\n` : ''
+  error.stack = withHeader(error, at + callFrames)
+  return error
+}
+
+// ---------------------------------------------------------------- frames
+
+const ownUrl: string = import.meta.url
+// As source, the library is the folder of this file; bundled, it is one file (which an application may have become part of: then
+// captureStackTrace alone keeps its frames out).
+const ownFolder = /\/src\/errors\.[jt]s$/.test(ownUrl) ? ownUrl.slice(0, ownUrl.lastIndexOf('/') + 1) : null
+const ownPath = ownUrl.replace(/^file:\/\//, '')
+const ownFolderPath = ownFolder?.replace(/^file:\/\//, '') ?? null
+
+function isOwn(file: string): boolean {
+  if (ownFolder !== null) return file.startsWith(ownFolder) || file.startsWith(ownFolderPath as string)
+  return file === ownUrl || file === ownPath
+}
+
+/** "    at f (file:12:3)", "    at file:12:3" (V8); "f@file:12:3" (Firefox, Safari). Null for any other line. */
+export function parseFrame(line: string): (Site & { column: number }) | null {
+  const place = /:(\d+):(\d+)\)?$/.exec(line)
+  if (place === null) return null
+  const v8 = /^\s*at (?:async )?/.exec(line)
+  const at = v8 === null ? line.indexOf('@') + 1 : line.endsWith(')') ? line.indexOf(' (', v8[0].length) + 2 : v8[0].length
+  if (v8 === null && at === 0) return null
+  return { file: line.slice(at, place.index), line: Number(place[1]), column: Number(place[2]) }
+}
+
+function isUsers(line: string): boolean {
+  const frame = parseFrame(line)
+  return frame !== null && !isOwn(frame.file) && !frame.file.startsWith('node:')
+}
+
+/** The frames of a stack without the library's and the engine's own, without the header. Where nothing would be left, all of them. */
+export function userFrames(stack: string | undefined): string {
+  const frames = (stack ?? '').split('\n').filter((line) => parseFrame(line) !== null)
+  const users = frames.filter(isUsers)
+  return (users.length > 0 ? users : frames).join('\n')
+}
+
+function withHeader(error: Error, frames: string): string {
+  const v8 = frames === '' || /^\s*at /.test(frames)
+  return v8 ? `${error.name}: ${error.message}\n${frames}` : frames // Firefox and Safari keep no header
+}
+
+type Capturing = typeof Error & { captureStackTrace?(target: object, above?: unknown): void; stackTraceLimit?: number }
+const engine = Error as Capturing
+
+/** A stack kept for later: it costs little until it is asked for. */
+export type Frames = () => string
+
+export const ALL_FRAMES = 50
+const SITE_FRAMES = 4
+const OWN_FRAMES = 12 // of the library's, at most, above a call, where the engine cannot leave them out
+
+function capture(above: unknown, limit: number): { stack?: string } {
+  const saved = engine.stackTraceLimit
+  const cuts = engine.captureStackTrace !== undefined
+  if (saved !== undefined) engine.stackTraceLimit = cuts ? limit : limit + OWN_FRAMES
+  const holder: { stack?: string } = cuts ? {} : new Error()
+  engine.captureStackTrace?.(holder, above)
+  if (saved !== undefined) engine.stackTraceLimit = saved
+  return holder
+}
+
+/** The user's frames now, those of `above` (the public function being called) and its callees left out. */
+export function holdFrames(above: unknown): Frames {
+  const holder = capture(above, ALL_FRAMES)
+  return () => userFrames(holder.stack)
+}
+
+/** The same at once. */
+export function framesAbove(above: unknown): string {
+  return holdFrames(above)() || userFrames(capture(undefined, ALL_FRAMES).stack) // `above` may be on no stack
+}
+
+/** The user's frame that is nearest to the call of `above`. */
+export function siteAbove(above: unknown): Site {
+  const lines = (capture(above, SITE_FRAMES).stack ?? '').split('\n')
+  const line = lines.find(isUsers)
+  return line === undefined ? { file: '', line: 0 } : siteOf(line)
+}
+
+/** Where kept frames begin. */
+export function siteOf(frames: string): Site {
+  const end = frames.indexOf('\n')
+  const frame = parseFrame(end < 0 ? frames : frames.slice(0, end))
+  return frame === null ? { file: '', line: 0 } : { file: frame.file, line: frame.line }
+}
+
+/** `error` with the user's frames at the call of `above`, or with `frames` kept from an earlier call. */
+export function blame<E extends Error>(error: E, above: unknown, frames: string = framesAbove(above)): E {
+  error.stack = withHeader(error, frames)
+  blamed.add(error)
+  return error
+}
+
+const blamed = new WeakSet<Error>()
+
+/** The same where `error` is the library's own and has no frames yet: an error of an operation keeps those of its line. */
+export function blameOnce(error: unknown, frames: Frames): unknown {
+  return error instanceof TensorgradError && !blamed.has(error) ? blame(error, null, frames()) : error
+}

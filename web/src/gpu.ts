@@ -1,0 +1,447 @@
+// The WebGPU executor: one device, the states on it, and programs that it replays. A program comes from the core as data (ProgramInfo); what
+// is decided about it was decided there. Pipelines compile in parallel; one compute pass a run, in one submission unless that keeps the GPU
+// busy for so long that a page could not draw. What goes wrong is thrown by the call that caused it. Knows no graphs and no messages.
+
+import { bytesOf, newArray, type Address, type Core, type GpuLimits, type ProgramInfo } from './core.js'
+import { dtypes } from './core.js'
+import { DeviceError, DeviceLostError, MemoryError } from './errors.js'
+import type { DataArray, Dtype } from './types.js'
+
+// Numbers of the WebGPU specification: not every home has the constants as globals.
+const USAGE = { mapRead: 1, copySource: 4, copyDestination: 8, storage: 128 }
+const MAP_READ = 1
+const COMPUTE_STAGE = 4
+const ALIGN = 256
+const MAX_BINDINGS = 64
+
+/** A submission that takes longer than this makes the next ones shorter: a page draws every 16 ms. */
+const SLOW_MS = 12
+/** How long the news that a device is lost may come after a call has failed of it. */
+const LOSS_SETTLES_MS = 200
+
+const alignUp = (bytes: number, to: number): number => Math.ceil(bytes / to) * to
+const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
+
+// ---------------------------------------------------------------- adapters
+
+export interface FoundAdapter { adapter: GPUAdapter; name: string }
+
+/** Says why WebGPU is not to be had. */
+export class NoGpu extends Error {}
+
+function adapterName(adapter: GPUAdapter): string {
+  const { description, vendor, architecture, device } = adapter.info
+  return description || [vendor, architecture, device].filter((part) => part !== '').join(' ') || 'unnamed adapter'
+}
+
+const isSoftware = (adapter: GPUAdapter): boolean =>
+  adapter.info.isFallbackAdapter || /swiftshader|llvmpipe|basic render/i.test(adapterName(adapter))
+
+/** A browser that has just started may have no adapter at first. */
+async function askTwice(gpu: GPU, options: GPURequestAdapterOptions): Promise<GPUAdapter | null> {
+  const adapter = await gpu.requestAdapter(options)
+  if (adapter !== null) return adapter
+  await sleep(100)
+  return gpu.requestAdapter(options)
+}
+
+/** The fastest adapter, or the first whose name contains `wanted`. `real`: one that is no processor in disguise. */
+export async function findAdapter(gpu: GPU | null | undefined, wanted: string, real: boolean): Promise<FoundAdapter> {
+  if (gpu == null) throw new NoGpu('this home has no WebGPU')
+  const seen: string[] = []
+  for (const powerPreference of ['high-performance', 'low-power'] as const) {
+    const adapter = await askTwice(gpu, { powerPreference })
+    if (adapter === null) throw new NoGpu('no WebGPU adapter')
+    const name = adapterName(adapter)
+    seen.push(name)
+    if (!name.toLowerCase().includes(wanted.toLowerCase())) continue
+    if (real && wanted === '' && isSoftware(adapter)) throw new NoGpu(`the only WebGPU adapter is a software one (${name})`)
+    return { adapter, name }
+  }
+  throw new NoGpu(`no WebGPU adapter is called ${JSON.stringify(wanted)} (adapters: ${[...new Set(seen)].join(', ')})`)
+}
+
+const WANTED_LIMITS = [
+  'maxStorageBufferBindingSize', 'maxStorageBuffersPerShaderStage', 'maxComputeInvocationsPerWorkgroup', 'maxComputeWorkgroupSizeX',
+  'maxComputeWorkgroupSizeY', 'maxComputeWorkgroupStorageSize', 'maxComputeWorkgroupsPerDimension', 'maxBufferSize',
+] as const
+
+/** All that the adapter offers of what we use. */
+export async function openGpu({ adapter, name }: FoundAdapter): Promise<Gpu> {
+  const requiredLimits: Record<string, number> = {}
+  for (const limit of WANTED_LIMITS) requiredLimits[limit] = adapter.limits[limit]
+  return new Gpu(await adapter.requestDevice({ requiredLimits }), name)
+}
+
+// ---------------------------------------------------------------- values: four bytes an element on the device, a bool one byte outside
+
+function widen(to: Uint8Array<ArrayBuffer>, offset: number, dtype: Dtype, data: DataArray): void {
+  if (dtype === 'bool') new Uint32Array(to.buffer, to.byteOffset + offset, data.length).set(data)
+  else to.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), offset)
+}
+
+function narrow(to: DataArray, dtype: Dtype, from: ArrayBuffer, offset: number): void {
+  if (dtype === 'bool') to.set(new Uint32Array(from, offset, to.length))
+  else new Uint8Array(to.buffer, to.byteOffset, to.byteLength).set(new Uint8Array(from, offset, to.byteLength))
+}
+
+// ---------------------------------------------------------------- the device
+
+interface State { buffer: GPUBuffer; dtype: Dtype; count: number }
+interface Slice { buffer: GPUBuffer; offset: number; bytes: number }
+
+export interface StateRange { slot: number; first: number; count: number }
+
+export class Gpu {
+  readonly states: (State | undefined)[] = []
+  readonly #layouts: (GPUBindGroupLayout | undefined)[] = []
+  readonly #pipelines = new Map<string, Promise<GPUComputePipeline>>()
+  readonly #made = new Set<GPUBuffer>()
+  #readback: GPUBuffer | null = null
+  #lost: string | null = null
+  #uncaptured: string | null = null
+  #closed = false
+
+  constructor(readonly device: GPUDevice, readonly name: string) {
+    void device.lost.then((info) => {
+      if (!this.#closed) this.#lost = info.message || info.reason || 'no reason given'
+    })
+    device.addEventListener('uncapturederror', (event) => {
+      event.preventDefault()
+      this.#uncaptured ??= event.error.message
+    })
+  }
+
+  get isLost(): boolean { return this.#lost !== null }
+  get description(): string { return `webgpu (${this.name})` }
+
+  get limits(): GpuLimits {
+    const l = this.device.limits
+    return [
+      l.maxStorageBufferBindingSize, Math.min(l.maxStorageBuffersPerShaderStage, MAX_BINDINGS),
+      Math.min(l.maxComputeInvocationsPerWorkgroup, l.maxComputeWorkgroupSizeX), l.maxComputeWorkgroupStorageSize,
+      l.maxComputeWorkgroupsPerDimension, l.maxBufferSize,
+    ]
+  }
+
+  close(): void {
+    this.#closed = true
+    this.#made.clear()
+    this.device.destroy()
+  }
+
+  // ---- faults
+
+  /** Throws when the device is gone. */
+  checkAlive(): void {
+    if (this.#lost !== null) throw new DeviceLostError(`webgpu: the device (${this.name}) was lost: ${this.#lost}`)
+  }
+
+  /** `body`, and every error that the device finds in what it did. */
+  async guarded<R>(what: string, body: () => R | Promise<R>): Promise<R> {
+    this.checkAlive()
+    for (const filter of ['validation', 'out-of-memory', 'internal'] as const) this.device.pushErrorScope(filter)
+    let result: R
+    let pops: Promise<GPUError | null>[] = []
+    try {
+      const begun = body()
+      pops = [0, 1, 2].map(() => this.device.popErrorScope())
+      for (const pop of pops) pop.catch(() => undefined)
+      result = await begun
+    } catch (error) {
+      if (pops.length === 0) for (let i = 0; i < 3; i++) void this.device.popErrorScope().catch(() => undefined)
+      await this.#settleLoss()
+      await this.#report(what, pops)
+      throw error
+    }
+    await this.#report(what, pops)
+    return result
+  }
+
+  async #report(what: string, pops: Promise<GPUError | null>[]): Promise<void> {
+    const [internal, memory, validation] = await Promise.all(pops.map((pop) => pop.catch(() => null)))
+    this.checkAlive()
+    if (memory != null) throw new MemoryError(`webgpu: ${what}: out of GPU memory: ${memory.message}`)
+    const error = validation?.message ?? internal?.message ?? this.#uncaptured
+    this.#uncaptured = null
+    if (error != null) throw new DeviceError(`webgpu: ${what}: ${error}`)
+  }
+
+  /** A call fails of a lost device before we hear that it is lost. */
+  async #settleLoss(): Promise<void> {
+    if (this.#lost === null) await Promise.race([this.device.lost, sleep(LOSS_SETTLES_MS)])
+  }
+
+  // ---- buffers and states
+
+  buffer(bytes: number, usage: number): GPUBuffer {
+    const buffer = this.device.createBuffer({ size: Math.max(alignUp(bytes, 4), 4), usage })
+    this.#made.add(buffer)
+    return buffer
+  }
+  drop(buffer: GPUBuffer | null): void {
+    if (buffer === null) return
+    buffer.destroy()
+    this.#made.delete(buffer)
+  }
+
+  makeState(slot: number, dtype: Dtype, count: number): void {
+    this.states[slot] = { buffer: this.buffer(count * 4, USAGE.storage | USAGE.copySource | USAGE.copyDestination), dtype, count }
+  }
+  writeState(slot: number, first: number, data: DataArray): void {
+    const { buffer, dtype } = this.states[slot] as State
+    const wide = new Uint8Array(data.length * 4)
+    widen(wide, 0, dtype, data)
+    this.device.queue.writeBuffer(buffer, first * 4, wide)
+  }
+
+  /** Elements of states, in one read. */
+  async readStates(ranges: readonly StateRange[]): Promise<DataArray[]> {
+    const slices = ranges.map(({ slot, first, count }) => ({ buffer: (this.states[slot] as State).buffer, offset: first * 4, bytes: count * 4 }))
+    const results = ranges.map(({ slot, count }) => newArray((this.states[slot] as State).dtype, count))
+    const offsets = offsetsOf(slices)
+    const bytes = offsets[slices.length] as number
+    await this.guarded('reading parameters back', async () => {
+      if (this.#readback === null || this.#readback.size < bytes) {
+        this.drop(this.#readback)
+        this.#readback = this.buffer(bytes, USAGE.mapRead | USAGE.copyDestination)
+      }
+      const encoder = this.device.createCommandEncoder()
+      copySlices(encoder, slices, offsets, this.#readback)
+      this.device.queue.submit([encoder.finish()])
+      await this.#readback.mapAsync(MAP_READ, 0, alignUp(bytes, 4))
+    })
+    const mapped = (this.#readback as unknown as GPUBuffer).getMappedRange(0, alignUp(bytes, 4))
+    results.forEach((to, i) => narrow(to, (this.states[ranges[i]?.slot as number] as State).dtype, mapped, offsets[i] as number))
+    this.#readback?.unmap()
+    return results
+  }
+
+  // ---- pipelines: explicit layouts, since an automatic one leaves out what a shader does not use
+
+  layout(bindings: number): GPUBindGroupLayout {
+    return (this.#layouts[bindings] ??= this.device.createBindGroupLayout({
+      entries: Array.from({ length: bindings }, (_, binding) => ({ binding, visibility: COMPUTE_STAGE, buffer: { type: 'storage' as const } })),
+    }))
+  }
+
+  /** Equal sources share a pipeline; it compiles beside others. */
+  pipeline(source: string, bindings: number, label: string): Promise<GPUComputePipeline> {
+    const key = `${bindings}\n${source}`
+    let pipeline = this.#pipelines.get(key)
+    if (pipeline === undefined) {
+      pipeline = this.#compile(source, bindings, label)
+      pipeline.catch(() => this.#pipelines.delete(key))
+      this.#pipelines.set(key, pipeline)
+    }
+    return pipeline
+  }
+  async #compile(source: string, bindings: number, label: string): Promise<GPUComputePipeline> {
+    this.device.pushErrorScope('validation')
+    const module = this.device.createShaderModule({ code: source })
+    const layout = this.device.createPipelineLayout({ bindGroupLayouts: [this.layout(bindings)] })
+    const made = this.device.createComputePipelineAsync({ layout, compute: { module, entryPoint: 'main' } })
+    const scope = this.device.popErrorScope().catch(() => null)
+    try {
+      return await made
+    } catch (error) {
+      await this.#settleLoss()
+      this.checkAlive()
+      throw await shaderError(module, source, label, this.name, (await scope)?.message ?? (error as Error).message)
+    }
+  }
+}
+
+/** Offsets of slices in one buffer, and its size. */
+function offsetsOf(slices: readonly { bytes: number }[]): number[] {
+  const offsets = [0]
+  for (const { bytes } of slices) offsets.push((offsets.at(-1) as number) + alignUp(bytes, 16))
+  return offsets
+}
+function copySlices(encoder: GPUCommandEncoder, slices: readonly Slice[], offsets: readonly number[], to: GPUBuffer): void {
+  slices.forEach(({ buffer, offset, bytes }, i) => encoder.copyBufferToBuffer(buffer, offset, to, offsets[i] as number, bytes))
+}
+
+/** The kernel's operations, what the compiler says, and the shader with numbered lines. */
+async function shaderError(module: GPUShaderModule, source: string, label: string, device: string, said: string): Promise<DeviceError> {
+  const info = await module.getCompilationInfo().catch(() => null)
+  const errors = (info?.messages ?? []).filter((message) => message.type === 'error')
+  const text = errors.map((message) => `line ${message.lineNum}: ${message.message}`).join('\n') || said
+  const numbered = source.split('\n').map((line, i) => `${String(i + 1).padStart(5)}  ${line}`).join('\n')
+  return new DeviceError(`webgpu: the shader of kernel ${label} does not compile on ${device}:\n${text}\n${numbered}`)
+}
+
+// ---------------------------------------------------------------- programs
+
+interface Stage { source: number; group: GPUBindGroup; groups: [number, number, number] }
+
+export class Executable {
+  readonly #stages: Stage[]
+  readonly #pipelines: Promise<GPUComputePipeline[]>
+  readonly #buffers: { workspace: GPUBuffer; inputs: GPUBuffer; constants: GPUBuffer; scratch: GPUBuffer; readback: GPUBuffer }
+  readonly #places: (Slice | null)[] = []
+  readonly #feed: Uint8Array<ArrayBuffer>
+  readonly #inputOffset: number[] // by input; -1: no stage reads it
+  readonly #constants = new Map<number, DataArray>() // of outputs that are constants, by buffer
+  #perSubmission: number
+
+  /** Everything is started here, synchronously; `ready` says how it went. `core` holds the constants' data. */
+  constructor(readonly gpu: Gpu, readonly program: ProgramInfo, core: Core) {
+    const { storage, copySource, copyDestination, mapRead } = USAGE
+    const fed = storage | copyDestination
+    const { offsets, bytes } = this.#placeInputs()
+    this.#inputOffset = offsets
+    this.#feed = new Uint8Array(bytes)
+    const constantBytes = program.buffers.reduce((sum, [kind, , count]) => sum + (kind === 3 ? alignUp(count * 4, ALIGN) : 0), 0)
+    const outputBytes = offsetsOf(program.outputs.map(({ count }) => ({ bytes: count * 4 }))).at(-1) as number
+    this.#buffers = {
+      workspace: gpu.buffer(program.workspace, fed | copySource), inputs: gpu.buffer(bytes, fed), constants: gpu.buffer(constantBytes, fed),
+      scratch: gpu.buffer(program.scratch, fed | copySource), readback: gpu.buffer(outputBytes, mapRead | copyDestination),
+    }
+    this.#place(core)
+    this.#stages = program.stages.map((stage) => ({ source: stage.source, groups: stage.groups, group: this.#bind(stage) }))
+    this.#pipelines = Promise.all(program.sources.map((source, i) => {
+      const { bindings, label } = program.stages.find((stage) => stage.source === i) as ProgramInfo['stages'][number]
+      return gpu.pipeline(source, bindings.length, label)
+    }))
+    this.#pipelines.catch(() => undefined)
+    this.#perSubmission = Math.max(1, this.#stages.length)
+  }
+
+  /** Rejects with what the shader compiler said. */
+  async ready(): Promise<void> {
+    await this.#pipelines
+  }
+
+  unload(): void {
+    for (const buffer of Object.values(this.#buffers)) this.gpu.drop(buffer)
+  }
+
+  #placeInputs(): { offsets: number[]; bytes: number } {
+    const { program } = this
+    const offsets = program.inputs.map(() => -1)
+    let bytes = 0
+    for (const b of program.stages.flatMap((stage) => stage.bindings)) {
+      const [kind, , count, , slot] = program.buffers[b] ?? [-1, 0, 0, 0, 0]
+      if (kind !== 1 || offsets[slot] !== -1) continue
+      offsets[slot] = bytes
+      bytes += alignUp(count * 4, ALIGN)
+    }
+    return { offsets, bytes }
+  }
+
+  #place(core: Core): void {
+    let constantsEnd = 0
+    this.program.buffers.forEach(([kind, dtype, count, offset, slot, data], b) => {
+      const bytes = count * 4
+      this.#places[b] = null
+      if (kind === 0 && slot >= 0) this.#places[b] = { buffer: this.#buffers.workspace, offset, bytes }
+      if (kind === 1 && (this.#inputOffset[slot] as number) >= 0)
+        this.#places[b] = { buffer: this.#buffers.inputs, offset: this.#inputOffset[slot] as number, bytes }
+      if (kind === 2) this.#places[b] = { buffer: (this.gpu.states[slot] as State).buffer, offset, bytes }
+      if (kind !== 3) return
+      const values = core.view(dtypes[dtype] as Dtype, data, count)
+      const wide = new Uint8Array(bytes)
+      widen(wide, 0, dtypes[dtype] as Dtype, values)
+      this.gpu.device.queue.writeBuffer(this.#buffers.constants, constantsEnd, wide)
+      this.#places[b] = { buffer: this.#buffers.constants, offset: constantsEnd, bytes }
+      constantsEnd += alignUp(bytes, ALIGN)
+      if (this.program.outputs.some((output) => output.buffer === b)) this.#constants.set(b, values.slice())
+    })
+  }
+
+  #bind(stage: ProgramInfo['stages'][number]): GPUBindGroup {
+    const scratch = { buffer: this.#buffers.scratch, offset: 0, bytes: stage.scratch }
+    const entries = stage.bindings.map((b, binding) => {
+      const { buffer, offset, bytes } = b < 0 ? scratch : (this.#places[b] as Slice)
+      return { binding, resource: { buffer, offset, size: bytes } }
+    })
+    return this.gpu.device.createBindGroup({ layout: this.gpu.layout(stage.bindings.length), entries })
+  }
+
+  // ---- one run
+
+  /** `inputs`: addresses in the core's memory, one for each input; `outputs`: where results go, 0: not wanted. Nothing moves them meanwhile. */
+  async run(core: Core, inputs: readonly Address[], outputs: readonly Address[]): Promise<void> {
+    const pipelines = await this.#pipelines
+    this.#writeInputs(core, inputs)
+    const wanted = this.program.outputs.map((_, i) => i).filter((i) => outputs[i] !== 0)
+    const read = wanted.filter((i) => !this.#isOnHost(i))
+    const slices = read.map((i) => ({ ...(this.#places[this.#outputBuffer(i)] as Slice), bytes: (this.program.outputs[i]?.count ?? 0) * 4 }))
+    const offsets = offsetsOf(slices)
+    let begin = 0
+    do {
+      const end = Math.min(begin + this.#perSubmission, this.#stages.length)
+      await this.#submit(pipelines, begin, end, end === this.#stages.length ? slices : [], offsets)
+      begin = end
+    } while (begin < this.#stages.length)
+    this.#take(core, read, outputs, offsets)
+    for (const i of wanted) if (this.#isOnHost(i)) this.#copyOnHost(core, i, inputs, outputs[i] as Address)
+  }
+
+  #outputBuffer(i: number): number { return this.program.outputs[i]?.buffer as number }
+  #isOnHost(i: number): boolean {
+    const kind = this.program.buffers[this.#outputBuffer(i)]?.[0]
+    return kind === 1 || kind === 3
+  }
+
+  #writeInputs(core: Core, inputs: readonly Address[]): void {
+    this.program.inputs.forEach(({ dtype, count }, i) => {
+      const offset = this.#inputOffset[i] as number
+      if (offset >= 0) widen(this.#feed, offset, dtypes[dtype] as Dtype, core.view(dtypes[dtype] as Dtype, inputs[i] as Address, count))
+    })
+    if (this.#feed.length > 0) this.gpu.device.queue.writeBuffer(this.#buffers.inputs, 0, this.#feed)
+  }
+
+  /** Stages [begin, end), and the slices with the last. Waits until they have run. */
+  async #submit(pipelines: GPUComputePipeline[], begin: number, end: number, slices: readonly Slice[], offsets: readonly number[]): Promise<void> {
+    const { device } = this.gpu
+    const start = performance.now()
+    await this.gpu.guarded('running a step', () => {
+      const encoder = device.createCommandEncoder()
+      if (end > begin) this.#encode(encoder, pipelines, begin, end)
+      copySlices(encoder, slices, offsets, this.#buffers.readback)
+      device.queue.submit([encoder.finish()])
+      return slices.length > 0 ? this.#buffers.readback.mapAsync(MAP_READ, 0, offsets[slices.length]) : device.queue.onSubmittedWorkDone()
+    })
+    this.#adapt(end - begin, performance.now() - start)
+  }
+
+  #encode(encoder: GPUCommandEncoder, pipelines: GPUComputePipeline[], begin: number, end: number): void {
+    const pass = encoder.beginComputePass()
+    let current = -1
+    for (const { source, group, groups } of this.#stages.slice(begin, end)) {
+      if (source !== current) pass.setPipeline(pipelines[source] as GPUComputePipeline)
+      current = source
+      pass.setBindGroup(0, group)
+      pass.dispatchWorkgroups(...groups)
+    }
+    pass.end()
+  }
+
+  #adapt(stages: number, ms: number): void {
+    const all = this.#stages.length
+    if (ms > SLOW_MS && stages > 1) this.#perSubmission = Math.ceil(stages / 2)
+    else if (ms < SLOW_MS / 4 && stages === this.#perSubmission && stages < all) this.#perSubmission = Math.min(all, stages * 2)
+  }
+
+  #take(core: Core, read: readonly number[], outputs: readonly Address[], offsets: readonly number[]): void {
+    if (read.length === 0) return
+    const mapped = this.#buffers.readback.getMappedRange(0, offsets[read.length])
+    read.forEach((i, at) => {
+      const { dtype, count } = this.program.outputs[i] as ProgramInfo['outputs'][number]
+      const name = dtypes[dtype] as Dtype
+      narrow(core.view(name, outputs[i] as Address, count), name, mapped, offsets[at] as number)
+    })
+    this.#buffers.readback.unmap()
+  }
+
+  #copyOnHost(core: Core, i: number, inputs: readonly Address[], to: Address): void {
+    const { buffer, dtype, count } = this.program.outputs[i] as ProgramInfo['outputs'][number]
+    const [kind, , , , slot] = this.program.buffers[buffer] as ProgramInfo['buffers'][number]
+    const name = dtypes[dtype] as Dtype
+    const bytes = count * bytesOf(name)
+    if (kind === 1) core.u8(to, bytes).set(core.u8(inputs[slot] as Address, bytes))
+    else core.view(name, to, count).set((this.#constants.get(buffer) as DataArray).subarray(0, count))
+  }
+}

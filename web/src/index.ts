@@ -1,0 +1,86 @@
+// The public surface of the package.
+
+export * from './ops.js'
+export * as nn from './nn.js'
+export type { LayerNormOptions, Linear, LinearOptions, LayerNorm } from './nn.js'
+export { Module, type ParamOptions } from './module.js'
+export { init, type Init, type InitSpec } from './init.js'
+export { lr, type LR, type LRSchedule } from './lr.js'
+export type { AdamConfig, SGDConfig } from './optimizer.js'
+export { Tensor } from './tensor.js'
+export { Captures } from './captures.js'
+export {
+  compileForward,
+  compileGraph,
+  compileModule,
+  CompiledForward,
+  CompiledModule,
+  type CallOptions,
+  type CompileForwardOptions,
+  type CompileGraphOptions,
+  type CompileOptions,
+  type Forward,
+  type ForwardOptions,
+  type RunResult,
+  type StepResult,
+} from './compile.js'
+export {
+  appendAdam,
+  appendGrad,
+  appendSGD,
+  compileToIR,
+  emitKernels,
+  Graph,
+  materializeParams,
+  paramInput,
+  planBuffers,
+  resolveLR,
+  stateInput,
+  tensorInput,
+  trace,
+  traceInto,
+  type BufferPlan,
+  type BufferSpec,
+  type CompiledIR,
+  type GradResult,
+  type GraphParam,
+  type IROptions,
+  type KernelSpec,
+  type NamedTensor,
+} from './ir.js'
+export {
+  ArgumentError,
+  DeviceError,
+  DeviceLostError,
+  DuplicateError,
+  FormatError,
+  GradientError,
+  IndexError,
+  InternalError,
+  LimitError,
+  MemoryError,
+  NotFiniteError,
+  NotFoundError,
+  ShapeError,
+  StateError,
+  TensorgradError,
+  TraceError,
+  UnsupportedError,
+  WorkerError,
+  type Site,
+} from './errors.js'
+export { ready } from './platform.js'
+export type {
+  ArrayOf,
+  Axes,
+  DataArray,
+  Device,
+  Dtype,
+  InputArrays,
+  InputSpec,
+  InputSpecs,
+  InputTensors,
+  Operand,
+  ReduceOptions,
+  Shape,
+} from './types.js'

@@ -1,0 +1,109 @@
+// Modules: classes whose fields are parameters, other modules, and arrays of these. Owns the walk that gives every parameter its dotted
+// name. Knows no graph: a parameter here is a declaration, which each trace turns into a node.
+
+import { ArgumentError, blame, holdFrames, siteAbove } from './errors.js'
+import type { Init } from './init.js'
+import { Parameter, isForeignTensor, type Tensor } from './tensor.js'
+import type { Dtype, Shape } from './types.js'
+
+const BRAND = Symbol.for('tensorgrad.module')
+
+export interface ParamOptions {
+  /** Parameters are f32. */
+  dtype?: Dtype
+  /** Default 'randn' with std 0.02. */
+  init?: Init
+  /** Whether weight decay acts on it. Default: true, but false for zeros and ones. */
+  decay?: boolean
+  /** No gradient, and no optimiser ever changes it. */
+  frozen?: boolean
+}
+
+export abstract class Module {
+  /** Declares a parameter: keep it in a field (or an array in a field), whose path becomes its name. */
+  protected param(shape: Shape, options: ParamOptions = {}): Tensor {
+    const above = this.param
+    if (!Array.isArray(shape)) throw blame(new ArgumentError('param: the shape is not an array of numbers'), above)
+    return new Parameter([...shape], { ...options }, siteAbove(above), holdFrames(above))
+  }
+}
+Object.defineProperty(Module.prototype, BRAND, { value: Module })
+
+function isForeignModule(value: object): boolean {
+  return BRAND in value && !(value instanceof Module)
+}
+
+/** Every parameter of a module once, under the path by which it is reached first: "layers.0.attn.q.W". */
+export function namedParams(root: Module): Map<Parameter, string> {
+  if (!(root instanceof Module)) {
+    const foreign = typeof root === 'object' && root !== null && isForeignModule(root)
+    throw new ArgumentError(foreign ? anotherCopy('the model') : 'the factory returned something that is no Module')
+  }
+  const walk = new Walk()
+  walk.enter(root, [])
+  return walk.names
+}
+
+const anotherCopy = (what: string) =>
+  `${what} comes from another copy of tensorgrad: the page must load the library once (see the bundler's "dedupe")`
+
+class Walk {
+  readonly names = new Map<Parameter, string>()
+  readonly #done = new Set<object>() // modules reached before: tied
+  readonly #open = new Map<object, string>() // on the path to here, with their own paths
+
+  enter(value: unknown, path: string[]): void {
+    if (typeof value !== 'object' || value === null) return
+    const name = path.join('.')
+    if (value instanceof Parameter) {
+      if (!this.names.has(value)) this.names.set(value, name)
+    } else if (value instanceof Module || Array.isArray(value)) this.#descend(value, path)
+    else if (isForeignModule(value) || isForeignTensor(value)) throw new ArgumentError(anotherCopy(`the field ${name}`))
+    else refuseHidden(value, name)
+  }
+
+  #descend(value: object, path: string[]): void {
+    const name = path.join('.')
+    const above = this.#open.get(value)
+    if (above !== undefined)
+      throw new ArgumentError(`the model contains a cycle: ${name} is ${above === '' ? 'the model itself' : above} again`)
+    if (this.#done.has(value)) return
+    this.#open.set(value, name)
+    for (const key of Object.keys(value)) this.enter((value as Record<string, unknown>)[key], [...path, key])
+    this.#open.delete(value)
+    this.#done.add(value)
+  }
+}
+
+// ---------------------------------------------------------------- what must not hide parameters
+
+function isPlain(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value)
+  return prototype === Object.prototype || prototype === null
+}
+
+function containerName(value: object): string | null {
+  if (value instanceof Map) return 'a Map'
+  if (value instanceof Set) return 'a Set'
+  return isPlain(value) ? 'a plain object' : null
+}
+
+function contents(value: object): unknown[] {
+  if (value instanceof Map) return [...value.keys(), ...value.values()]
+  if (value instanceof Set || Array.isArray(value)) return [...value]
+  return Object.values(value)
+}
+
+function holdsParams(value: unknown, seen: Set<object>): boolean {
+  if (typeof value !== 'object' || value === null || seen.has(value)) return false
+  seen.add(value)
+  if (value instanceof Parameter || value instanceof Module) return true
+  if (containerName(value) === null && !Array.isArray(value)) return false
+  return contents(value).some((item) => holdsParams(item, seen))
+}
+
+function refuseHidden(value: object, name: string): void {
+  const container = containerName(value)
+  if (container === null || !holdsParams(value, new Set())) return
+  throw new ArgumentError(`the field ${name} hides parameters in ${container}: keep modules and parameters in fields or arrays`)
+}

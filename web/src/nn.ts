@@ -1,0 +1,91 @@
+// Layers and losses. Parameter names are those of C's tg_nn_*: Linear has W and b, LayerNorm g and b.
+
+import type { Captures } from './captures.js'
+import { blame, ShapeError } from './errors.js'
+import { init, type Init } from './init.js'
+import { Module } from './module.js'
+import { invoke, whole, type Tensor } from './tensor.js'
+
+export interface LinearOptions {
+  /** Default true. */
+  bias?: boolean
+  /** Of W. Default kaiming. */
+  init?: Init
+}
+
+/** x W + b: [..., in] -> [..., out]. W [in, out] (kaiming), b [out] (zeros). */
+export class Linear extends Module {
+  W: Tensor
+  b: Tensor | null = null
+  constructor(inDim: number, outDim: number, options: LinearOptions = {}) {
+    super()
+    this.W = this.param([inDim, outDim], { init: options.init ?? init.kaiming() })
+    if (options.bias ?? true) this.b = this.param([outDim], { init: 'zeros' })
+  }
+  fwd(x: Tensor): Tensor {
+    return invoke('nn_linear_fwd', Linear.prototype.fwd, this.b === null ? [x, this.W] : [x, this.W, this.b])
+  }
+}
+
+export interface LayerNormOptions {
+  /** Default 1e-5. */
+  eps?: number
+}
+
+/** (x - mean) / sqrt(variance + eps) g + b over the last axis, biased variance. g [dim] (ones), b [dim] (zeros). */
+export class LayerNorm extends Module {
+  g: Tensor
+  b: Tensor
+  readonly eps: number
+  constructor(dim: number, eps: number | LayerNormOptions = 1e-5) {
+    super()
+    this.eps = typeof eps === 'number' ? eps : (eps.eps ?? 1e-5)
+    this.g = this.param([dim], { init: 'ones' })
+    this.b = this.param([dim], { init: 'zeros' })
+  }
+  fwd(x: Tensor): Tensor {
+    return invoke('nn_layer_norm_fwd', LayerNorm.prototype.fwd, [x, this.g, this.b], () => [this.eps])
+  }
+}
+
+/** [B, T, H d] -> [B, H, T, d]. */
+export function splitHeads(x: Tensor, heads: number): Tensor {
+  return invoke('nn_split_heads', splitHeads, [x], () => [whole('split_heads', 'the number of heads', heads)])
+}
+
+/** [B, H, T, d] -> [B, T, H d]. */
+export function mergeHeads(x: Tensor): Tensor {
+  return invoke('nn_merge_heads', mergeHeads, [x])
+}
+
+/** A capture [H, ...] or [1, H, ...] as one array for each of its H heads. */
+export function unsplitHeads(captures: Captures, name: string): Float32Array[] {
+  let shape = captures.shapeOf(name)
+  const data = captures.get(name)
+  if (shape.length > 2 && shape[0] === 1) shape = shape.slice(1)
+  const heads = shape[0]
+  if (heads === undefined || shape.length < 2)
+    throw blame(new ShapeError(`unsplit_heads: ${name} needs at least 2 axes, [H, ...]: it is [${shape.join(', ')}]`), unsplitHeads)
+  const each = data.length / heads
+  return Array.from({ length: heads }, (_, head) => data.subarray(head * each, (head + 1) * each))
+}
+
+/** logits [..., V], targets i32 [...] -> -log softmax(logits)[target] at each position, [...]. A target outside [0, V) rejects the call. */
+export function crossEntropyLast(logits: Tensor, targets: Tensor): Tensor {
+  return invoke('nn_cross_entropy_last', crossEntropyLast, [logits, targets])
+}
+
+/** The mean of crossEntropyLast over the positions whose target is not `ignore`, rank 0; every target ignored: 0. */
+export function crossEntropy(logits: Tensor, targets: Tensor, ignore = -1): Tensor {
+  return invoke('nn_cross_entropy', crossEntropy, [logits, targets], () => [whole('cross_entropy', 'ignore', ignore)])
+}
+
+/** Mean squared error, rank 0. Shapes must be equal: a loss never broadcasts. */
+export function mse(prediction: Tensor, target: Tensor): Tensor {
+  return invoke('nn_mse', mse, [prediction, target])
+}
+
+/** Mean binary cross entropy of logits, rank 0. Shapes must be equal. */
+export function bceWithLogits(logits: Tensor, target: Tensor): Tensor {
+  return invoke('nn_bce_with_logits', bceWithLogits, [logits, target])
+}

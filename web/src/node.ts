@@ -1,0 +1,41 @@
+// The package in Node: workers are threads; the core is read from beside this file. TENSORGRAD_DEVICE (auto, cpu, webgpu) and
+// TENSORGRAD_ADAPTER stand in for a device and an adapter that the program does not name.
+
+import { readFileSync } from 'node:fs'
+import { Worker, type TransferListItem } from 'node:worker_threads'
+import { setPlatform } from './platform.js'
+import type { Port } from './protocol.js'
+
+export * from './index.js'
+
+function loadModuleNow(): WebAssembly.Module {
+  return new WebAssembly.Module(readFileSync(new URL('./tensorgrad.wasm', import.meta.url)))
+}
+
+/** A thread keeps the process alive only while a call is in flight. */
+function startWorker(): Port {
+  const worker = new Worker(new URL('./node-worker.js', import.meta.url), { execArgv: [] }) // flags of the program are not the thread's
+  let inFlight = 0, ended = false
+  worker.unref()
+  return {
+    post: (message, transfer) => {
+      worker.postMessage(message, transfer as TransferListItem[])
+      if (inFlight++ === 0) worker.ref()
+    },
+    onMessage: (listener) => worker.on('message', (message) => {
+      if (--inFlight === 0) worker.unref()
+      listener(message)
+    }),
+    onFailure: (listener) => {
+      worker.on('error', listener)
+      worker.on('messageerror', listener)
+      worker.on('exit', (code) => ended || listener(new Error(`it ended with code ${code}`)))
+    },
+    terminate: () => {
+      ended = true
+      void worker.terminate()
+    },
+  }
+}
+
+setPlatform({ loadModule: async () => loadModuleNow(), loadModuleNow, startWorker })

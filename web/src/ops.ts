@@ -1,0 +1,311 @@
+// Operations: names, arguments and defaults. What they compute, which shapes they take and what they say when these do not fit is the
+// core's. Broadcasting is NumPy's; axes may be negative.
+
+import { dtypeNumber } from './core.js'
+import { coreNow } from './platform.js'
+import { ArgumentError, ShapeError } from './errors.js'
+import { call, copyOf, currentTrace, describe, dtypeOfArray, invoke, leaf, tensorOperand, whole, wholes, type Tensor } from './tensor.js'
+import type { Axes, DataArray, Dtype, Operand, ReduceOptions, Shape } from './types.js'
+
+function dtypeArgument(op: string, dtype: unknown): number {
+  const number = dtypeNumber(dtype as Dtype)
+  if (number < 0) throw new ShapeError(`${op}: ${describe(dtype)} is not a dtype (f32, i32, bool)`, 3)
+  return number
+}
+
+// ---------------------------------------------------------------- elementwise
+
+type Unary = (x: Tensor) => Tensor
+function unary(op: string): Unary {
+  const f: Unary = (x) => invoke(op, f, [x])
+  return f
+}
+
+/** -x; f32, i32. */
+export const neg = /* @__PURE__ */ unary('neg')
+/** |x|; f32, i32. Gradient sign(x), 0 at 0. */
+export const abs = /* @__PURE__ */ unary('abs')
+/** -1, 0 or 1; NaN stays NaN. Gradient 0. */
+export const sign = /* @__PURE__ */ unary('sign')
+/** x x; f32, i32. */
+export const square = /* @__PURE__ */ unary('square')
+export const sqrt = /* @__PURE__ */ unary('sqrt')
+/** 1 / sqrt x. */
+export const rsqrt = /* @__PURE__ */ unary('rsqrt')
+/** 1 / x. */
+export const reciprocal = /* @__PURE__ */ unary('reciprocal')
+export const exp = /* @__PURE__ */ unary('exp')
+export const log = /* @__PURE__ */ unary('log')
+/** Absolute error under 1e-6 for |x| up to 1e5. */
+export const sin = /* @__PURE__ */ unary('sin')
+/** Absolute error under 1e-6 for |x| up to 1e5. */
+export const cos = /* @__PURE__ */ unary('cos')
+export const tanh = /* @__PURE__ */ unary('tanh')
+export const erf = /* @__PURE__ */ unary('erf')
+/** 1 / (1 + e^-x), without overflow. */
+export const sigmoid = /* @__PURE__ */ unary('sigmoid')
+/** log(1 + e^x). */
+export const softplus = /* @__PURE__ */ unary('softplus')
+/** x sigmoid(x). */
+export const silu = /* @__PURE__ */ unary('silu')
+/** x (1 + erf(x / sqrt 2)) / 2, the exact form. */
+export const gelu = /* @__PURE__ */ unary('gelu')
+/** The tanh approximation of gelu. */
+export const geluTanh = /* @__PURE__ */ unary('gelu_tanh')
+/** max(x, 0); NaN stays NaN. Gradient 1 for x > 0, else 0. */
+export const relu = /* @__PURE__ */ unary('relu')
+/** bool -> bool. */
+export const logicalNot = /* @__PURE__ */ unary('logical_not')
+/** x; its gradient is 0. */
+export const stopGradient = /* @__PURE__ */ unary('stop_gradient')
+
+type Binary = (a: Operand, b: Operand) => Tensor
+function binary(op: string): Binary {
+  const f: Binary = (a, b) => invoke(op, f, [a, b], undefined, true)
+  return f
+}
+
+export const add = /* @__PURE__ */ binary('add')
+export const sub = /* @__PURE__ */ binary('sub')
+export const mul = /* @__PURE__ */ binary('mul')
+/** i32: truncates towards 0; by 0 gives 0. */
+export const div = /* @__PURE__ */ binary('div')
+export const pow = /* @__PURE__ */ binary('pow')
+/** NaN wins; a tie shares its gradient half and half. */
+export const minimum = /* @__PURE__ */ binary('minimum')
+/** NaN wins; a tie shares its gradient half and half. */
+export const maximum = /* @__PURE__ */ binary('maximum')
+/** -> bool, no gradient; so are the next five. */
+export const less = /* @__PURE__ */ binary('less')
+export const lessEqual = /* @__PURE__ */ binary('less_equal')
+export const greater = /* @__PURE__ */ binary('greater')
+export const greaterEqual = /* @__PURE__ */ binary('greater_equal')
+export const equal = /* @__PURE__ */ binary('equal')
+export const notEqual = /* @__PURE__ */ binary('not_equal')
+export const logicalAnd = /* @__PURE__ */ binary('logical_and')
+export const logicalOr = /* @__PURE__ */ binary('logical_or')
+
+/** min(max(x, lo), hi); NaN stays NaN. */
+export function clamp(x: Tensor, lo: number, hi: number): Tensor {
+  return invoke('clamp', clamp, [x], () => [lo, hi])
+}
+
+/** condition ? a : b, three-way broadcast. The branch not taken gets gradient 0. */
+export function where(condition: Tensor, a: Operand, b: Operand): Tensor {
+  return invoke('where', where, [condition, a, b], undefined, true)
+}
+
+/** float -> int truncates and saturates, NaN gives 0; anything non-zero is true. */
+export function cast(x: Tensor, dtype: Dtype): Tensor {
+  return invoke('cast', cast, [x], () => [dtypeArgument('cast', dtype)])
+}
+
+// ---------------------------------------------------------------- reductions
+
+type Reduce = (x: Tensor, axes?: Axes, options?: ReduceOptions) => Tensor
+function reduceNumbers(op: string, axes: Axes | undefined, options: ReduceOptions | undefined): number[] {
+  const list = axes === undefined ? [] : typeof axes === 'number' ? [whole(op, 'the axis', axes)] : wholes(op, 'axes', axes)
+  return [Number(options?.keepDims ?? false), Number(axes === undefined), ...list]
+}
+function reduce(op: string): Reduce {
+  const f: Reduce = (x, axes, options) => invoke(op, f, [x], () => reduceNumbers(op, axes, options))
+  return f
+}
+
+/** Over the given axes, which are dropped unless keepDims; over everything without axes (rank 0). f32, i32. */
+export const sum = /* @__PURE__ */ reduce('sum')
+export const mean = /* @__PURE__ */ reduce('mean')
+/** NaN wins; tied elements share the gradient equally. For the larger of two tensors see `maximum`. */
+export const max = /* @__PURE__ */ reduce('max')
+export const min = /* @__PURE__ */ reduce('min')
+
+type Arg = (x: Tensor, axis?: number, options?: ReduceOptions) => Tensor
+function arg(op: string): Arg {
+  const f: Arg = (x, axis = -1, options) => invoke(op, f, [x], () => [whole(op, 'the axis', axis), Number(options?.keepDims ?? false)])
+  return f
+}
+/** i32 index of the first largest element along the axis (the last one by default). No gradient. */
+export const argmax = /* @__PURE__ */ arg('argmax')
+export const argmin = /* @__PURE__ */ arg('argmin')
+
+/** Mean over the last axis, which stays as 1. */
+export function meanLast(x: Tensor): Tensor {
+  return invoke('mean', meanLast, [x], () => [1, 0, -1])
+}
+/** Sum over the last axis, which is dropped. */
+export function sumLast(x: Tensor): Tensor {
+  return invoke('sum', sumLast, [x], () => [0, 0, -1])
+}
+/** Sum of everything, rank 0. */
+export function sumAll(x: Tensor): Tensor {
+  return invoke('sum', sumAll, [x], () => [0, 1])
+}
+
+// ---------------------------------------------------------------- views and joins
+
+/** The same elements in row-major order; one dim may be -1. */
+export function reshape(x: Tensor, shape: Shape): Tensor {
+  return invoke('reshape', reshape, [x], () => wholes('reshape', 'shape', shape))
+}
+
+/** y.shape[i] = x.shape[perm[i]]. */
+export function transpose(x: Tensor, perm: readonly number[]): Tensor {
+  return invoke('transpose', transpose, [x], () => wholes('transpose', 'perm', perm))
+}
+
+export function swapAxes(x: Tensor, a: number, b: number): Tensor {
+  return invoke('swap_axes', swapAxes, [x], () => [whole('swap_axes', 'the first axis', a), whole('swap_axes', 'the second axis', b)])
+}
+
+export function broadcastTo(x: Tensor, shape: Shape): Tensor {
+  return invoke('broadcast_to', broadcastTo, [x], () => wholes('broadcast_to', 'shape', shape))
+}
+
+/** x[..., start:end]. */
+export function sliceLastRange(x: Tensor, start: number, end: number): Tensor {
+  const op = 'slice_last_range'
+  return invoke(op, sliceLastRange, [x], () => [whole(op, 'start', start), whole(op, 'end', end)])
+}
+
+/** Elements start .. start + length - 1 along one axis. */
+export function narrow(x: Tensor, axis: number, start: number, length: number): Tensor {
+  const numbers = () => [whole('narrow', 'the axis', axis), whole('narrow', 'start', start), whole('narrow', 'length', length)]
+  return invoke('narrow', narrow, [x], numbers)
+}
+
+function join(op: string, above: unknown, parts: readonly Tensor[], axis: number): Tensor {
+  if (!Array.isArray(parts) || parts.length === 0)
+    return call(above, () => {
+      throw new ArgumentError(`${op}: the parts are ${Array.isArray(parts) ? 'an empty array' : describe(parts)}`)
+    })
+  return invoke(op, above, parts, () => [whole(op, 'the axis', axis)])
+}
+/** Parts one after another along an axis. */
+export function concat(parts: readonly Tensor[], axis: number): Tensor {
+  return join('concat', concat, parts, axis)
+}
+/** Parts of one shape along a new axis. */
+export function stack(parts: readonly Tensor[], axis: number): Tensor {
+  return join('stack', stack, parts, axis)
+}
+
+// ---------------------------------------------------------------- contractions, indexing
+
+type Pair = (a: Tensor, b: Tensor) => Tensor
+function pair(op: string): Pair {
+  const f: Pair = (a, b) => invoke(op, f, [a, b])
+  return f
+}
+/** [..., M, K] x [K, N] -> [..., M, N]. */
+export const matmul = /* @__PURE__ */ pair('matmul')
+/** [batch..., M, K] x [batch..., K, N] -> [batch..., M, N]; batch dims broadcast. */
+export const matmulBatched = /* @__PURE__ */ pair('matmul_batched')
+
+/** Rows of a table [V, D] by i32 indices [...] -> [..., D]. An index outside [0, V) rejects the step or run. */
+export function embedding(table: Tensor, indices: Tensor): Tensor {
+  return invoke('embedding', embedding, [table, indices])
+}
+
+/** i32 [...] -> [..., depth]. An index outside [0, depth) rejects the step or run. */
+export function oneHot(indices: Tensor, depth: number, dtype: Dtype = 'f32'): Tensor {
+  return invoke('one_hot', oneHot, [indices], () => [whole('one_hot', 'the depth', depth), dtypeArgument('one_hot', dtype)])
+}
+
+// ---------------------------------------------------------------- the softmax family
+
+type AlongAxis = (x: Tensor, axis?: number) => Tensor
+function alongAxis(op: string): AlongAxis {
+  const f: AlongAxis = (x, axis = -1) => invoke(op, f, [x], () => [whole(op, 'the axis', axis)])
+  return f
+}
+export const softmax = /* @__PURE__ */ alongAxis('softmax')
+export const logSoftmax = /* @__PURE__ */ alongAxis('log_softmax')
+/** log(sum(exp x)) along the axis, which is dropped. */
+export const logsumexp = /* @__PURE__ */ alongAxis('logsumexp')
+export function logSoftmaxLast(x: Tensor): Tensor {
+  return invoke('log_softmax', logSoftmaxLast, [x], () => [-1])
+}
+/** [..., T, T]: row i sees columns 0 .. i. */
+export const softmaxCausalLast = /* @__PURE__ */ unary('softmax_causal_last')
+/** [..., T, T]: columns > row become `fill`. */
+export function whereCausal(x: Tensor, fill: number): Tensor {
+  return invoke('where_causal', whereCausal, [x], () => [fill])
+}
+
+// ---------------------------------------------------------------- leaves
+
+export function full(shape: Shape, value: number, dtype: Dtype = 'f32'): Tensor {
+  return leaf('full', full, (site, trace) => {
+    dtypeArgument('full', dtype)
+    return coreNow().full(site, trace.graph, wholes('full', 'shape', shape), value, dtype)
+  })
+}
+export function zeros(shape: Shape, dtype: Dtype = 'f32'): Tensor {
+  return leaf('full', zeros, (site, trace) => coreNow().full(site, trace.graph, wholes('zeros', 'shape', shape), 0, dtype))
+}
+export function ones(shape: Shape, dtype: Dtype = 'f32'): Tensor {
+  return leaf('full', ones, (site, trace) => coreNow().full(site, trace.graph, wholes('ones', 'shape', shape), 1, dtype))
+}
+
+/** [0, 1, .. n - 1]; i32 or f32. */
+export function arange(n: number, dtype: Dtype = 'i32'): Tensor {
+  return leaf('arange', arange, (site, trace) => {
+    dtypeArgument('arange', dtype)
+    return coreNow().arange(site, trace.graph, whole('arange', 'n', n), dtype)
+  })
+}
+
+/** Fixed values, copied: Float32Array is f32, Int32Array i32, Uint8Array bool. */
+export function constant(shape: Shape, data: DataArray): Tensor {
+  return leaf('constant', constant, (site, trace) => {
+    const dtype = dtypeOfArray(data)
+    if (dtype === null) throw new ArgumentError(`constant: the data is ${describe(data)}, not a Float32Array, Int32Array or Uint8Array`)
+    return coreNow().constant(site, trace.graph, wholes('constant', 'shape', shape), dtype, copyOf(data))
+  })
+}
+
+// ---------------------------------------------------------------- captures, gradients, writebacks
+
+/** Names t, so that a step or run with `withCaptures` returns its value. Returns t. */
+export function capture(name: string, t: Tensor): Tensor {
+  return call(capture, (site) => {
+    if (typeof name !== 'string') throw new ArgumentError(`capture: the name is ${describe(name)}, not a string`)
+    const { graph, id } = tensorOperand('capture', t, 'the operand')
+    coreNow().capture(site, name, graph, id)
+    return t
+  })
+}
+
+function tensorList(op: string, values: readonly Tensor[]): { graph: number; id: number }[] {
+  if (!Array.isArray(values)) throw new ArgumentError(`${op}: wrt is ${describe(values)}, not an array of tensors`)
+  return values.map((value, i) => tensorOperand(op, value, `wrt[${i}]`))
+}
+
+/** d loss / d wrt[i], ordinary tensors of the trace: differentiate them again at will. */
+export function grad(loss: Tensor, wrt: readonly Tensor[]): Tensor[] {
+  return call(grad, (site) => {
+    const trace = currentTrace('grad')
+    return coreNow()
+      .grad(site, tensorOperand('grad', loss, 'the loss'), tensorList('grad', wrt))
+      .map((id) => trace.tensor(id))
+  })
+}
+
+/** sum_j cotangent_j d y_j / d wrt[i]. */
+export function vjp(y: Tensor, cotangent: Tensor, wrt: readonly Tensor[]): Tensor[] {
+  return call(vjp, (site) => {
+    const trace = currentTrace('vjp')
+    const of = [tensorOperand('vjp', y, 'y'), tensorOperand('vjp', cotangent, 'the cotangent')] as const
+    return coreNow()
+      .vjp(site, of[0], of[1], tensorList('vjp', wrt))
+      .map((id) => trace.tensor(id))
+  })
+}
+
+/** After the step, `destination` (a parameter or state of this trace) holds `source`. All writebacks read the values from before it. */
+export function writeback(destination: Tensor, source: Tensor): void {
+  call(writeback, (site) => {
+    const to = tensorOperand('writeback', destination, 'the destination')
+    coreNow().writeback(site, to, tensorOperand('writeback', source, 'the source'))
+  })
+}

@@ -1,0 +1,72 @@
+// What a home must provide: the compiled core, and workers. The entry point of each home (browser, Node, a test) calls setPlatform once;
+// everything else asks here. Knows no home.
+
+import { Core, type GpuHooks } from './core.js'
+import { StateError, UnsupportedError } from './errors.js'
+import type { StartWorker } from './protocol.js'
+
+export interface Platform {
+  /** The core's code, compiled: asked for once. */
+  loadModule(): Promise<WebAssembly.Module>
+  /** The same at once, where the bytes are at hand: what lets `trace` and `compileToIR` be called before anything was awaited. */
+  loadModuleNow?(): WebAssembly.Module
+  startWorker: StartWorker
+}
+
+let platform: Platform | null = null
+let loading: Promise<Core> | null = null
+let code: WebAssembly.Module | null = null
+let core: Core | null = null
+
+export function setPlatform(provided: Platform): void {
+  platform = provided
+  loading = code = core = null
+}
+
+function home(): Platform {
+  if (platform === null) throw new UnsupportedError('tensorgrad: no platform is set: import the package by its name, not a file of it')
+  return platform
+}
+
+function start(module: WebAssembly.Module): Core {
+  code ??= module
+  return (core ??= Core.create(code, planningGpu))
+}
+
+/** The page's core: traces and plans, never runs. */
+export function loadCore(): Promise<Core> {
+  return (loading ??= core !== null ? Promise.resolve(core) : home().loadModule().then(start))
+}
+
+export function coreNow(): Core {
+  if (core !== null) return core
+  const now = home().loadModuleNow
+  if (now === undefined) throw new StateError('tensorgrad: the core is not loaded yet: await ready() first')
+  return start(now.call(platform))
+}
+
+/** The code, to be posted to workers. */
+export const moduleNow = (): WebAssembly.Module | null => code
+
+export const startWorker: StartWorker = () => home().startWorker()
+
+/** Resolves when the core is loaded. Compiling awaits it by itself; `trace` and the rest of the open IR need it in split builds. */
+export async function ready(): Promise<void> {
+  await loadCore()
+}
+
+// ---------------------------------------------------------------- planning without a device
+
+/** The programs that models made on the page's core were given since the list was last emptied. */
+export const planned: import('./core.js').ProgramInfo[] = []
+
+// The limits that every WebGPU device has: what planBuffers and emitKernels show does not depend on the machine.
+const planningGpu: GpuHooks = {
+  open: () => ({ device: 1, limits: [134217728, 8, 256, 16384, 65535, 268435456] }),
+  close() {},
+  isLost: () => false,
+  makeState() {},
+  writeState() {},
+  load: (_device, program) => planned.push(program),
+  unload() {},
+}

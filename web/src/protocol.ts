@@ -1,0 +1,225 @@
+// The worker protocol: every message that crosses between the page and the worker, and the page's end of it (Connection). Requests are
+// numbered and answered once each, in order. Knows no WebAssembly, no WebGPU and no kind of worker: a Port is all it sees.
+
+import { restoreError, WorkerError, type Frames, type SerialisedError } from './errors.js'
+import type { LR } from './lr.js'
+import type { DataArray, Device, Dtype } from './types.js'
+
+// ---------------------------------------------------------------- what a worker looks like
+
+/** One end of a worker, whatever its home calls its events. `onFailure`: the worker is gone or beyond use. */
+export interface Port {
+  post(message: Request, transfer: Transferable[]): void
+  onMessage(listener: (message: Response) => void): void
+  onFailure(listener: (error: Error) => void): void
+  terminate(): void
+}
+
+/** How a home (a browser page, Node, a test) starts one. It may throw or reject: then the compile does. */
+export type StartWorker = () => Port | Promise<Port>
+
+// ---------------------------------------------------------------- page to worker
+
+/** The optimiser as the C core has it. A field left out is the core's default. Decay flags are in the graph (decayFilter is a function of
+ *  the page and is applied while tracing). */
+export interface OptimizerMessage {
+  kind: 'adam' | 'sgd'
+  lr: LR
+  beta1?: number
+  beta2?: number
+  eps?: number
+  epsMode?: 'uncorrected' | 'corrected'
+  weightDecay?: number
+  momentum?: number
+  nesterov?: boolean
+  clipNorm?: number
+}
+
+/** One array fed or uploaded: a private copy, transferred. `bool` travels as one byte an element. */
+export interface ArrayMessage {
+  name: string
+  dtype: Dtype
+  data: DataArray
+}
+
+/** `graph` numbers are the page's: unique within a worker, never used twice. `bytes` is what tg_graph_write wrote. */
+export type RequestBody =
+  | {
+      kind: 'createRuntime'
+      graph: number
+      bytes: Uint8Array
+      training: boolean
+      optimizer: OptimizerMessage | null
+      seed: bigint
+      device: Device
+      adapter: string
+      noFusion: boolean
+      /** The core, compiled once by the page; null where the worker must load it itself. */
+      module: WebAssembly.Module | null
+    }
+  | { kind: 'compileForward'; graph: number; parent: number; bytes: Uint8Array }
+  | { kind: 'step'; graph: number; feeds: ArrayMessage[]; withCaptures: boolean }
+  | { kind: 'run'; graph: number; feeds: ArrayMessage[]; withCaptures: boolean }
+  | { kind: 'uploadParams'; graph: number; params: ArrayMessage[]; partial: boolean }
+  | { kind: 'downloadParams'; graph: number }
+  | { kind: 'downloadParamGrads'; graph: number }
+  | { kind: 'resetOptimizer'; graph: number }
+  | { kind: 'reset'; graph: number }
+  | { kind: 'setLR'; graph: number; lr: LR }
+  | { kind: 'text'; graph: number; what: TextKind }
+  | { kind: 'snapshot'; graph: number }
+  | { kind: 'recover'; graph: number }
+  /** A parent takes its siblings along. */
+  | { kind: 'destroy'; graph: number }
+
+export type Request = RequestBody & { id: number }
+export type RequestKind = RequestBody['kind']
+
+// ---------------------------------------------------------------- worker to page
+
+export interface ParamMessage {
+  name: string
+  shape: number[]
+}
+
+export interface CaptureMessage {
+  name: string
+  shape: number[]
+  dtype: Dtype
+  data: DataArray
+}
+
+/** What a compiled graph is; the synchronous properties of a compiled model. */
+export interface GraphMessage {
+  /** "cpu (simd128)", "webgpu (swiftshader)". */
+  device: string
+  deviceKind: 'cpu' | 'webgpu'
+  /** Why WebGPU is not used although it would have been: "this browser has no WebGPU"; "" where nothing is to be said. */
+  fallback: string
+  kernelCount: number
+  dispatchCount: number
+  programBytes: number
+  peakBytes: number
+  outputShape: number[]
+  outputDtype: Dtype
+  params: ParamMessage[]
+  ir: string
+}
+
+export type TextKind = 'ir' | 'kernels' | 'plan' | 'dot' | 'c' | 'wgsl'
+
+/** What each kind of request is answered with. */
+export interface Answers {
+  createRuntime: GraphMessage
+  compileForward: GraphMessage
+  step: { loss: number; captures: CaptureMessage[] | null }
+  run: { output: DataArray; captures: CaptureMessage[] | null }
+  uploadParams: null
+  downloadParams: ArrayMessage[]
+  downloadParamGrads: ArrayMessage[]
+  resetOptimizer: null
+  reset: null
+  setLR: null
+  text: string
+  snapshot: null
+  /** The device may be another one now. */
+  recover: { device: string; deviceKind: 'cpu' | 'webgpu' }
+  destroy: null
+}
+
+export type Response<K extends RequestKind = RequestKind> =
+  { id: number; ok: true; value: Answers[K] } | { id: number; ok: false; error: SerialisedError }
+
+// ---------------------------------------------------------------- the page's end
+
+interface Pending {
+  kind: RequestKind
+  graph: number
+  resolve(value: never): void
+  reject(error: Error): void
+  /** The user's frames of the call: an error made in the worker is given them. */
+  frames: Frames
+}
+
+/** Why nothing can be asked any more. `kind`: of the call that is told so. */
+export type Reason = (kind: RequestKind) => Error
+
+const GRACE_MS = 1000
+
+/** One worker and the calls in flight to it. After `shutDown` or a crash every call, past and to come, rejects with the reason. */
+export class Connection {
+  readonly #port: Port
+  readonly #pending = new Map<number, Pending>()
+  #lastId = 0
+  #closed: Reason | null = null
+  #ended: Promise<void> | null = null
+  #farewell: { id: number; done(): void } | null = null
+
+  constructor(port: Port) {
+    this.#port = port
+    port.onMessage((message) => this.#receive(message))
+    port.onFailure((error) => this.#fail(error))
+  }
+
+  /** Null while calls can be made. */
+  get closed(): Reason | null {
+    return this.#closed
+  }
+
+  /** Posts at once, in the order of the calls. */
+  request<K extends RequestKind>(body: Extract<RequestBody, { kind: K }>, transfer: Transferable[], frames: Frames): Promise<Answers[K]> {
+    if (this.#closed !== null) return Promise.reject(this.#closed(body.kind))
+    const id = ++this.#lastId
+    return new Promise<Answers[K]>((resolve, reject) => {
+      this.#port.post({ ...body, id }, transfer)
+      this.#pending.set(id, { kind: body.kind, graph: body.graph, resolve, reject, frames })
+    })
+  }
+
+  /** Rejects the calls in flight of one graph; their answers are not waited for. */
+  abandon(graph: number, reason: Reason): void {
+    for (const [id, call] of this.#pending) {
+      if (call.graph !== graph) continue
+      this.#pending.delete(id)
+      call.reject(reason(call.kind))
+    }
+  }
+
+  /** Rejects everything now, lets the worker give back its device, and ends it. Calling it again does nothing. */
+  shutDown(graph: number, reason: Reason): Promise<void> {
+    return (this.#ended ??= this.#closed !== null ? Promise.resolve() : this.#sayGoodbye(graph, reason))
+  }
+
+  async #sayGoodbye(graph: number, reason: Reason): Promise<void> {
+    this.#close(reason)
+    await new Promise<void>((done) => {
+      this.#farewell = { id: ++this.#lastId, done }
+      setTimeout(done, GRACE_MS)
+      this.#port.post({ kind: 'destroy', graph, id: this.#lastId }, [])
+    })
+    this.#port.terminate()
+  }
+
+  #close(reason: Reason): void {
+    this.#closed = reason
+    const pending = [...this.#pending.values()]
+    this.#pending.clear()
+    for (const call of pending) call.reject(reason(call.kind))
+  }
+
+  #receive(message: Response): void {
+    if (message.id === this.#farewell?.id) this.#farewell.done()
+    const call = this.#pending.get(message.id)
+    if (call === undefined) return
+    this.#pending.delete(message.id)
+    if (message.ok) call.resolve(message.value as never)
+    else call.reject(restoreError(message.error, call.frames()))
+  }
+
+  #fail(error: Error): void {
+    this.#farewell?.done()
+    if (this.#closed !== null) return
+    this.#close((kind) => new WorkerError(`${kind}: the worker is gone: ${error.message}`))
+    this.#port.terminate()
+  }
+}

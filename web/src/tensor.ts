@@ -1,0 +1,249 @@
+// Tensors and traces: what an operation takes and gives while a forward function runs, and how every call reaches the core and every
+// failure reaches the user's line. Knows no operation by name.
+
+import type { Core, CoreOperand, GraphAddress } from './core.js'
+import { ArgumentError, blame, blameOnce, siteAbove, TraceError, UnsupportedError, type Frames, type Site } from './errors.js'
+import { initNumbers } from './init.js'
+import type { ParamOptions } from './module.js'
+import { coreNow } from './platform.js'
+import type { DataArray, Dtype, Shape } from './types.js'
+
+const BRAND = Symbol.for('tensorgrad.tensor')
+
+// ---------------------------------------------------------------- tensors
+
+/** A value in a trace: it has a shape and a dtype, and no numbers yet. */
+export class Tensor {
+  readonly shape: Shape
+  readonly dtype: Dtype
+  /** @internal Null for a parameter that is declared by a module: each trace has its own node for it. */
+  readonly trace: Trace | null
+  /** @internal */
+  readonly id: number
+
+  /** @internal */
+  constructor(trace: Trace | null, id: number, shape: Shape, dtype: Dtype) {
+    this.trace = trace
+    this.id = id
+    this.shape = shape
+    this.dtype = dtype
+  }
+}
+Object.defineProperty(Tensor.prototype, BRAND, { value: true })
+
+/** @internal A parameter as a module declares it. */
+export class Parameter extends Tensor {
+  constructor(
+    shape: Shape,
+    readonly options: ParamOptions,
+    readonly site: Site,
+    readonly frames: Frames,
+  ) {
+    super(null, 0, shape, options.dtype ?? 'f32')
+  }
+}
+
+/** Whether it is a tensor of another copy of this library. */
+export function isForeignTensor(value: object): boolean {
+  return BRAND in value && !(value instanceof Tensor)
+}
+
+// ---------------------------------------------------------------- traces
+
+/** One graph while, and after, it is traced. Tensors hold their trace, and the graph lives as long as it: messages name where a tensor of
+ *  another trace comes from. */
+export class Trace {
+  /** What modules declared, as nodes of this trace. */
+  readonly params = new Map<Parameter, Tensor>()
+  /** All parameters, in the order they were made. */
+  readonly named: { name: string; tensor: Tensor; frozen: boolean }[] = []
+  /** It threw: the graph is gone. */
+  failed = false
+  constructor(readonly graph: GraphAddress) {}
+
+  tensor(id: number): Tensor {
+    const core = coreNow()
+    return new Tensor(this, id, Object.freeze(core.shapeOf(this.graph, id)), core.dtypeOf(this.graph, id))
+  }
+
+  /** The node of a module's parameter, made now. */
+  declare(parameter: Parameter, name: string, decay: boolean | undefined, keepInit: boolean): Tensor {
+    const { shape, options, site, frames } = parameter
+    try {
+      if ((options.dtype ?? 'f32') !== 'f32') throw new ArgumentError(`param ${name}: parameters are f32, not ${options.dtype}`)
+      const tensor = this.makeParam(site, name, shape, keepInit ? options : { ...options, init: 'zeros' }, decay)
+      this.params.set(parameter, tensor)
+      return tensor
+    } catch (error) {
+      throw blame(error as Error, null, frames())
+    }
+  }
+
+  makeParam(site: Site, name: string, shape: Shape, options: ParamOptions, decay = options.decay): Tensor {
+    const { kind, scale, data } = initNumbers(options.init)
+    const tensor = this.tensor(coreNow().param(site, this.graph, name, shape, kind, scale, data, decay, options.frozen))
+    this.named.push({ name, tensor, frozen: options.frozen ?? false })
+    return tensor
+  }
+}
+
+let current: Trace | null = null
+const graphs = new FinalizationRegistry<{ core: Core; graph: GraphAddress }>(({ core, graph }) => core.destroyGraph(graph))
+
+function checkBuilt(built: unknown): { graph: GraphAddress; id: number } {
+  if (built instanceof Tensor) return tensorOperand('trace', built, 'the result')
+  const isPromise = typeof (built as { then?: unknown } | null | undefined)?.then === 'function'
+  if (isPromise) throw new TraceError('trace: the forward function is async: it must return its tensor, not a promise of one')
+  const foreign = typeof built === 'object' && built !== null && isForeignTensor(built)
+  throw new TraceError(
+    foreign
+      ? `trace: ${anotherCopy('the tensor that the forward function returned')}`
+      : `trace: the forward function returned ${describe(built)}, not a tensor`,
+  )
+}
+
+function run(trace: Trace, build: (trace: Trace) => unknown): { graph: GraphAddress; id: number } {
+  current = trace
+  try {
+    return checkBuilt(build(trace))
+  } finally {
+    current = null
+  }
+}
+
+/** Runs build in a fresh trace. What build throws passes through. */
+export function traceGraph(frames: Frames, build: (trace: Trace) => unknown): Trace {
+  refuseNested(frames)
+  const core = coreNow()
+  let trace: Trace | null = null as Trace | null
+  try {
+    core.trace((graph) => run((trace = new Trace(graph)), build))
+  } catch (error) {
+    if (trace !== null) trace.failed = true
+    throw blameOnce(error, frames)
+  }
+  const made = trace as Trace
+  graphs.register(made, { core, graph: made.graph })
+  return made
+}
+
+interface Reentry {
+  traceInto(graph: GraphAddress, build: (graph: GraphAddress) => { graph: GraphAddress; id: number }): void
+}
+
+/** Goes on with a trace that has ended; what build returns is the graph's result from now on. */
+export function traceMore(frames: Frames, trace: Trace, build: (trace: Trace) => unknown): void {
+  refuseNested(frames)
+  try {
+    const core = coreNow() as Core & Partial<Reentry>
+    if (core.traceInto === undefined) throw new UnsupportedError('trace: this build of the core cannot go on with a trace that has ended')
+    core.traceInto(trace.graph, () => run(trace, build))
+  } catch (error) {
+    throw blameOnce(error, frames)
+  }
+}
+
+export function refuseNested(frames: Frames): void {
+  if (current === null) return
+  throw blameOnce(new TraceError('trace: another trace is in progress: a forward function cannot trace or compile'), frames)
+}
+
+export function currentTrace(op: string): Trace {
+  if (current === null) throw new TraceError(`${op}: outside a trace: operations belong inside the forward function`)
+  return current
+}
+
+// ---------------------------------------------------------------- operands
+
+const anotherCopy = (what: string) => `${what} comes from another copy of tensorgrad: the page must load the library once`
+
+export function describe(value: unknown): string {
+  if (value === null || value === undefined) return String(value)
+  if (typeof value === 'object') return `a ${value.constructor?.name ?? 'plain object'}`
+  if (typeof value === 'function') return 'a function'
+  return `the ${typeof value} ${JSON.stringify(value) ?? String(value)}`
+}
+
+/** An operation without numbers for tensors, and for a tensor. */
+export function tensorOperand(op: string, value: unknown, place: string): { graph: GraphAddress; id: number } {
+  if (value instanceof Parameter) {
+    const node = currentTrace(op).params.get(value)
+    if (node !== undefined) return { graph: (node.trace as Trace).graph, id: node.id }
+    const where = `${value.site.file}:${value.site.line}`
+    throw new TraceError(
+      `${op}: ${place} is a parameter [${value.shape.join(', ')}] (made at ${where}) that the traced model does not reach`,
+    )
+  }
+  if (value instanceof Tensor) {
+    const trace = value.trace as Trace
+    if (trace.failed) throw new TraceError(`${op}: ${place} [${value.shape.join(', ')}] belongs to a trace that failed`)
+    return { graph: trace.graph, id: value.id }
+  }
+  if (typeof value === 'object' && value !== null && isForeignTensor(value)) throw new TraceError(`${op}: ${anotherCopy(place)}`)
+  throw new ArgumentError(`${op}: ${place} is ${describe(value)}, not a tensor`)
+}
+
+function numberOrTensor(op: string, value: unknown, place: string): CoreOperand {
+  return typeof value === 'number' ? value : tensorOperand(op, value, place)
+}
+
+/** A whole number, for axes, dims and counts. */
+export function whole(op: string, what: string, value: unknown): number {
+  if (Number.isSafeInteger(value)) return value as number
+  throw new ArgumentError(`${op}: ${what} is ${typeof value === 'number' ? value : describe(value)}, not a whole number`)
+}
+
+export function wholes(op: string, what: string, values: unknown): number[] {
+  if (!Array.isArray(values)) throw new ArgumentError(`${op}: ${what} is ${describe(values)}, not an array of numbers`)
+  return values.map((value, i) => whole(op, `${what}[${i}]`, value))
+}
+
+// ---------------------------------------------------------------- calls
+
+/** Runs one public call: errors are thrown at the line that called `above`, where the call is also said to stand. */
+export function call<R>(above: unknown, body: (site: Site) => R): R {
+  try {
+    return body(siteAbove(above))
+  } catch (error) {
+    throw error instanceof Error ? blame(error, above) : error
+  }
+}
+
+/** The operation `op` of the core. numbers: what stands beside it there. `mixed`: operands may be numbers, one at least being a tensor. */
+export function invoke(
+  op: string,
+  above: unknown,
+  operands: readonly unknown[],
+  numbers: () => readonly number[] = () => [],
+  mixed = false,
+): Tensor {
+  return call(above, (site) => {
+    const name = publicName(op)
+    const place = (i: number) => (operands.length === 1 ? 'the operand' : `operand ${i + 1}`)
+    const ids = operands.map((value, i) => (mixed ? numberOrTensor : tensorOperand)(name, value, place(i)))
+    const tensor = ids.find((id) => typeof id === 'object') as { graph: GraphAddress } | undefined
+    if (tensor === undefined) throw new ArgumentError(`${name}: no operand is a tensor: the result would belong to no trace`)
+    const id = coreNow().op(op, site, ids, numbers())
+    return currentTrace(name).tensor(id)
+  })
+}
+
+/** As messages of the core have it: "split_heads". */
+const publicName = (op: string) => op.replace(/^nn_/, '').replace(/_fwd$/, '')
+
+/** A leaf of the trace in progress. */
+export function leaf(op: string, above: unknown, make: (site: Site, trace: Trace) => number): Tensor {
+  return call(above, (site) => {
+    const trace = currentTrace(op)
+    return trace.tensor(make(site, trace))
+  })
+}
+
+export function dtypeOfArray(data: unknown): Dtype | null {
+  return data instanceof Float32Array ? 'f32' : data instanceof Int32Array ? 'i32' : data instanceof Uint8Array ? 'bool' : null
+}
+
+/** A copy that owns its memory. */
+export function copyOf<A extends DataArray>(data: A): A {
+  return data.slice() as A
+}

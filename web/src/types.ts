@@ -1,0 +1,36 @@
+// The types a user's program meets: dtypes, shapes, declared inputs, and what is inferred from them. No code.
+
+import type { Tensor } from './tensor.js'
+
+export type Dtype = 'f32' | 'i32' | 'bool'
+/** Row-major, every dim at least 1. [] is rank 0. */
+export type Shape = readonly number[]
+/** Where a model runs. 'auto': WebGPU where there is an adapter, else the CPU; `model.device` says which and why. */
+export type Device = 'auto' | 'cpu' | 'webgpu'
+
+/** Values of a dtype: bool is one byte an element, 0 or 1. */
+export type DataArray = Float32Array | Int32Array | Uint8Array
+export type ArrayOf<D extends Dtype> = D extends 'i32' ? Int32Array : D extends 'bool' ? Uint8Array : Float32Array
+
+export interface InputSpec {
+  readonly shape: Shape
+  /** Default 'f32'. */
+  readonly dtype?: Dtype
+}
+export type InputSpecs = { readonly [name: string]: InputSpec }
+
+type DtypeOf<S extends InputSpec> = S extends { readonly dtype: infer D extends Dtype } ? D : 'f32'
+/** What `forward` gets. */
+export type InputTensors<I extends InputSpecs> = { readonly [N in keyof I]: Tensor }
+/** What `step` and `run` take. */
+export type InputArrays<I extends InputSpecs> = { readonly [N in keyof I]: ArrayOf<DtypeOf<I[N]>> }
+
+/** A tensor or a number: what a binary operation takes on either side. */
+export type Operand = Tensor | number
+/** One axis, several, or (left out) all of them. */
+export type Axes = number | readonly number[]
+
+export interface ReduceOptions {
+  /** Reduced axes stay, as 1. */
+  keepDims?: boolean
+}

@@ -1,0 +1,18 @@
+// The worker's entry in a browser.
+
+import { lockOf } from './port.js'
+import type { Request } from './protocol.js'
+import { serve } from './worker.js'
+
+const scope = self as unknown as { name: string; postMessage(message: unknown, transfer: Transferable[]): void; onmessage: unknown }
+
+/** Resolves once this worker holds the lock by which the page knows that it lives. */
+const locked = new Promise<void>((resolve) => {
+  if (navigator.locks === undefined) resolve()
+  else void navigator.locks.request(lockOf(scope.name), () => new Promise<never>(() => resolve()))
+})
+const receive = serve(
+  { gpu: async () => navigator.gpu ?? null, noGpu: 'this browser has no WebGPU', device: 'auto', adapter: '' },
+  (message, transfer) => void locked.then(() => scope.postMessage(message, transfer)),
+)
+scope.onmessage = (event: MessageEvent<Request>) => receive(event.data)

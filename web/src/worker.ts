@@ -1,0 +1,387 @@
+// The worker's end of the protocol: one core and its models, each on the CPU (the core's own executor) or on a GPU. Requests are served one
+// after another, in order. What a call checks and changes is the core's; here it is carried between messages, core and device. Knows no home:
+// `Home` says where WebGPU comes from.
+
+import {
+  CallKind, Core, dtypes, Text, type CallAddress, type CaptureInfo, type Feed, type GpuHooks, type ModelAddress, type ModelInfo,
+} from './core.js'
+import { DeviceError, InternalError, NotFiniteError, serialiseError, StateError, TensorgradError, UnsupportedError } from './errors.js'
+import { Executable, findAdapter, Gpu, NoGpu, openGpu, type StateRange } from './gpu.js'
+import { lrNumbers } from './lr.js'
+import { messageNumbers } from './optimizer.js'
+import type {
+  Answers, ArrayMessage, CaptureMessage, GraphMessage, Request, RequestBody, RequestKind, Response, TextKind,
+} from './protocol.js'
+import type { DataArray, Dtype } from './types.js'
+
+export interface Home {
+  /** Null where there is no WebGPU at all, for the reason `noGpu`. */
+  gpu(): Promise<GPU | null>
+  noGpu: string
+  /** In place of 'auto' and of an adapter that is not named. */
+  device: string
+  adapter: string
+}
+export type Post = (message: Response, transfer: Transferable[]) => void
+
+type Body<K extends RequestKind> = Extract<RequestBody, { kind: K }>
+type Handlers = { [K in RequestKind]: (body: Body<K>) => Answers[K] | Promise<Answers[K]> }
+
+/** A root: what its siblings share. */
+interface Family {
+  gpu: Gpu | null
+  /** How the device was asked for: it may have to be opened again. */
+  adapter: string
+  deviceText: string
+  models: Set<number>
+}
+interface Model {
+  family: Family
+  address: ModelAddress
+  call: CallAddress
+  info: ModelInfo
+}
+
+const texts: Record<TextKind, Text> = {
+  ir: Text.ir, kernels: Text.kernels, plan: Text.plan, dot: Text.dot, c: Text.c, wgsl: Text.wgsl,
+}
+
+// ---------------------------------------------------------------- the queue
+
+/** Returns what is to be called with each message of the page. */
+export function serve(home: Home, post: Post): (request: Request) => void {
+  const worker = new Worker(home)
+  let queue: Promise<void> = Promise.resolve()
+  return (request) => {
+    queue = queue.then(async () => {
+      const response = await worker.answer(request)
+      post(response, response.ok ? buffersOf(response.value) : [])
+    })
+  }
+}
+
+/** What an answer may give away: every array of it is its own copy. */
+function buffersOf(value: Answers[RequestKind]): Transferable[] {
+  if (typeof value !== 'object' || value === null) return []
+  const arrays: (DataArray | undefined)[] = []
+  if (Array.isArray(value)) arrays.push(...value.map((array) => array.data))
+  if ('output' in value) arrays.push(value.output)
+  if ('captures' in value) arrays.push(...(value.captures ?? []).map((capture) => capture.data))
+  return arrays.filter((array) => array !== undefined).map((array) => array.buffer as ArrayBuffer)
+}
+
+// ---------------------------------------------------------------- the worker
+
+class Worker {
+  #core: Core | null = null
+  readonly #models = new Map<number, Model>()
+  readonly #devices = new Map<number, Gpu>()
+  readonly #executables = new Map<number, Executable>()
+  #lastNumber = 0
+  /** The device that the core opens next. */
+  #opened: Gpu | null = null
+  /** Executables made in the request that is being served. */
+  #fresh: Executable[] = []
+
+  constructor(readonly home: Home) {}
+
+  async answer(request: Request): Promise<Response> {
+    try {
+      const handler = this.#handlers[request.kind] as (body: RequestBody) => Promise<Answers[RequestKind]>
+      return { id: request.id, ok: true, value: await handler(request) }
+    } catch (error) {
+      return { id: request.id, ok: false, error: serialiseError(error) }
+    }
+  }
+
+  readonly #handlers: Handlers = {
+    createRuntime: (body) => this.#createRuntime(body),
+    compileForward: (body) => this.#compileSibling(body),
+    step: async (body) => {
+      const { result, captures } = await this.#call(body, body.withCaptures ? CallKind.stepWithCaptures : CallKind.step)
+      return { loss: result[0] as number, captures }
+    },
+    run: async (body) => {
+      const { result, captures } = await this.#call(body, body.withCaptures ? CallKind.runWithCaptures : CallKind.run)
+      return { output: result, captures }
+    },
+    uploadParams: ({ graph, params, partial }) => this.#change(graph, 'uploadParams', (core, model) => core.upload(model, params, partial)),
+    downloadParams: ({ graph }) => this.#parameters(this.#model(graph)),
+    downloadParamGrads: ({ graph }) => this.#gradients(this.#model(graph)),
+    resetOptimizer: async ({ graph }) => {
+      await this.#snapshot(this.#model(graph))
+      return this.#change(graph, 'resetOptimizerState', (core, model) => core.resetOptimizer(model))
+    },
+    reset: ({ graph }) => this.#change(graph, 'reset', (core, model) => core.reset(model)),
+    setLR: ({ graph, lr }) => this.#change(graph, 'setLR', (core, model) => core.setLR(model, lrNumbers(lr))),
+    text: ({ graph, what }) => this.#theCore.modelText(this.#model(graph).address, texts[what]),
+    snapshot: async ({ graph }) => {
+      await this.#snapshot(this.#model(graph))
+      return null
+    },
+    recover: ({ graph }) => this.#recover(this.#model(graph)),
+    destroy: ({ graph }) => this.#destroy(graph),
+  }
+
+  get #theCore(): Core {
+    if (this.#core === null) throw new InternalError('the worker was asked before it had a core')
+    return this.#core
+  }
+  #model(graph: number): Model {
+    const model = this.#models.get(graph)
+    if (model === undefined) throw new StateError('the model is destroyed')
+    return model
+  }
+
+  // ---- what the core asks of a GPU: answered at once, awaited later
+
+  readonly #hooks: GpuHooks = {
+    open: () => {
+      const gpu = this.#opened
+      this.#opened = null
+      if (gpu === null) return null
+      this.#devices.set(++this.#lastNumber, gpu)
+      return { device: this.#lastNumber, limits: gpu.limits }
+    },
+    close: (device) => {
+      this.#devices.get(device)?.close()
+      this.#devices.delete(device)
+    },
+    isLost: (device) => this.#devices.get(device)?.isLost ?? true,
+    makeState: (device, slot, dtype, count) => this.#devices.get(device)?.makeState(slot, dtype, count),
+    writeState: (device, slot, first, data) => this.#devices.get(device)?.writeState(slot, first, data),
+    load: (device, program) => {
+      const executable = new Executable(this.#devices.get(device) as Gpu, program, this.#theCore)
+      this.#executables.set(++this.#lastNumber, executable)
+      this.#fresh.push(executable)
+      return this.#lastNumber
+    },
+    unload: (_device, number) => {
+      this.#executables.get(number)?.unload()
+      this.#executables.delete(number)
+    },
+  }
+
+  /** A call of the core, with the errors of the device in what it started, shaders that compile meanwhile included. */
+  async #guarded<R>(gpu: Gpu | null, what: string, body: () => R): Promise<R> {
+    if (gpu === null) return body()
+    this.#fresh = []
+    const result = await gpu.guarded(what, body)
+    await Promise.all(this.#fresh.map((executable) => executable.ready()))
+    return result
+  }
+
+  async #change(graph: number, what: string, body: (core: Core, model: ModelAddress) => void): Promise<null> {
+    const { family, address } = this.#model(graph)
+    await this.#guarded(family.gpu, what, () => body(this.#theCore, address))
+    return null
+  }
+
+  // ---- compiling
+
+  async #createRuntime(body: Body<'createRuntime'>): Promise<GraphMessage> {
+    if (body.module === null) throw new InternalError('the page posted no core')
+    this.#core ??= Core.create(body.module, this.#hooks)
+    const core = this.#core
+    const { gpu, why } = await this.#openDevice(body.device, body.adapter)
+    const options = {
+      training: body.training, seed: body.seed, device: gpu === null ? 'cpu' as const : 'webgpu' as const, noFusion: body.noFusion,
+      optimizer: body.optimizer === null ? null : messageNumbers(body.optimizer),
+    }
+    const family: Family = { gpu, adapter: body.adapter, deviceText: '', models: new Set() }
+    this.#opened = gpu
+    try {
+      const model = await this.#make(family, body.graph, () => core.createModel(body.bytes, options))
+      family.deviceText = gpu?.description ?? (why === '' ? model.info.device : `${model.info.device}: ${why}`)
+      return this.#describe(model, why)
+    } catch (error) {
+      this.#opened = null
+      gpu?.close()
+      throw error
+    }
+  }
+
+  #compileSibling(body: Body<'compileForward'>): Promise<GraphMessage> {
+    const parent = this.#model(body.parent)
+    const making = this.#make(parent.family, body.graph, () => this.#theCore.createSibling(parent.address, body.bytes))
+    return making.then((model) => this.#describe(model, ''))
+  }
+
+  async #make(family: Family, graph: number, body: () => ModelAddress): Promise<Model> {
+    const core = this.#theCore
+    let address: ModelAddress = 0
+    try {
+      await this.#guarded(family.gpu, 'compiling', () => (address = body()))
+      const model: Model = { family, address, call: core.createCall(address), info: core.describeModel(address) }
+      this.#models.set(graph, model)
+      family.models.add(graph)
+      return model
+    } catch (error) {
+      if (address !== 0) core.destroyModel(address)
+      throw error
+    }
+  }
+
+  /** `why`: the reason for the CPU, where WebGPU would have been taken. */
+  async #openDevice(asked: string, adapter: string): Promise<{ gpu: Gpu | null; why: string }> {
+    const device = asked === 'auto' ? this.home.device : asked
+    const hasCpu = this.#theCore.hasCpu
+    if (device === 'cpu') {
+      if (hasCpu) return { gpu: null, why: '' }
+      throw new UnsupportedError('compile: this build of tensorgrad has no CPU executor')
+    }
+    try {
+      return { gpu: await this.#openGpu(adapter, device === 'auto' && hasCpu), why: '' }
+    } catch (error) {
+      const why = (error as Error).message
+      if (device === 'auto' && hasCpu) return { gpu: null, why }
+      throw new DeviceError(`compile: WebGPU cannot be used: ${why}`)
+    }
+  }
+  async #openGpu(adapter: string, real: boolean): Promise<Gpu> {
+    const gpu = await this.home.gpu()
+    if (gpu === null) throw new NoGpu(this.home.noGpu)
+    return openGpu(await findAdapter(gpu, adapter || this.home.adapter, real))
+  }
+
+  #describe(model: Model, fallback: string): GraphMessage {
+    const { info, params, output } = model.info
+    return {
+      device: model.family.deviceText, deviceKind: model.family.gpu === null ? 'cpu' : 'webgpu', fallback,
+      kernelCount: info.kernels, dispatchCount: info.dispatches, programBytes: info.programBytes, peakBytes: info.peakBytes,
+      outputShape: output.shape, outputDtype: dtypes[output.dtype] as Dtype, params: params.map(({ name, shape }) => ({ name, shape })),
+      ir: this.#theCore.modelText(model.address, Text.ir),
+    }
+  }
+
+  // ---- calls
+
+  async #call(body: { graph: number; feeds: ArrayMessage[] }, kind: CallKind): Promise<{ result: DataArray; captures: CaptureMessage[] | null }> {
+    const model = this.#model(body.graph)
+    const core = this.#theCore
+    const asked = kind === CallKind.stepWithCaptures || kind === CallKind.runWithCaptures
+    const isStep = kind === CallKind.step || kind === CallKind.stepWithCaptures
+    const captures = () => (asked ? core.captures(model.call).map((info) => captureOf(core, info)) : null)
+    try {
+      if (model.family.gpu === null) this.#runOnCpu(model, kind, body.feeds)
+      else await this.#runOnGpu(model, model.family.gpu, kind, body.feeds)
+      const { shape, dtype } = model.info.output
+      const result = isStep ? core.result(model.call, 'f32', 1) : core.result(model.call, dtypes[dtype] as Dtype, countOf(shape))
+      return { result, captures: captures() }
+    } catch (error) {
+      if (error instanceof NotFiniteError) { // the step was made
+        error.loss = core.loss(model.call)
+        error.captures = captures()
+      }
+      throw error
+    } finally {
+      core.end(model.call)
+    }
+  }
+
+  #runOnCpu(model: Model, kind: CallKind, feeds: readonly Feed[]): void {
+    this.#theCore.begin(model.call, kind, feeds)
+    this.#theCore.run(model.call)
+  }
+
+  async #runOnGpu(model: Model, gpu: Gpu, kind: CallKind, feeds: readonly Feed[]): Promise<void> {
+    const core = this.#theCore
+    await this.#begin(model, gpu, kind, feeds)
+    for (let number = core.program(model.call); number !== 0; number = core.program(model.call)) {
+      const executable = this.#executables.get(number)
+      if (executable === undefined) throw new InternalError('the core runs a program that it did not load')
+      const inputs = [...core.inputs(model.call, executable.program.inputs.length)]
+      const outputs = [...core.outputs(model.call, executable.program.outputs.length)]
+      try {
+        await executable.run(core, inputs, outputs)
+      } catch (error) { // the call ends with it
+        core.setError(error instanceof TensorgradError ? error.status : 18, (error as Error).message)
+        core.next(model.call, error instanceof TensorgradError ? error.status : 18)
+        throw error
+      }
+      core.next(model.call)
+    }
+  }
+  /** The first call of its kind compiles: then the device's errors belong to it. Otherwise nothing reaches the device here. */
+  async #begin(model: Model, gpu: Gpu, kind: CallKind, feeds: readonly Feed[]): Promise<void> {
+    gpu.checkAlive()
+    const known = this.#executables.size
+    this.#fresh = []
+    this.#theCore.begin(model.call, kind, feeds)
+    if (this.#executables.size !== known) await gpu.guarded('compiling', () => Promise.all(this.#fresh.map((executable) => executable.ready())))
+  }
+
+  // ---- parameters and states
+
+  /** The flat states of a model, cut by parameter. */
+  async #cut(model: Model, slot: number): Promise<ArrayMessage[]> {
+    const { params, total } = model.info
+    const all = slot < 0 ? null : ((await this.#read(model, [{ slot, first: 0, count: total }]))[0] as DataArray)
+    return params.map(({ name, offset, count }) => ({
+      name, dtype: 'f32', data: all === null ? new Float32Array(count) : all.slice(offset, offset + count),
+    }))
+  }
+  #read(model: Model, ranges: readonly StateRange[]): Promise<DataArray[]> | DataArray[] {
+    const { family: { gpu }, address, info } = model
+    if (gpu !== null) return gpu.readStates(ranges)
+    return ranges.map(({ slot, first, count }) => {
+      const dtype = dtypes[info.states[slot]?.dtype as number] as Dtype
+      return this.#theCore.readState(address, slot, dtype, first, count)
+    })
+  }
+  #parameters(model: Model): Promise<ArrayMessage[]> {
+    return this.#cut(model, model.info.parameters)
+  }
+  #gradients(model: Model): Promise<ArrayMessage[]> {
+    this.#theCore.checkGrads(model.address)
+    model.info = this.#theCore.describeModel(model.address)
+    return this.#cut(model, model.info.gradients)
+  }
+
+  /** What a lost device is replaced by goes on from here. The CPU is never lost. */
+  async #snapshot(model: Model): Promise<void> {
+    const { gpu } = model.family
+    if (gpu === null) return
+    const { states } = this.#theCore.describeModel(model.address)
+    this.#theCore.snapshot(model.address, await gpu.readStates(states.map(({ count }, slot) => ({ slot, first: 0, count }))))
+  }
+
+  async #recover(model: Model): Promise<Answers['recover']> {
+    const { family } = model
+    if (family.gpu === null) return { device: family.deviceText, deviceKind: 'cpu' }
+    if (family.gpu.isLost) {
+      const opened = await this.#openGpu(family.adapter, false).catch((error: Error) => {
+        throw new DeviceError(`recover: WebGPU cannot be used: ${error.message}`)
+      })
+      this.#opened = opened
+      try {
+        await this.#guarded(opened, 'recovering', () => this.#theCore.recover(model.address))
+      } finally {
+        this.#opened = null
+      }
+      family.gpu = opened
+      family.deviceText = opened.description
+    }
+    return { device: family.deviceText, deviceKind: 'webgpu' }
+  }
+
+  #destroy(graph: number): null {
+    const model = this.#models.get(graph)
+    if (model === undefined) return null
+    const core = this.#theCore
+    const isRoot = Math.min(...model.family.models) === graph
+    for (const each of isRoot ? model.family.models : [graph]) {
+      core.destroyCall(this.#model(each).call)
+      this.#models.delete(each)
+    }
+    if (!isRoot) model.family.models.delete(graph)
+    core.destroyModel(model.address) // the core's siblings go with their parent
+    return null
+  }
+}
+
+const countOf = (shape: readonly number[]): number => shape.reduce((count, dim) => count * dim, 1)
+
+function captureOf(core: Core, { name, shape, dtype, count, data }: CaptureInfo): CaptureMessage {
+  return { name, shape, dtype: dtypes[dtype] as Dtype, data: core.view(dtypes[dtype] as Dtype, data, count).slice() }
+}

@@ -1,0 +1,383 @@
+// Operations: the shape and dtype of every one's result, and every one's mistakes, thrown at the user's line with the core's message.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import * as tg from '../src/index.js'
+import {
+  ArgumentError,
+  DuplicateError,
+  GradientError,
+  LimitError,
+  Module,
+  nn,
+  ShapeError,
+  tensorInput,
+  trace,
+  TraceError,
+  type Tensor,
+} from '../src/index.js'
+import { firstLine, opError, thrown, topFile, usePlatform } from './api-support.js'
+
+usePlatform()
+
+const f = (name: string, ...shape: number[]) => tensorInput(name, shape)
+const i = (name: string, ...shape: number[]) => tensorInput(name, shape, 'i32')
+const b = (name: string, ...shape: number[]) => tensorInput(name, shape, 'bool')
+
+type Op = (...operands: unknown[]) => Tensor
+const op = (name: string) => (tg as unknown as Record<string, Op>)[name] as Op
+const words = (text: string) => text.trim().split(/\s+/)
+
+// ---------------------------------------------------------------- results
+
+/** "f32 [2, 3]" */
+const kind = (t: Tensor) => `${t.dtype} [${t.shape.join(', ')}]`
+
+const results: Record<string, () => Tensor> = {}
+for (const name of words(`sqrt rsqrt reciprocal exp log sin cos tanh erf sigmoid softplus silu gelu geluTanh relu neg abs sign square
+  stopGradient   softmax logSoftmax logSoftmaxLast`))
+  results[`${name}: f32 [2, 3]`] = () => op(name)(f('x', 2, 3))
+for (const name of words('neg abs sign square stopGradient')) results[`${name}: i32 [2]`] = () => op(name)(i('x', 2))
+for (const name of words('add sub mul div pow minimum maximum')) {
+  results[`${name}: f32 [4, 2, 3]`] = () => op(name)(f('a', 4, 1, 3), f('b', 2, 1))
+  results[`${name}, number right: f32 [3]`] = () => op(name)(f('a', 3), 2)
+  results[`${name}, number left: f32 [3]`] = () => op(name)(2, f('a', 3))
+}
+for (const name of words('add sub mul div minimum maximum')) results[`${name}: i32 [3]`] = () => op(name)(i('a', 3), 2)
+for (const name of words('less lessEqual greater greaterEqual equal notEqual')) {
+  results[`${name}: bool [2, 3]`] = () => op(name)(f('a', 2, 1), f('b', 3))
+  results[`${name}, number left: bool [3]`] = () => op(name)(2, i('a', 3))
+}
+for (const name of words('logicalAnd logicalOr')) results[`${name}: bool [2, 3]`] = () => op(name)(b('a', 2, 1), b('b', 3))
+for (const name of words('sum mean max min')) {
+  results[`${name} of all: f32 []`] = () => op(name)(f('x', 2, 3, 4))
+  results[`${name} of one axis: f32 [2, 4]`] = () => op(name)(f('x', 2, 3, 4), 1)
+  results[`${name} of two: f32 [3]`] = () => op(name)(f('x', 2, 3, 4), [0, -1])
+  results[`${name} keeping them: f32 [1, 3, 1]`] = () => op(name)(f('x', 2, 3, 4), [0, -1], { keepDims: true })
+  results[`${name} of all, keeping: f32 [1, 1]`] = () => op(name)(f('x', 2, 3), undefined, { keepDims: true })
+}
+for (const name of words('argmax argmin')) {
+  results[`${name}: i32 [2]`] = () => op(name)(f('x', 2, 3))
+  results[`${name} of axis 0: i32 [1, 3]`] = () => op(name)(f('x', 2, 3), 0, { keepDims: true })
+}
+Object.assign(results, {
+  'logicalNot: bool [2]': () => tg.logicalNot(b('x', 2)),
+  'clamp: f32 [2]': () => tg.clamp(f('x', 2), -1, 1),
+  'where: f32 [4, 2, 3]': () => tg.where(b('c', 4, 1, 1), f('a', 2, 1), f('b', 3)),
+  'where with numbers: f32 [2]': () => tg.where(b('c', 2), f('a', 2), 0),
+  'cast: i32 [2]': () => tg.cast(f('x', 2), 'i32'),
+  'meanLast: f32 [2, 1]': () => tg.meanLast(f('x', 2, 3)),
+  'sumLast: f32 [2]': () => tg.sumLast(f('x', 2, 3)),
+  'sumAll: f32 []': () => tg.sumAll(f('x', 2, 3)),
+  'logsumexp: f32 [3]': () => tg.logsumexp(f('x', 2, 3), 0),
+  'reshape: f32 [3, 2]': () => tg.reshape(f('x', 2, 3), [3, -1]),
+  'reshape to a scalar: f32 []': () => tg.reshape(f('x', 1), []),
+  'transpose: f32 [4, 2, 3]': () => tg.transpose(f('x', 2, 3, 4), [-1, 0, 1]),
+  'swapAxes: f32 [4, 3, 2]': () => tg.swapAxes(f('x', 2, 3, 4), 0, -1),
+  'broadcastTo: f32 [4, 2, 3]': () => tg.broadcastTo(f('x', 2, 1), [4, 2, 3]),
+  'sliceLastRange: f32 [2, 2]': () => tg.sliceLastRange(f('x', 2, 3), 1, 3),
+  'narrow: f32 [1, 3]': () => tg.narrow(f('x', 2, 3), 0, 1, 1),
+  'concat: f32 [2, 7]': () => tg.concat([f('x', 2, 3), f('y', 2, 4)], -1),
+  'stack: f32 [2, 2, 3]': () => tg.stack([f('x', 2, 3), f('y', 2, 3)], 0),
+  'concat of many: f32 [300]': () =>
+    tg.concat(
+      Array.from({ length: 300 }, (_, n) => f(`x${n}`, 1)),
+      0,
+    ),
+  'matmul: f32 [5, 2, 4]': () => tg.matmul(f('x', 5, 2, 3), f('w', 3, 4)),
+  'matmulBatched: f32 [6, 5, 2, 4]': () => tg.matmulBatched(f('x', 5, 2, 3), f('w', 6, 1, 3, 4)),
+  'embedding: f32 [2, 3, 4]': () => tg.embedding(f('t', 9, 4), i('i', 2, 3)),
+  'oneHot: f32 [2, 5]': () => tg.oneHot(i('i', 2), 5),
+  'oneHot of bool: bool [2, 5]': () => tg.oneHot(i('i', 2), 5, 'bool'),
+  'softmaxCausalLast: f32 [2, 3, 3]': () => tg.softmaxCausalLast(f('x', 2, 3, 3)),
+  'whereCausal: f32 [3, 3]': () => tg.whereCausal(f('x', 3, 3), -Infinity),
+  'full: i32 [2]': () => tg.full([2], 7, 'i32'),
+  'zeros: f32 []': () => tg.zeros([]),
+  'ones: bool [2]': () => tg.ones([2], 'bool'),
+  'arange: i32 [4]': () => tg.arange(4),
+  'arange of f32: f32 [4]': () => tg.arange(4, 'f32'),
+  'constant: i32 [2, 1]': () => tg.constant([2, 1], new Int32Array([1, 2])),
+  'constant of bool: bool [2]': () => tg.constant([2], new Uint8Array([0, 1])),
+  'capture: f32 [2]': () => tg.capture('h', f('x', 2)),
+  'grad: f32 [2]': () => {
+    const x = f('x', 2)
+    return tg.grad(tg.sum(tg.square(x)), [x])[0] as Tensor
+  },
+  'grad of grad: f32 [2]': () => {
+    const x = f('x', 2)
+    const [g] = tg.grad(tg.sum(tg.exp(x)), [x]) as [Tensor]
+    return tg.grad(tg.sum(g), [x])[0] as Tensor
+  },
+  'vjp: f32 [2]': () => {
+    const x = f('x', 2)
+    return tg.vjp(tg.square(x), f('c', 2), [x])[0] as Tensor
+  },
+  'splitHeads: f32 [1, 3, 2, 2]': () => nn.splitHeads(f('x', 1, 2, 6), 3),
+  'mergeHeads: f32 [1, 2, 6]': () => nn.mergeHeads(f('x', 1, 3, 2, 2)),
+  'crossEntropyLast: f32 [2, 3]': () => nn.crossEntropyLast(f('x', 2, 3, 7), i('t', 2, 3)),
+  'crossEntropy: f32 []': () => nn.crossEntropy(f('x', 2, 7), i('t', 2)),
+  'mse: f32 []': () => nn.mse(f('x', 2), f('y', 2)),
+  'bceWithLogits: f32 []': () => nn.bceWithLogits(f('x', 2), f('y', 2)),
+  'resolveLR: f32 []': () => tg.resolveLR(tg.lr.cosineDecay({ peak: 1, final: 0, steps: 10 }), i('t')),
+  'paramInput: f32 [2]': () => tg.paramInput('W', [2], { init: 'zeros' }),
+  'stateInput: i32 [2]': () => tg.stateInput('s', [2], 'i32', 3),
+})
+
+for (const [name, body] of Object.entries(results))
+  test(name, () => {
+    const graph = trace(body)
+    assert.equal(kind(graph.result), name.slice(name.lastIndexOf(': ') + 2))
+  })
+
+// ---------------------------------------------------------------- mistakes: the first line of each message
+
+type Row = [body: () => unknown, message: string, type?: new (message: string) => Error]
+const rows: Row[] = []
+const snake = (name: string) => name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
+
+for (const name of words(
+  'sqrt rsqrt reciprocal exp log sin cos tanh erf sigmoid softplus silu gelu geluTanh relu softmax logSoftmax logsumexp',
+))
+  rows.push([() => op(name)(b('x', 2)), `${snake(name)}: takes f32, not bool: x[2] bool`])
+for (const name of words('neg abs sign square'))
+  rows.push([() => op(name)(b('x', 2)), `${snake(name)}: takes f32 or i32, not bool: x[2] bool`])
+for (const name of words('add sub mul div pow minimum maximum less lessEqual greater greaterEqual equal notEqual')) {
+  rows.push([() => op(name)(f('a', 2, 3), f('b', 4)), `${snake(name)}: shapes do not broadcast: a[2, 3] and b[4] (3 != 4)`])
+  if (name === 'pow') continue
+  rows.push([() => op(name)(f('a', 2, 3), i('b', 3)), `${snake(name)}: dtypes differ: a[2, 3] and b[3] i32 (f32 != i32)`])
+  rows.push([() => op(name)(i('a', 2), 0.5), `${snake(name)}: the number 0.5 does not fit i32: a[2] i32`])
+}
+for (const name of words('logicalAnd logicalOr'))
+  rows.push([() => op(name)(b('a', 2), f('b', 2)), `${snake(name)}: takes bool, not f32: b[2] (with a[2] bool)`])
+for (const name of words('sum mean max min')) {
+  rows.push([() => op(name)(f('x', 2, 3), 2), `${name}: axis 2 is not in -2 .. 1: x[2, 3]`])
+  rows.push([() => op(name)(f('x', 2, 3), [0, -2]), `${name}: axis 0 of x[2, 3] is given twice`])
+  rows.push([() => op(name)(f('x', 2, 3), 0.5), `${name}: the axis is 0.5, not a whole number`, ArgumentError])
+  rows.push([() => op(name)(f('x', 2, 3), [0, '1']), `${name}: axes[1] is the string "1", not a whole number`, ArgumentError])
+}
+for (const name of words('argmax argmin softmax logSoftmax logsumexp'))
+  rows.push([() => op(name)(f('x', 2, 3), -3), `${snake(name)}: axis -3 is not in -2 .. 1: x[2, 3]`])
+
+class Layers extends Module {
+  linear = new nn.Linear(2, 3)
+  norm = new nn.LayerNorm(2)
+}
+function layers(): Layers {
+  const model = new Layers()
+  tg.materializeParams(model)
+  return model
+}
+
+rows.push(
+  [() => tg.logicalNot(f('x', 2)), 'logical_not: takes bool, not f32: x[2]'],
+  [() => tg.pow(f('a', 2), i('b', 2)), 'pow: takes f32, not i32: b[2] i32 (with a[2])'],
+  [() => tg.div(i('a', 2), 0), 'div: ', ArgumentError],
+  [() => tg.add(f('x', 2), 1e39), 'add: the number 1e+39 does not fit f32: x[2]'],
+  [() => tg.clamp(f('x', 2), 3, 1), 'clamp: the lower bound 3 is not <= the upper bound 1: x[2]', ArgumentError],
+  [() => tg.where(b('c', 2, 3), f('a', 4), 0), 'where: shapes do not broadcast: c[2, 3] bool ? a[4] : const[]'],
+  [() => tg.where(f('c', 2, 3), f('a', 3), 0), 'where: takes bool, not f32: c[2, 3] (with a[3])'],
+  [() => tg.cast(f('x', 2), 'f64' as never), 'cast: the string "f64" is not a dtype (f32, i32, bool)'],
+  [() => tg.meanLast(f('x')), 'mean: axis -1 of a tensor without axes: x[]'],
+  [() => tg.sumLast(f('x')), 'sum: axis -1 of a tensor without axes: x[]'],
+  [() => tg.sumAll(b('x', 2)), 'sum: takes f32 or i32, not bool: x[2] bool'],
+  [() => tg.reshape(f('x', 2, 3), [4, -1]), 'reshape: 6 elements do not fit: x[2, 3] -> [4, -1]'],
+  [() => tg.reshape(f('x', 2, 3), [-1, -1]), 'reshape: only one dim may be -1: x[2, 3] -> [-1, -1]'],
+  [() => tg.reshape(f('x', 2, 3), 6 as never), 'reshape: shape is the number 6, not an array of numbers', ArgumentError],
+  [() => tg.transpose(f('x', 2, 3), [0, 0]), 'transpose: axis 0 of x[2, 3] is given twice'],
+  [() => tg.transpose(f('x', 2, 3), [0]), 'transpose: the permutation has 1 axes, x[2, 3] has 2'],
+  [() => tg.swapAxes(f('x', 2, 3), 0, 2), 'swap_axes: axis 2 is not in -2 .. 1: x[2, 3]'],
+  [() => tg.broadcastTo(f('x', 2, 3), [2, 4]), 'broadcast_to: x[2, 3] does not broadcast to [2, 4]'],
+  [() => tg.sliceLastRange(f('x', 2, 3), 1, 4), 'slice_last_range: the range 1 .. 4 does not lie in axis 1 of x[2, 3]'],
+  [() => tg.narrow(f('x', 2, 3), 1, 2, 2), 'narrow: the range 2 .. 4 does not lie in axis 1 of x[2, 3]'],
+  [() => tg.concat([f('x', 2, 3), f('y', 3, 3)], 1), 'concat: shapes differ beside axis 1: part 0 x[2, 3] and part 1 y[3, 3]'],
+  [() => tg.concat([], 1), 'concat: the parts are an empty array', ArgumentError],
+  [() => tg.concat(f('x', 2) as never, 1), 'concat: the parts are a Tensor', ArgumentError],
+  [() => tg.stack([f('x', 2, 3), f('y', 3, 3)], 0), 'stack: shapes differ: part 0 x[2, 3] and part 1 y[3, 3]'],
+  [() => tg.matmul(f('x', 256, 64), f('l2.W', 32, 10)), 'matmul: inner dimensions differ: x[256, 64] x l2.W[32, 10] (64 != 32)'],
+  [() => tg.matmul(f('x', 2, 3), i('w', 3, 4)), 'matmul: takes f32, not i32: w[3, 4] i32 (with x[2, 3])'],
+  [() => tg.matmulBatched(f('x', 2, 2, 3), f('w', 3, 3, 4)), 'matmul_batched: batch axes do not broadcast: x[2, 2, 3] x w[3, 3, 4]'],
+  [() => tg.embedding(f('t', 4, 2), f('i', 3)), 'embedding: takes i32, not f32: i[3] (with t[4, 2])'],
+  [() => tg.embedding(f('t', 4), i('i', 3)), 'embedding: the table needs 2 axes: t[4] by i[3] i32'],
+  [() => tg.oneHot(i('x', 3), 0), 'one_hot: the depth 0 is not at least 1: x[3] i32', ArgumentError],
+  [() => tg.oneHot(f('x', 3), 2), 'one_hot: takes i32, not f32: x[3]'],
+  [() => tg.oneHot(i('x', 3), 2, 'u8' as never), 'one_hot: the string "u8" is not a dtype (f32, i32, bool)'],
+  [() => tg.arange(0), 'arange: shape [0] has a dimension under 1 (axis 0 is 0)'],
+  [() => tg.arange(3, 'bool'), 'arange: makes i32 or f32, not bool'],
+  [() => tg.softmaxCausalLast(f('x', 2, 3)), 'softmax_causal_last: the last two axes need one size: x[2, 3]'],
+  [() => tg.whereCausal(f('x', 2, 3), 0), 'where_causal: the last two axes need one size: x[2, 3]'],
+  [() => tg.logSoftmaxLast(f('x')), 'log_softmax: axis -1 of a tensor without axes: x[]'],
+  [() => tg.full([2, 0], 1), 'full: shape [2, 0] has a dimension under 1 (axis 1 is 0)'],
+  [() => tg.full([2], 0.5, 'i32'), 'full: the number 0.5 does not fit i32'],
+  [() => tg.zeros([65536, 65536]), 'full: shape [65536, 65536] has 4294967296 elements, over the limit of 2147483647', LimitError],
+  [() => f('x', 46341, 46341), 'input x: shape [46341, 46341] has 2147488281 elements, over the limit of 2147483647', LimitError],
+  [() => tg.ones([1, 1, 1, 1, 1, 1, 1, 1, 1]), 'full: shape [1, 1, 1, 1, 1, 1, 1, 1, ...] has rank 9, over the limit of 8', LimitError],
+  [() => tg.constant([2], new Float32Array(3)), 'constant: 3 numbers given, the shape [2] has 2', ArgumentError],
+  [() => tg.constant([2], [1, 2] as never), 'constant: the data is a Array, not a Float32Array, Int32Array or Uint8Array', ArgumentError],
+  [() => tg.constant([2], new Uint8Array([1, 2])), 'constant: element 1 of a bool constant is 2, not 0 or 1', ArgumentError],
+  [
+    () => {
+      const x = tg.capture('h', f('x', 2))
+      return tg.capture('h', tg.relu(x))
+    },
+    'capture: the name h is used twice: for x[2] and for relu[2]',
+    DuplicateError,
+  ],
+  [() => tg.capture('', f('x', 2)), 'capture: the name is empty', ArgumentError],
+  [() => tg.capture(3 as never, f('x', 2)), 'capture: the name is the number 3, not a string', ArgumentError],
+  [() => tg.grad(f('x', 2), [f('y', 2)]), 'grad: the loss x[2] is not rank 0: sum it, or use vjp', GradientError],
+  [() => tg.grad(tg.sum(f('x', 2)), [i('z', 2)]), 'grad: z[2] i32 has no gradient: it is not f32 but i32', GradientError],
+  [() => tg.grad(tg.sum(f('x', 2)), f('y', 2) as never), 'grad: wrt is a Tensor, not an array of tensors', ArgumentError],
+  [
+    () => {
+      const x = f('x', 2)
+      return tg.vjp(x, f('c', 3), [x])
+    },
+    'vjp: the cotangent needs the shape of y: x[2] and c[3]',
+  ],
+  [() => tg.writeback(f('x', 2), f('y', 2)), 'writeback: the destination x[2] is neither a parameter nor a state', ArgumentError],
+  [() => tg.writeback(tg.stateInput('s', [2]), f('y', 3)), 'writeback: shapes differ: s[2] <- y[3]'],
+  [() => nn.splitHeads(f('x', 1, 2, 6), 4), 'split_heads: the last axis does not divide into 4 heads: x[1, 2, 6]'],
+  [() => nn.mergeHeads(f('x', 2, 6)), 'merge_heads: needs 4 axes, [B, H, T, d]: x[2, 6]'],
+  [
+    () => nn.crossEntropyLast(f('x', 2, 6), i('t', 3)),
+    "cross_entropy_last: the targets need the logits' shape without its last axis: x[2, 6] and t[3] i32",
+  ],
+  [() => nn.crossEntropy(f('x', 2, 6), f('t', 2)), 'cross_entropy: takes i32, not f32: t[2] (with x[2, 6])'],
+  [() => nn.mse(f('x', 2, 1), f('y', 2)), 'mse: shapes differ (a loss does not broadcast): x[2, 1] and y[2]'],
+  [() => nn.bceWithLogits(f('x', 2, 1), f('y', 2)), 'bce_with_logits: shapes differ (a loss does not broadcast): x[2, 1] and y[2]'],
+  [() => layers().linear.fwd(f('x', 3)), 'linear: inner dimensions differ: x[3] x linear.W[2, 3] (3 != 2)'],
+  [() => layers().norm.fwd(f('x', 3)), 'layer_norm: the last axis does not fit: x[3] with norm.g[2] and norm.b[2]'],
+  [
+    () => {
+      f('x', 2)
+      return f('x', 3)
+    },
+    'input x: the name is used twice: ',
+    DuplicateError,
+  ],
+  [() => tg.paramInput('tg.x', [2]), 'param tg.x: the name is reserved, like all that begin with tg.', ArgumentError],
+  [() => tg.resolveLR(0.1, f('t')), 'resolve_lr: the step must be i32, got t[]'],
+  [
+    () => tg.resolveLR(tg.lr.linearDecay({ peak: 1, final: 0, steps: 0 }), i('t')),
+    'resolve_lr: a schedule needs 1 to 2147483647 steps, got 0',
+    ArgumentError,
+  ],
+  [() => tg.add(1, 2), 'add: no operand is a tensor: the result would belong to no trace', ArgumentError],
+  [() => tg.add(f('x', 2), undefined as never), 'add: operand 2 is undefined, not a tensor', ArgumentError],
+  [() => tg.matmul(f('x', 2), { shape: [2] } as never), 'matmul: operand 2 is a Object, not a tensor', ArgumentError],
+  [() => tg.relu(2 as never), 'relu: the operand is the number 2, not a tensor', ArgumentError],
+)
+
+for (const [body, message, type = ShapeError] of rows)
+  test(`refused: ${message}`, () => {
+    const error = opError(body as () => Tensor)
+    assert.ok(error instanceof type, `${error.name}: ${error.message}`)
+    const line = firstLine(error)
+    assert.equal(message.endsWith(': ') ? line.slice(0, message.length) : line, message)
+    assert.equal(topFile(error), 'api-ops.test.js')
+    assert.ok(!/\/src\//.test(error.stack ?? ''), error.stack)
+  })
+
+// ---------------------------------------------------------------- where
+
+/** "api-ops.test.js:12" of the line of the call of `here`. */
+function here(): string {
+  return /api-ops\.test\.js:\d+/.exec((new Error().stack ?? '').split('\n')[2] as string)?.[0] as string
+}
+
+test('a message says where operands come from, and the stack begins at the very line', () => {
+  let x = '',
+    at = ''
+  const error = opError(() => {
+    const a = ((x = here()), tensorInput('a', [2]))
+    return ((at = here()), tg.add(a, tensorInput('b', [3])))
+  })
+  assert.match(error.message, new RegExp(`^add: .*\\n  a: input at .*${x}\\n  b: input at .*${at}$`))
+  assert.match((error.stack ?? '').split('\n').find((line) => line.startsWith('    at ')) as string, new RegExp(at))
+  assert.equal((error as tg.TensorgradError).site?.file.endsWith('api-ops.test.js'), true)
+})
+
+test('the same in an engine without captureStackTrace', () => {
+  const engine = Error as { captureStackTrace?: unknown }
+  const saved = engine.captureStackTrace
+  let error: Error
+  try {
+    delete engine.captureStackTrace
+    error = opError(() => tg.add(tensorInput('a', [2]), tensorInput('b', [3])))
+  } finally {
+    engine.captureStackTrace = saved
+  }
+  assert.match(error.message, /a: input at .*api-ops\.test\.js:\d+\n/)
+  assert.equal(topFile(error), 'api-ops.test.js')
+  assert.equal((error as tg.TensorgradError).site?.file.endsWith('api-ops.test.js'), true)
+})
+
+test('a caught mistake does not spoil the trace', () => {
+  const graph = trace(() => {
+    const x = f('x', 2)
+    thrown(() => tg.add(x, f('y', 3)))
+    return tg.sum(x)
+  })
+  assert.deepEqual(graph.outputs[0]?.shape, [])
+})
+
+// ---------------------------------------------------------------- traces
+
+test('an operation outside a trace', () => {
+  for (const [body, name] of [
+    [() => tg.zeros([2]), 'full'],
+    [() => tg.arange(3), 'arange'],
+    [() => tg.relu(new nn.Linear(1, 1).W), 'relu'],
+    [() => tensorInput('x', [1]), 'input'],
+    [() => tg.paramInput('x', [1]), 'param'],
+  ] as const) {
+    const error = thrown(body)
+    assert.ok(error instanceof TraceError)
+    assert.equal(error.message, `${name}: outside a trace: operations belong inside the forward function`)
+    assert.equal(topFile(error), 'api-ops.test.js')
+  }
+})
+
+test('a tensor of a trace that has ended', () => {
+  const graph = trace(() => tg.relu(f('x', 2)))
+  const error = thrown(() => tg.exp(graph.result))
+  assert.ok(error instanceof TraceError)
+  assert.match(
+    error.message,
+    /^exp: relu\[2\] belongs to a trace that has ended: operations belong inside the build function\n  relu: computed at /,
+  )
+})
+
+test('a tensor of another trace', () => {
+  const graph = trace(() => tg.relu(f('x', 2)))
+  const error = opError(() => tg.add(f('y', 2), graph.result))
+  assert.ok(error instanceof TraceError)
+  assert.match(firstLine(error), /^add: tensors of different traces: y\[2\] and relu\[2\]$/)
+  assert.equal(topFile(error), 'api-ops.test.js')
+})
+
+test('a tensor of a trace that failed', () => {
+  let kept: Tensor | undefined
+  opError(() => {
+    kept = f('x', 2)
+    throw new Error('mine')
+  })
+  assert.equal(opError(() => tg.relu(kept as Tensor)).message, 'relu: the operand [2] belongs to a trace that failed')
+})
+
+test('a trace inside a trace', () => {
+  const error = thrown(() => trace(() => trace(() => tg.zeros([])).result))
+  assert.ok(error instanceof TraceError)
+  assert.equal(error.message, 'trace: another trace is in progress: a forward function cannot trace or compile')
+  assert.equal(topFile(error), 'api-ops.test.js')
+})
+
+test('a result of another trace, or none', () => {
+  const graph = trace(() => tg.relu(f('x', 2)))
+  assert.match(opError(() => graph.result).message, /^trace: the build function returned a tensor of another trace/)
+  assert.equal(opError(() => 3 as never).message, 'trace: the forward function returned the number 3, not a tensor')
+  assert.match(
+    opError(() => new nn.Linear(1, 1).W).message,
+    /^trace: the result is a parameter \[1, 1\] .* that the traced model does not reach$/,
+  )
+})

@@ -1,0 +1,126 @@
+// What the types promise: checked by tsc, never run. A line under @ts-expect-error must not compile.
+
+import {
+  add,
+  argmax,
+  compileForward,
+  compileModule,
+  lr,
+  Module,
+  mul,
+  nn,
+  sub,
+  sum,
+  type CompiledForward,
+  type CompiledModule,
+  type Tensor,
+} from 'tensorgrad'
+
+class Model extends Module {
+  l = new nn.Linear(2, 3)
+  W: Tensor = this.param([3], { init: 'zeros', decay: false })
+}
+type Equal<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false
+const holds = <T extends true>(): T => true as T
+
+export async function training(): Promise<void> {
+  const model = await compileModule(
+    () => new Model(),
+    (m, { x, y, mask }) => nn.mse(mul(m.l.fwd(x), mask), y),
+    {
+      adam: { lr: lr.warmup({ peakLr: 0.1, warmupSteps: 3, after: 0.1 }), b1: 0.8, weightDecay: 0.1, decayFilter: (name) => name !== 'W' },
+      inputs: { x: { shape: [4, 2], dtype: 'f32' }, y: { shape: [4, 3] }, mask: { shape: [4, 3], dtype: 'bool' } },
+      seed: 7n,
+      device: 'cpu',
+    },
+  )
+  const x = new Float32Array(8)
+  const y = new Float32Array(12)
+  const mask = new Uint8Array(12)
+
+  const loss = await model.step({ x, y, mask })
+  holds<Equal<typeof loss, number>>()
+  const both = await model.step({ x, y, mask }, { withCaptures: true })
+  holds<Equal<typeof both.loss, number>>()
+  holds<Equal<ReturnType<typeof both.captures.names>, string[]>>()
+  const output = await model.run({ x, y, mask })
+  holds<Equal<typeof output, Float32Array>>()
+  const run = await model.run<Int32Array>({ x, y, mask }, { withCaptures: true })
+  holds<Equal<typeof run.output, Int32Array>>()
+  holds<Equal<typeof model.paramNames, readonly string[]>>()
+  const params = await model.downloadParams()
+  await model.uploadParams(params, { partial: true })
+  await model.setLR(0.1)
+
+  // @ts-expect-error: y and mask are missing
+  await model.step({ x })
+  // @ts-expect-error: there is no input z
+  await model.step({ x, y, mask, z: x })
+  // @ts-expect-error: mask is bool
+  await model.step({ x, y, mask: y })
+  // @ts-expect-error: x is f32
+  await model.run({ x: new Int32Array(8), y, mask })
+  // @ts-expect-error: no plain numbers
+  await model.step({ x: [1, 2], y, mask })
+  // @ts-expect-error: parameters are Float32Arrays
+  await model.uploadParams({ 'l.W': new Int32Array(6) })
+  // @ts-expect-error: loss is a number
+  both.loss.toUpperCase()
+}
+
+export async function forwards(): Promise<void> {
+  const model = await compileForward(
+    () => new Model(),
+    (m, { tokens }) => add(m.W, sum(tokens)),
+    {
+      inputs: { tokens: { shape: [4], dtype: 'i32' } },
+    },
+  )
+  await model.run({ tokens: new Int32Array(4) })
+  // @ts-expect-error: a forward pass does not train
+  await model.step({ tokens: new Int32Array(4) })
+  // @ts-expect-error: tokens are i32
+  await model.run({ tokens: new Float32Array(4) })
+
+  const sibling = await model.compileForward((m, { x }) => argmax(m.l.fwd(x)), { inputs: { x: { shape: [1, 2] } } })
+  await sibling.run({ x: new Float32Array(2) })
+  // @ts-expect-error: its inputs are its own
+  await sibling.run({ tokens: new Int32Array(4) })
+
+  const none = await compileModule(
+    () => new Model(),
+    (m) => sum(m.W),
+  )
+  await none.step({})
+}
+
+const make = () => new Model()
+const total = (m: Model) => sum(m.W)
+
+export async function mistakes(): Promise<void> {
+  // @ts-expect-error: there is no input z
+  await compileModule(make, (m, { z }) => add(m.W, z), { inputs: { x: { shape: [3] } } })
+  // @ts-expect-error: forward returns a tensor
+  await compileModule(make, () => 3)
+  // @ts-expect-error: the factory makes a module
+  await compileModule(() => ({}), total)
+  // @ts-expect-error: no such dtype
+  await compileModule(make, total, { inputs: { x: { shape: [3], dtype: 'f64' } } })
+  // @ts-expect-error: no such device
+  await compileModule(make, total, { device: 'gpu' })
+  // @ts-expect-error: no such schedule
+  await compileModule(make, total, { adam: { lr: { kind: 'sawtooth' } } })
+  // @ts-expect-error: param is for subclasses
+  make().param([3])
+  // @ts-expect-error: no such option
+  new nn.Linear(2, 3, { biases: false })
+  const w = make().W
+  // @ts-expect-error: a text is no operand
+  sub(w, '3')
+  // @ts-expect-error: argmax takes one axis
+  argmax(w, [0])
+  // @ts-expect-error: shapes are read only
+  w.shape[0] = 3
+}
+
+export type Named = CompiledModule<Model, { x: { shape: [2]; dtype: 'i32' } }> | CompiledForward<Model, { x: { shape: [2] } }>

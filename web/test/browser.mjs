@@ -1,0 +1,215 @@
+// The package in headless Chromium, as built: node test/browser.mjs [--native PROGRAM]. Each test of home.ts on the CPU (no WebGPU there) and on
+// WebGPU (SwiftShader); values of the operations; losses against native ones; what only a page has: long tasks, policies, a lost device, an
+// adapter that comes late. Ends with "N passed, N failed".
+
+import assert from 'node:assert/strict'
+import path from 'node:path'
+import { parseArgs } from 'node:util'
+import { bundle, web } from './bundle.mjs'
+import { launch } from './chromium.mjs'
+import { serve } from './serve.mjs'
+import { checkCurve, nativeCurve, runner } from './support.mjs'
+
+const { values: options } = parseArgs({ options: { native: { type: 'string' } } })
+const { test, finish } = runner('browser')
+const SEED = 5
+
+const built = await bundle(['test/home.ts', 'test/cases.ts'], 'test')
+const page = (entry) => `<!doctype html><meta charset="utf-8"><title>tests</title>
+<script type="importmap">{"imports":{"tensorgrad":"/dist/${entry}.js"}}</script><body>`
+// What a careful site says: no blob:, no eval, nothing inline but the import map.
+const strict = "default-src 'none'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'"
+const server = await serve(
+  { '/favicon.ico': () => '', '/dist/': path.join(web, 'dist'), '/built/': built, '/page/': (name) => page(name.replace('.html', '')), '/strict/': (name) => page(name.replace('.html', '')) },
+  0, (name) => (name.startsWith('/strict/') || name.startsWith('/dist/') ? { 'content-security-policy': strict } : {}),
+)
+
+async function open(browser, where = '/page/tensorgrad.html') {
+  const opened = await (await browser.newContext()).newPage()
+  const said = []
+  opened.on('console', (message) => message.type() === 'error' && said.push(message.text()))
+  opened.on('pageerror', (error) => said.push(String(error)))
+  await opened.exposeFunction('killWorkers', async () => {
+    await Promise.all(opened.workers().map((worker) => worker.evaluate(() => self.close()).catch(() => undefined)))
+  })
+  await opened.goto(server.url + where)
+  opened.said = said
+  return opened
+}
+/** Runs in the page; what it throws is thrown here, with its message. */
+async function inPage(opened, body, argument) {
+  const { error, value } = await opened.evaluate(async ([source, given]) => {
+    try {
+      return { value: await (0, eval)(`(${source})`)(given) }
+    } catch (thrown) {
+      return { error: String(thrown?.stack ?? thrown) }
+    }
+  }, [body.toString(), argument])
+  if (error !== undefined) throw new Error(error)
+  return value
+}
+
+async function home(browser, device, examples) {
+  const opened = await open(browser)
+  const names = await inPage(opened, async () => Object.keys((globalThis.home = await import('/built/home.js')).tests))
+  for (const name of names)
+    await test(`${device}: ${name}`, () => inPage(opened, ([n, d]) => globalThis.home.tests[n]({ device: d, killWorkers: globalThis.killWorkers }), [name, device]))
+  await test(`${device}: values and gradients of every operation`, async () =>
+    assert.deepEqual(await inPage(opened, async (d) => (await import('/built/cases.js')).runCases(d), device), []))
+  for (const [example, steps] of options.native ? examples : [])
+    await test(`${device}: ${example} learns as native C does`, async () =>
+      checkCurve(await inPage(opened, ([e, d, s, n]) => globalThis.home.curve(e, d, s, n), [example, device, SEED, steps]),
+        nativeCurve(options.native, example, SEED, steps)))
+  await test(`${device}: nothing on the console`, () => assert.deepEqual(opened.said, []))
+  await opened.context().close()
+}
+
+// ---------------------------------------------------------------- a page without WebGPU
+
+const plain = await launch(false)
+await home(plain, 'cpu', [['mlp-sin', 50], ['transformer-add', 50]])
+
+await test('no WebGPU: the CPU, and why', async () => {
+  const opened = await open(plain)
+  const device = await inPage(opened, async () => {
+    const { compileForward, Module, ones } = await import('tensorgrad')
+    const model = await compileForward(() => new (class extends Module {})(), () => ones([2]))
+    return model.device
+  })
+  assert.match(device, /^cpu \(simd128.*\): (this browser has no WebGPU|no WebGPU adapter)$/)
+  await opened.context().close()
+})
+await test('no WebGPU where it is asked for: an error', async () => {
+  const opened = await open(plain)
+  await assert.rejects(inPage(opened, async () => (await import('/built/home.js')).curve('mlp-sin', 'webgpu', 1, 1)),
+    /DeviceError: compile: WebGPU cannot be used: (this browser has no WebGPU|no WebGPU adapter)/)
+  await opened.context().close()
+})
+await test('compiling transformer-add never keeps the page from drawing for 50 ms', async () => {
+  const opened = await open(plain)
+  const longest = await inPage(opened, async () => {
+    const { curve } = await import('/built/home.js')
+    await curve('mlp-sin', 'cpu', 1, 1) // the core is loaded, as on a page that has trained before
+    const seen = []
+    const observer = new PerformanceObserver((list) => seen.push(...list.getEntries().map((entry) => entry.duration)))
+    observer.observe({ type: 'longtask' })
+    let last = performance.now(), gap = 0
+    const timer = setInterval(() => { const now = performance.now(); gap = Math.max(gap, now - last - 4); last = now }, 4)
+    await curve('transformer-add', 'cpu', 1, 0)
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    clearInterval(timer)
+    observer.disconnect()
+    return { task: Math.max(0, ...seen), gap }
+  })
+  await opened.context().close()
+  assert.ok(longest.task < 50, `a task of ${longest.task} ms`)
+  return `longest task under ${longest.task > 0 ? longest.task.toFixed(0) : 50} ms, longest gap ${longest.gap.toFixed(0)} ms`
+})
+await test('the split build under a strict policy', async () => {
+  const opened = await open(plain, '/strict/split.html')
+  // evaluate() is the debugger's: the policy does not bind it, but it binds what the module does
+  const result = await inPage(opened, async () => {
+    let refused = false
+    addEventListener('securitypolicyviolation', () => (refused = true))
+    const { losses } = await (await import('/built/home.js')).curve('mlp-sin', 'cpu', 5, 3)
+    return { losses, refused }
+  })
+  assert.equal(result.refused, false)
+  assert.ok(result.losses.every(Number.isFinite))
+  await opened.context().close()
+})
+await test('the one-file build under a strict policy: an error that says what to do', async () => {
+  const opened = await open(plain, '/strict/tensorgrad.html')
+  await assert.rejects(inPage(opened, async () => (await import('/built/home.js')).curve('mlp-sin', 'cpu', 5, 3)), /WorkerError.*tensorgrad\/split/s)
+  await opened.context().close()
+})
+await plain.close()
+
+// ---------------------------------------------------------------- a page with WebGPU
+
+const gpu = await launch(true)
+await home(gpu, 'webgpu', [['mlp-sin', 50], ['transformer-add', 10]])
+
+/** Lines before the worker's own: what a faulty GPU does. */
+async function faulty(prelude, body, argument, where) {
+  const opened = await open(gpu, where)
+  await opened.evaluate((source) => {
+    const Plain = Blob
+    globalThis.Blob = class extends Plain {
+      constructor(parts, more) { super(more?.type === 'text/javascript' ? [source, '\n', ...parts] : parts, more) }
+    }
+  }, prelude)
+  try {
+    return await inPage(opened, body, argument)
+  } finally {
+    await opened.context().close()
+  }
+}
+await test('the build for WebGPU alone', async () => {
+  const opened = await open(gpu, '/page/webgpu.html')
+  const { losses, device } = await inPage(opened, async () => (await import('/built/home.js')).curve('mlp-sin', 'auto', 5, 2))
+  assert.match(device, /^webgpu \(/)
+  assert.ok(losses.every(Number.isFinite))
+  await assert.rejects(inPage(opened, async () => (await import('/built/home.js')).curve('mlp-sin', 'cpu', 5, 2)), /UnsupportedError: compile: this build of tensorgrad has no CPU/)
+  await opened.context().close()
+})
+await test('a software adapter is not taken unless asked for', async () => {
+  const opened = await open(gpu)
+  const { device } = await inPage(opened, async () => (await import('/built/home.js')).curve('mlp-sin', 'auto', 5, 1))
+  assert.match(device, /^cpu \(simd128.*\): the only WebGPU adapter is a software one \(.*\)$/)
+  await opened.context().close()
+})
+const late = `const ask = navigator.gpu.requestAdapter.bind(navigator.gpu)
+let asked = 0
+navigator.gpu.requestAdapter = (options) => (asked++ === 0 ? Promise.resolve(null) : ask(options))`
+await test('an adapter that is null on the first ask', async () => {
+  const device = await faulty(late, async () => (await (await import('/built/home.js')).curve('mlp-sin', 'webgpu', 5, 1)).device)
+  assert.match(device, /^webgpu \(/)
+})
+const losing = `const make = GPUAdapter.prototype.requestDevice
+GPUAdapter.prototype.requestDevice = async function (...args) { return (globalThis.made = await make.apply(this, args)) }
+new BroadcastChannel('lose').onmessage = () => globalThis.made.destroy()`
+await test('a lost device: every call says so; recover() goes on from the snapshot', async () => {
+  const result = await faulty(losing, async () => {
+    const mlp = await import('tensorgrad')
+    const { compileModule, Module, nn, matmul } = mlp
+    class Line extends Module { W = this.param([3, 2]) }
+    const model = await compileModule(() => new Line(), (m, { x, y }) => nn.mse(matmul(x, m.W), y),
+      { adam: { lr: 0.1 }, inputs: { x: { shape: [4, 3] }, y: { shape: [4, 2] } }, device: 'webgpu' })
+    const batch = { x: new Float32Array(12).fill(0.5), y: new Float32Array(8).fill(1) }
+    const message = async (promise) => promise.then(() => 'no error', (error) => `${error.name}: ${error.message}`)
+    await model.step(batch)
+    await model.snapshot()
+    const kept = await model.downloadParams()
+    const second = await model.step(batch)
+    new BroadcastChannel('lose').postMessage('now')
+    await new Promise((resolve) => setTimeout(resolve, 200))
+    const said = [await message(model.step(batch)), await message(model.downloadParams()), await message(model.reset())]
+    await model.recover()
+    const back = await model.downloadParams()
+    return { said, same: back.W.every((value, i) => value === kept.W[i]), again: (await model.step(batch)) === second }
+  })
+  for (const said of result.said) assert.match(said, /^DeviceLostError: webgpu: the device( \(.*\))? was lost/)
+  assert.ok(result.same, 'the parameters are those of the snapshot')
+  assert.ok(result.again, 'the next step is as it was')
+})
+const badShader = `const make = GPUDevice.prototype.createShaderModule
+GPUDevice.prototype.createShaderModule = function (d) { return make.call(this, { ...d, code: d.code.replace('fn main', '\\noops fn main') }) }`
+await test('a shader that does not compile: kernel, compiler and shader in the message', async () => {
+  await assert.rejects(faulty(badShader, async () => (await import('/built/home.js')).curve('mlp-sin', 'webgpu', 5, 1)),
+    /DeviceError: webgpu: the shader of kernel \S+ does not compile on .*:\nline \d+: expected [\s\S]*\d  fn main/)
+})
+const badDispatch = `const dispatch = GPUComputePassEncoder.prototype.dispatchWorkgroups
+GPUComputePassEncoder.prototype.dispatchWorkgroups = function () { dispatch.call(this, 1e6, 1, 1) }`
+await test('what the device refuses is said by the call that did it', async () => {
+  await assert.rejects(faulty(badDispatch, async () => (await import('/built/home.js')).curve('mlp-sin', 'webgpu', 5, 1)),
+    /DeviceError: webgpu: running a step: .*1000000/s)
+})
+const noMemory = `const make = GPUDevice.prototype.createBuffer
+GPUDevice.prototype.createBuffer = function (d) { return make.call(this, { ...d, size: 2 ** 45 }) }`
+await test('buffers that cannot be had', async () => {
+  await assert.rejects(faulty(noMemory, async () => (await import('/built/home.js')).curve('mlp-sin', 'webgpu', 5, 1)), /(DeviceError|MemoryError): webgpu: compiling: /)
+})
+await gpu.close()
+server.close()
+finish()

@@ -1,0 +1,692 @@
+// Values of every operation and gradient on small inputs, by definition or from float64: what each home must give. Many cases share one
+// graph, each result a capture. Used in Node and in the browser.
+
+import {
+  abs,
+  add,
+  arange,
+  argmax,
+  argmin,
+  broadcastTo,
+  capture,
+  cast,
+  clamp,
+  compileGraph,
+  concat,
+  cos,
+  div,
+  embedding,
+  equal,
+  erf,
+  exp,
+  full,
+  gelu,
+  geluTanh,
+  grad,
+  greater,
+  greaterEqual,
+  less,
+  lessEqual,
+  log,
+  logicalAnd,
+  logicalNot,
+  logicalOr,
+  logSoftmax,
+  logSoftmaxLast,
+  logsumexp,
+  matmul,
+  matmulBatched,
+  max,
+  maximum,
+  mean,
+  meanLast,
+  min,
+  minimum,
+  mul,
+  narrow,
+  neg,
+  nn,
+  notEqual,
+  oneHot,
+  ones,
+  pow,
+  reciprocal,
+  relu,
+  reshape,
+  rsqrt,
+  sigmoid,
+  sign,
+  silu,
+  sin,
+  sliceLastRange,
+  softmax,
+  softmaxCausalLast,
+  softplus,
+  sqrt,
+  square,
+  stack,
+  stopGradient,
+  sub,
+  sum,
+  sumAll,
+  sumLast,
+  swapAxes,
+  tanh,
+  tensorInput,
+  trace,
+  transpose,
+  vjp,
+  where,
+  whereCausal,
+  zeros,
+  type DataArray,
+  type Device,
+  type Dtype,
+  type Shape,
+  type Tensor,
+} from '../src/index.js'
+
+type Values = readonly (number | boolean)[]
+interface Input {
+  shape: Shape
+  dtype: Dtype
+  data: Values
+}
+type Inputs = Record<string, Tensor>
+export interface Case {
+  name: string
+  inputs: Record<string, Input>
+  /** The tensors to look at, by name. */
+  build(inputs: Inputs): Record<string, Tensor>
+  expect: Record<string, Values>
+  /** Default 1e-5 relative, 1e-6 absolute. */
+  rtol?: number
+  atol?: number
+}
+
+const f = (shape: Shape, ...data: number[]): Input => ({ shape, dtype: 'f32', data })
+const i = (shape: Shape, ...data: number[]): Input => ({ shape, dtype: 'i32', data })
+const b = (shape: Shape, ...data: number[]): Input => ({ shape, dtype: 'bool', data })
+const all: Case[] = []
+function check(
+  name: string,
+  inputs: Case['inputs'],
+  build: (x: Inputs) => Record<string, Tensor>,
+  expect: Case['expect'],
+  tolerance: Partial<Case> = {},
+) {
+  all.push({ name, inputs, build, expect, ...tolerance })
+}
+const T = (inputs: Inputs, name: string) => inputs[name] as Tensor
+/** y and the cotangents of x for the cotangent c. */
+const back = (y: Tensor, x: Inputs, ...wrt: string[]): Record<string, Tensor> => {
+  const grads = vjp(
+    y,
+    T(x, 'c'),
+    wrt.map((name) => T(x, name)),
+  )
+  return { y, ...Object.fromEntries(wrt.map((name, n) => [`d${name}`, grads[n] as Tensor])) }
+}
+
+// ---------------------------------------------------------------- one operand: value and derivative at some points
+
+const erfOf = (x: number): number => {
+  // series, float64
+  let term = x,
+    total = x
+  for (let n = 1; n < 60; n++) total += (term *= (-x * x) / n) / (2 * n + 1)
+  return (2 / Math.sqrt(Math.PI)) * total
+}
+const sigmoidOf = (x: number) => 1 / (1 + Math.exp(-x))
+const phi = (x: number) => Math.exp((-x * x) / 2) / Math.sqrt(2 * Math.PI)
+const k = Math.sqrt(2 / Math.PI)
+const geluInner = (x: number) => k * (x + 0.044715 * x ** 3)
+type Point = [op: (x: Tensor) => Tensor, value: (x: number) => number, slope: (x: number) => number, at?: number[]]
+const SPREAD = [-2.5, -1, -0.25, 0.5, 1.5, 3]
+const POSITIVE = [0.25, 0.5, 1, 1.75, 9, 100]
+const unary: Record<string, Point> = {
+  neg: [neg, (x) => -x, () => -1],
+  abs: [abs, Math.abs, Math.sign, [-2, 0, 3]],
+  sign: [sign, Math.sign, () => 0, [-2, 0, 3]],
+  square: [square, (x) => x * x, (x) => 2 * x],
+  sqrt: [sqrt, Math.sqrt, (x) => 0.5 / Math.sqrt(x), POSITIVE],
+  rsqrt: [rsqrt, (x) => x ** -0.5, (x) => -0.5 * x ** -1.5, POSITIVE],
+  reciprocal: [reciprocal, (x) => 1 / x, (x) => -1 / (x * x)],
+  exp: [exp, Math.exp, Math.exp],
+  log: [log, Math.log, (x) => 1 / x, POSITIVE],
+  sin: [sin, Math.sin, Math.cos, [-3, 0.5, 100, 1e4, 1e5]],
+  cos: [cos, Math.cos, (x) => -Math.sin(x), [-3, 0.5, 100, 1e4, 1e5]],
+  tanh: [tanh, Math.tanh, (x) => 1 - Math.tanh(x) ** 2],
+  erf: [erf, erfOf, (x) => (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x)],
+  sigmoid: [sigmoid, sigmoidOf, (x) => sigmoidOf(x) * (1 - sigmoidOf(x))],
+  softplus: [softplus, (x) => Math.log1p(Math.exp(x)), sigmoidOf],
+  silu: [silu, (x) => x * sigmoidOf(x), (x) => sigmoidOf(x) * (1 + x * (1 - sigmoidOf(x)))],
+  gelu: [gelu, (x) => (x * (1 + erfOf(x / Math.SQRT2))) / 2, (x) => (1 + erfOf(x / Math.SQRT2)) / 2 + x * phi(x)],
+  geluTanh: [
+    geluTanh,
+    (x) => 0.5 * x * (1 + Math.tanh(geluInner(x))),
+    (x) => 0.5 * (1 + Math.tanh(geluInner(x))) + 0.5 * x * (1 - Math.tanh(geluInner(x)) ** 2) * k * (1 + 3 * 0.044715 * x * x),
+  ],
+  relu: [relu, (x) => Math.max(x, 0), (x) => Number(x > 0)],
+  stopGradient: [stopGradient, (x) => x, () => 0],
+}
+for (const [name, [op, value, slope, at = SPREAD]] of Object.entries(unary)) {
+  const points = at.map(Math.fround),
+    c = points.map((_, n) => (n % 3) - 0.5)
+  check(
+    name,
+    { x: f([at.length], ...points), c: f([at.length], ...c) },
+    (x) => back(op(T(x, 'x')), x, 'x'),
+    { y: points.map(value), dx: points.map((x, n) => slope(x) * (c[n] as number)) },
+    { rtol: 2e-5, atol: 2e-6 },
+  )
+}
+
+// ---------------------------------------------------------------- two operands
+
+const A = [-2, 0.5, 3, 7],
+  B = [4, 0.5, -1.5, 2]
+const pairs = <R>(fn: (a: number, b: number) => R) => A.map((a, n) => fn(a, B[n] as number))
+type Two = [op: (a: Tensor | number, b: Tensor | number) => Tensor, value: (a: number, b: number) => number]
+const binary: Record<string, Two> = {
+  add: [add, (a, b) => a + b],
+  sub: [sub, (a, b) => a - b],
+  mul: [mul, (a, b) => a * b],
+  div: [div, (a, b) => a / b],
+  minimum: [minimum, Math.min],
+  maximum: [maximum, Math.max],
+  less: [less, (a, b) => Number(a < b)],
+  lessEqual: [lessEqual, (a, b) => Number(a <= b)],
+  greater: [greater, (a, b) => Number(a > b)],
+  greaterEqual: [greaterEqual, (a, b) => Number(a >= b)],
+  equal: [equal, (a, b) => Number(a === b)],
+  notEqual: [notEqual, (a, b) => Number(a !== b)],
+}
+for (const [name, [op, value]] of Object.entries(binary))
+  check(
+    name,
+    { a: f([4], ...A), b: f([4], ...B) },
+    ({ a, b }) => ({ y: op(a as Tensor, b as Tensor), right: op(a as Tensor, 0.5), left: op(0.5, b as Tensor) }),
+    { y: pairs(value), right: A.map((a) => value(a, 0.5)), left: B.map((x) => value(0.5, x)) },
+  )
+
+check(
+  'i32 wraps, divides towards 0, and by 0 gives 0',
+  { a: i([4], 7, -7, 2147483647, 5), b: i([4], 2, 2, 1, 0) },
+  ({ a, b }) => ({ div: div(a as Tensor, b as Tensor), add: add(a as Tensor, b as Tensor), by: div(a as Tensor, 2) }),
+  { div: [3, -3, 2147483647, 0], add: [9, -5, -2147483648, 5], by: [3, -3, 1073741823, 2] },
+)
+check(
+  'logical',
+  { a: b([4], 0, 0, 1, 1), b: b([4], 0, 1, 0, 1) },
+  ({ a, b }) => ({
+    and: logicalAnd(a as Tensor, b as Tensor),
+    or: logicalOr(a as Tensor, b as Tensor),
+    not: logicalNot(a as Tensor),
+    eq: equal(a as Tensor, b as Tensor),
+  }),
+  { and: [0, 0, 0, 1], or: [0, 1, 1, 1], not: [1, 1, 0, 0], eq: [1, 0, 0, 1] },
+)
+check(
+  'pow: whole exponents of negative bases, 0 to the 0',
+  {
+    a: f([7], -2, -2, 0, 0, 0, -0.5, 3),
+    n: f([7], 2, 3, 2, 1, 0, -1, 0.5),
+    c: f([7], 1, 1, 5, 2, 3, 1, 4),
+  },
+  (x) => back(pow(T(x, 'a'), T(x, 'n')), x, 'a'),
+  { y: [4, -8, 0, 0, 1, -2, 1.73205081], da: [-4, 12, 0, 2, 0, -4, 1.15470054] },
+)
+check(
+  'a tie of minimum and maximum is shared',
+  { a: f([2], 1, 1), b: f([2], 1, 2), c: f([2], 4, 4) },
+  (x) => ({ ...back(maximum(T(x, 'a'), T(x, 'b')), x, 'a', 'b') }),
+  { y: [1, 2], da: [2, 0], db: [2, 4] },
+)
+check(
+  'O01: un-broadcast over two axes',
+  {
+    a: f([2, 1, 3], 1, -2, 0.5, 3, 4, -1),
+    b: f([4, 1], 1, -2, 0.5, 4),
+    c: f([2, 4, 3], 1, 2, 3, -1, 0, 1, 0.5, 0.5, 0.5, 2, -2, 1, 0, 1, 0, 1, 1, 1, -3, 2, 1, 0.25, 4, -1),
+  },
+  (x) => back(add(mul(T(x, 'a'), T(x, 'b')), div(T(x, 'a'), T(x, 'b'))), x, 'a', 'b'),
+  {
+    y: [2, -4, 1, -2.5, 5, -1.25, 2.5, -5, 1.25, 4.25, -8.5, 2.125, 6, 8, -2, -7.5, -10, 2.5, 7.5, 10, -2.5, 12.75, 17, -4.25],
+    da: [14.25, -3.25, 9, -8.9375, 21.5, -4.25],
+    db: [0, 4.125, 6.75, 22.734375],
+  },
+)
+check(
+  'B01: the branch not taken, and the recipe that keeps its NaN out',
+  { x: f([2], 0, 4), c: f([2], 1, 1) },
+  (x) => {
+    const taken = greater(T(x, 'x'), 0)
+    const safe = where(taken, sqrt(where(taken, T(x, 'x'), 1)), 0)
+    return { ...back(where(taken, sqrt(T(x, 'x')), 0), x, 'x'), safe: back(safe, x, 'x')['dx'] as Tensor }
+  },
+  { y: [0, 2], dx: [NaN, 0.25], safe: [0, 0.25] },
+)
+check(
+  'B08: axes of size 1 on both sides',
+  { a: f([1, 3, 1], 1, 2, 3), b: f([2, 1, 1, 2], 1, -1, 2, 0.5), c: f([2, 1, 3, 2], -3, 2, 0, -2, 3, 1, -1, -3, 2, 0, -2, 3) },
+  (x) => back(mul(T(x, 'a'), T(x, 'b')), x, 'a', 'b'),
+  { da: [-8.5, 6, -0.5], db: [6, 1, -3, 6] },
+)
+check(
+  'B12: the cotangent is no mean and no sum',
+  { a: f([2], 3, -1), b: f([2], 1, 2), c: f([2], 0.5, -2) },
+  (x) => back(square(sub(T(x, 'a'), T(x, 'b'))), x, 'a', 'b'),
+  { da: [2, 12], db: [-2, -12] },
+)
+
+// ---------------------------------------------------------------- choices, casts, special values
+
+check(
+  'where',
+  { m: b([2, 1], 1, 0), a: f([2], 1, 2), b: f([2, 2], 5, 6, 7, 8), c: f([2, 2], 1, 2, 3, 4) },
+  (x) => ({ ...back(where(T(x, 'm'), T(x, 'a'), T(x, 'b')), x, 'a', 'b'), number: where(T(x, 'm'), T(x, 'b'), -1) }),
+  { y: [1, 2, 7, 8], da: [1, 2], db: [0, 0, 3, 4], number: [5, 6, -1, -1] },
+)
+check(
+  'B03: relu at 0 and beside it',
+  { x: f([5], 0, -0, 1e-30, -1e-30, 2), c: f([5], 2, 3, 5, 7, 11) },
+  (x) => back(relu(T(x, 'x')), x, 'x'),
+  { dx: [0, 0, 5, 0, 11] },
+)
+check(
+  'B40: NaN goes through',
+  { x: f([3], NaN, -1, 2) },
+  ({ x }) => ({
+    relu: relu(x as Tensor),
+    clamp: clamp(x as Tensor, 0, 1),
+    min: minimum(x as Tensor, 1),
+    max: max(x as Tensor),
+    least: min(x as Tensor),
+    sign: sign(x as Tensor),
+    at: argmax(x as Tensor),
+  }),
+  { relu: [NaN, 0, 2], clamp: [NaN, 0, 1], min: [NaN, -1, 1], max: [NaN], least: [NaN], sign: [NaN, -1, 1], at: [0] },
+)
+check(
+  'B41: a min made of where is not one',
+  { a: f([2], NaN, 1), b: f([2], 2, 3) },
+  ({ a, b }) => ({ y: where(lessEqual(a as Tensor, b as Tensor), a as Tensor, b as Tensor) }),
+  { y: [2, 1] },
+)
+for (const [name, value] of [
+  ['inf', Infinity],
+  ['-inf', -Infinity],
+  ['NaN', NaN],
+  ['FLT_MAX', 3.4028234663852886e38],
+  ['-FLT_MAX', -3.4028234663852886e38],
+] as const)
+  check(`B42: the constant ${name}`, { x: f([2], 1, -1) }, ({ x }) => ({ y: where(greater(x as Tensor, 0), x as Tensor, value) }), {
+    y: [1, value],
+  })
+check('B42: INT_MIN', { x: i([2], 1, -1) }, ({ x }) => ({ y: where(greater(x as Tensor, 0), x as Tensor, -2147483648) }), {
+  y: [1, -2147483648],
+})
+check(
+  'B43: casts',
+  { x: f([8], -1.7, 1.7, -0, 3e9, -3e9, NaN, 0.5, 0), n: i([3], -2, 0, 7), m: b([2], 0, 1) },
+  ({ x, n, m }) => ({
+    int: cast(x as Tensor, 'i32'),
+    bool: cast(x as Tensor, 'bool'),
+    float: cast(n as Tensor, 'f32'),
+    nbool: cast(n as Tensor, 'bool'),
+    one: cast(m as Tensor, 'f32'),
+    mint: cast(m as Tensor, 'i32'),
+  }),
+  {
+    int: [-1, 1, 0, 2147483647, -2147483648, 0, 0, 0],
+    bool: [1, 1, 0, 1, 1, 1, 1, 0],
+    float: [-2, 0, 7],
+    nbool: [1, 0, 1],
+    one: [0, 1],
+    mint: [0, 1],
+  },
+)
+check(
+  'B45: sigmoid at the ends',
+  { x: f([5], -1000, -88.9, 0, 88.9, 1000), c: f([5], 1, 1, 1, 1, 1) },
+  (x) => back(sigmoid(T(x, 'x')), x, 'x'),
+  { y: [0, 0, 0.5, 1, 1], dx: [0, 0, 0.25, 0, 0] },
+)
+check('clamp: half at a bound', { x: f([4], -2, -1, 0, 3), c: f([4], 2, 2, 2, 2) }, (x) => back(clamp(T(x, 'x'), -1, 1), x, 'x'), {
+  y: [-1, -1, 0, 1],
+  dx: [0, 1, 2, 0],
+})
+
+// ---------------------------------------------------------------- reductions
+
+const M = f([2, 3], 1, -2, 3, 4, 0.5, -6)
+check(
+  'sum, mean, max, min over axes',
+  { x: M },
+  ({ x }) => ({
+    all: sum(x as Tensor),
+    rows: sum(x as Tensor, -1),
+    columns: sum(x as Tensor, 0, { keepDims: true }),
+    both: mean(x as Tensor, [0, 1]),
+    mean: mean(x as Tensor, 1),
+    max: max(x as Tensor, 0),
+    min: min(x as Tensor, 1),
+    meanLast: meanLast(x as Tensor),
+    sumLast: sumLast(x as Tensor),
+    sumAll: sumAll(x as Tensor),
+    argmax: argmax(x as Tensor),
+    argmin: argmin(x as Tensor, 0),
+  }),
+  {
+    all: [0.5],
+    rows: [2, -1.5],
+    columns: [5, -1.5, -3],
+    both: [0.5 / 6],
+    mean: [2 / 3, -0.5],
+    max: [4, 0.5, 3],
+    min: [-2, -6],
+    meanLast: [2 / 3, -0.5],
+    sumLast: [2, -1.5],
+    sumAll: [0.5],
+    argmax: [2, 0],
+    argmin: [0, 0, 1],
+  },
+)
+check(
+  'gradients of sum and mean',
+  { x: M, c: f([2], 3, -1) },
+  (x) => ({ s: back(sum(T(x, 'x'), 1), x, 'x')['dx'] as Tensor, m: back(mean(T(x, 'x'), 1), x, 'x')['dx'] as Tensor }),
+  { s: [3, 3, 3, -1, -1, -1], m: [1, 1, 1, -1 / 3, -1 / 3, -1 / 3] },
+)
+check('B04: ties of a max share', { x: f([4], 3, 1, 3, 3), c: f([], 6) }, (x) => back(max(T(x, 'x')), x, 'x'), { dx: [2, 0, 2, 2] })
+check(
+  'B07: max over a middle axis',
+  { x: f([2, 2, 3], 1, 5, 2, 4, 0, 2.5, -1, -3, 7, -2, -1, 8), c: f([2, 3], 1, 2, 3, 4, 5, 6) },
+  (x) => back(max(T(x, 'x'), 1), x, 'x'),
+  { y: [4, 5, 2.5, -1, -1, 8], dx: [0, 2, 0, 1, 0, 3, 4, 0, 0, 0, 5, 6] },
+)
+check(
+  'B33: integer reductions',
+  { x: i([4], -7, -5, -5, -9), y: i([2], -2147483648, -2147483648) },
+  ({ x, y }) => ({
+    max: max(x as Tensor),
+    at: argmax(x as Tensor),
+    min: min(x as Tensor),
+    least: argmin(x as Tensor),
+    deep: max(y as Tensor),
+    sum: sum(x as Tensor),
+  }),
+  { max: [-5], at: [1], min: [-9], least: [3], deep: [-2147483648], sum: [-26] },
+)
+check(
+  'B09: variance of a constant row',
+  { x: f([3], 3, 3, 3), c: f([], 2) },
+  (x) => {
+    const centred = sub(T(x, 'x'), mean(T(x, 'x')))
+    return back(sqrt(add(mean(square(centred)), 1e-5)), x, 'x')
+  },
+  { y: [0.0031622776], dx: [0, 0, 0] },
+)
+check(
+  'B02: norm at 0, with eps',
+  { x: f([3], 0, 0, 0), c: f([3], 1, 2, -3) },
+  (x) => back(div(T(x, 'x'), sqrt(add(sum(square(T(x, 'x'))), 1e-6))), x, 'x'),
+  { y: [0, 0, 0], dx: [1000, 2000, -3000] },
+)
+
+// ---------------------------------------------------------------- views and joins
+
+check(
+  'views',
+  { x: M },
+  ({ x }) => ({
+    reshape: reshape(x as Tensor, [3, -1]),
+    transpose: transpose(x as Tensor, [1, 0]),
+    swap: swapAxes(x as Tensor, 0, 1),
+    slice: sliceLastRange(x as Tensor, 1, 3),
+    narrow: narrow(x as Tensor, 0, 1, 1),
+    broadcast: broadcastTo(narrow(x as Tensor, 1, 0, 1), [2, 2]),
+    flat: mul(reshape(transpose(x as Tensor, [1, 0]), [6]), 2),
+  }),
+  {
+    reshape: [1, -2, 3, 4, 0.5, -6],
+    transpose: [1, 4, -2, 0.5, 3, -6],
+    swap: [1, 4, -2, 0.5, 3, -6],
+    slice: [-2, 3, 0.5, -6],
+    narrow: [4, 0.5, -6],
+    broadcast: [1, 1, 4, 4],
+    flat: [2, 8, -4, 1, 6, -12],
+  },
+)
+check(
+  'gradients of slices, joins and transposes',
+  { x: M, c: f([2, 2], 1, 2, 3, 4) },
+  (x) => ({
+    slice: back(sliceLastRange(T(x, 'x'), 1, 3), x, 'x')['dx'] as Tensor,
+    narrow: back(transpose(narrow(T(x, 'x'), 1, 0, 2), [1, 0]), x, 'x')['dx'] as Tensor,
+    stack: back(stack([sum(T(x, 'x'), 1), max(T(x, 'x'), 1)], 0), x, 'x')['dx'] as Tensor,
+  }),
+  { slice: [0, 1, 2, 0, 3, 4], narrow: [1, 3, 0, 2, 4, 0], stack: [1, 1, 4, 6, 2, 2] },
+)
+check(
+  'joins',
+  { a: f([1, 2], 1, 2), b: f([1, 2], 3, 4), n: i([2], 5, 6), m: b([2], 1, 0) },
+  ({ a, b, n, m }) => ({
+    concat: concat([a as Tensor, b as Tensor, a as Tensor], 1),
+    rows: concat([a as Tensor, b as Tensor], 0),
+    stack: stack([a as Tensor, b as Tensor], 2),
+    ints: concat([n as Tensor, n as Tensor], 0),
+    bools: stack([m as Tensor, m as Tensor], 0),
+  }),
+  { concat: [1, 2, 3, 4, 1, 2], rows: [1, 2, 3, 4], stack: [1, 3, 2, 4], ints: [5, 6, 5, 6], bools: [1, 0, 1, 0] },
+)
+check(
+  'leaves',
+  { x: f([2], 0, 0) },
+  ({ x }) => ({
+    arange: arange(4),
+    floats: add(arange(2, 'f32'), x as Tensor),
+    full: full([2], 7, 'i32'),
+    zeros: zeros([2]),
+    ones: add(ones([2]), x as Tensor),
+  }),
+  { arange: [0, 1, 2, 3], floats: [0, 1], full: [7, 7], zeros: [0, 0], ones: [1, 1] },
+)
+
+// ---------------------------------------------------------------- contractions, indexing
+
+check(
+  'matmul and its gradients',
+  { x: f([2, 1, 3], 1, 2, 3, -1, 0, 2), w: f([3, 2], 1, 0, 0.5, -1, 2, 1), c: f([2, 1, 2], 1, 2, 3, 4) },
+  (x) => back(matmul(T(x, 'x'), T(x, 'w')), x, 'x', 'w'),
+  { y: [8, 1, 3, 2], dx: [1, -1.5, 4, 3, -2.5, 10], dw: [-2, -2, 2, 4, 9, 14] },
+)
+check(
+  'B39: K = 1 with a batch axis',
+  { a: f([1, 3, 1], 1, 2, 3), b: f([2, 1, 2], 1, -1, 0.5, 2), c: f([2, 3, 2], 1, 1, 1, 1, 1, 1, 2, 0, 0, 2, 1, 1) },
+  (x) => ({
+    ...back(matmulBatched(T(x, 'a'), T(x, 'b')), x, 'a', 'b'),
+    swapped: matmulBatched(swapAxes(T(x, 'b'), 1, 2), swapAxes(T(x, 'a'), 1, 2)),
+  }),
+  {
+    y: [1, -1, 2, -2, 3, -3, 0.5, 2, 1, 4, 1.5, 6],
+    da: [1, 4, 2.5],
+    db: [6, 6, 5, 7],
+    swapped: [1, 2, 3, -1, -2, -3, 0.5, 1, 1.5, 2, 4, 6],
+  },
+)
+check(
+  'embedding and one-hot',
+  { t: f([3, 2], 1, 2, 3, 4, 5, 6), i: i([4], 2, 0, 2, 2), c: f([4, 2], 1, 10, 2, 20, 3, 30, 4, 40) },
+  (x) => ({
+    ...back(embedding(T(x, 't'), T(x, 'i')), x, 't'),
+    hot: oneHot(T(x, 'i'), 3),
+    flags: oneHot(T(x, 'i'), 3, 'bool'),
+  }),
+  {
+    y: [5, 6, 1, 2, 5, 6, 5, 6],
+    dt: [2, 20, 0, 0, 8, 80],
+    hot: [0, 0, 1, 1, 0, 0, 0, 0, 1, 0, 0, 1],
+    flags: [0, 0, 1, 1, 0, 0, 0, 0, 1, 0, 0, 1],
+  },
+)
+check(
+  'B28: one row of a table 4096 times',
+  { t: f([3, 1], 0, 0, 0), i: i([4096], ...new Array<number>(4096).fill(2)) },
+  ({ t, i }) => ({ dt: grad(sum(embedding(t as Tensor, i as Tensor)), [t as Tensor])[0] as Tensor }),
+  { dt: [0, 0, 4096] },
+)
+
+// ---------------------------------------------------------------- softmax and losses
+
+check(
+  'B05: softmax',
+  { x: f([3], 2, 2, 1), c: f([3], 1, -1, 3) },
+  (x) => ({
+    ...back(softmax(T(x, 'x')), x, 'x'),
+    log: logSoftmax(T(x, 'x'), 0),
+    last: logSoftmaxLast(T(x, 'x')),
+    lse: logsumexp(T(x, 'x')),
+  }),
+  {
+    y: [0.4223188, 0.4223188, 0.1553624],
+    dx: [0.2254814, -0.6191562, 0.3936748],
+    log: [-0.8619948, -0.8619948, -1.8619948],
+    last: [-0.8619948, -0.8619948, -1.8619948],
+    lse: [2.8619948],
+  },
+)
+check(
+  'B46: masked by a finite fill',
+  { x: f([2, 3], -1e9, -1e9, -1e9, 0, -1e9, 1), c: f([2, 3], 1, 2, 3, 1, 2, 3) },
+  (x) => back(softmax(T(x, 'x')), x, 'x'),
+  { y: [1 / 3, 1 / 3, 1 / 3, 0.2689414, 0, 0.7310586], dx: [-1 / 3, 0, 1 / 3, -0.3932239, 0, 0.3932239] },
+)
+check(
+  'causal',
+  { x: f([2, 2], 1, 5, 2, 3), c: f([2, 2], 1, 2, 3, 4) },
+  (x) => ({
+    ...back(softmaxCausalLast(T(x, 'x')), x, 'x'),
+    fill: whereCausal(T(x, 'x'), -7),
+    df: back(whereCausal(T(x, 'x'), -7), x, 'x')['dx'] as Tensor,
+  }),
+  { y: [1, 0, 0.2689414, 0.7310586], dx: [0, 0, -0.1966119, 0.1966119], fill: [1, -7, 2, 3], df: [1, 0, 3, 4] },
+)
+check(
+  'losses',
+  { p: f([2], 1, 3), q: f([2], 0, 1), l: f([2, 3], 2, 2, 1, 0, 1, 0), t: i([2], 2, 1), ignored: i([2], -1, 1), none: i([2], -1, -1) },
+  ({ p, q, l, t, ignored, none }) => ({
+    mse: nn.mse(p as Tensor, q as Tensor),
+    bce: nn.bceWithLogits(p as Tensor, q as Tensor),
+    each: nn.crossEntropyLast(l as Tensor, t as Tensor),
+    mean: nn.crossEntropy(l as Tensor, t as Tensor, -1),
+    one: nn.crossEntropy(l as Tensor, ignored as Tensor, -1),
+    none: nn.crossEntropy(l as Tensor, none as Tensor),
+    dl: grad(nn.crossEntropy(l as Tensor, ignored as Tensor), [l as Tensor])[0] as Tensor,
+    dnone: grad(nn.crossEntropy(l as Tensor, none as Tensor), [l as Tensor])[0] as Tensor,
+  }),
+  {
+    mse: [2.5],
+    bce: [(Math.log1p(Math.exp(1)) + Math.log1p(Math.exp(-3))) / 2],
+    each: [1.8619948, 0.5514447],
+    mean: [(1.8619948 + 0.5514447) / 2],
+    one: [0.5514447],
+    none: [0],
+    dl: [0, 0, 0, 0.2119416, -0.4238831, 0.2119416],
+    dnone: [0, 0, 0, 0, 0, 0],
+  },
+)
+check(
+  'heads',
+  { x: f([1, 2, 4], 1, 2, 3, 4, 5, 6, 7, 8) },
+  ({ x }) => ({ split: nn.splitHeads(x as Tensor, 2), merged: nn.mergeHeads(nn.splitHeads(x as Tensor, 2)) }),
+  { split: [1, 2, 5, 6, 3, 4, 7, 8], merged: [1, 2, 3, 4, 5, 6, 7, 8] },
+)
+
+// ---------------------------------------------------------------- fusion
+
+check(
+  'B13: a comparison in the graph has no gradient',
+  { x: f([3], -1, 2, 0), c: f([3], 3, 5, 7) },
+  (x) => back(mul(T(x, 'x'), cast(less(T(x, 'x'), 0), 'f32')), x, 'x'),
+  { dx: [3, 0, 0] },
+)
+check(
+  'B47: helpers used twice in one kernel',
+  { x: f([2], 0.5, 2), c: f([2], 1, -1) },
+  (x) => ({
+    ...back(add(pow(T(x, 'x'), 2.5), pow(T(x, 'x'), 1.5)), x, 'x'),
+    tanh: add(tanh(T(x, 'x')), tanh(mul(T(x, 'x'), 2))),
+    erf: add(erf(T(x, 'x')), erf(mul(T(x, 'x'), 0.5))),
+  }),
+  {
+    y: [0.5303301, 8.4852814],
+    dx: [1.9445436, -9.1923882],
+    tanh: [Math.tanh(0.5) + Math.tanh(1), Math.tanh(2) + Math.tanh(4)],
+    erf: [erfOf(0.5) + erfOf(0.25), erfOf(2) + erfOf(1)],
+  },
+)
+check(
+  'B48: a gain and a bias of 0',
+  { x: f([2, 3], 1, -2, 2, 0.5, 0, -1), g: f([2, 1], 0, 0), b: f([2, 1], 0, 0), c: f([2, 3], 1, 2, -1, 0.5, 1, 3) },
+  (x) => {
+    const n = sqrt(add(sum(square(T(x, 'x')), -1, { keepDims: true }), 1e-5))
+    const y = add(add(mul(mul(T(x, 'x'), div(n, mean(n, 0, { keepDims: true }))), T(x, 'g')), T(x, 'b')), T(x, 'x'))
+    return back(y, x, 'g', 'b')
+  },
+  { y: [1, -2, 2, 0.5, 0, -1], dg: [-7.2850229, -1.4932374], db: [2, 4.5] },
+)
+
+export const cases: readonly Case[] = all
+
+// ---------------------------------------------------------------- running them
+
+const typed = ({ dtype, data }: Input): DataArray =>
+  dtype === 'f32'
+    ? Float32Array.from(data as number[])
+    : dtype === 'i32'
+      ? Int32Array.from(data as number[])
+      : Uint8Array.from(data as number[])
+
+function differs(got: number, want: number, rtol: number, atol: number): boolean {
+  if (Number.isNaN(want) || !Number.isFinite(want)) return !Object.is(got, want)
+  return !(Math.abs(got - want) <= atol + rtol * Math.abs(want))
+}
+
+function complain({ name, expect, rtol = 1e-5, atol = 1e-6 }: Case, output: string, got: ArrayLike<number>): string[] {
+  const want = (expect[output] as Values).map(Number)
+  const bad = got.length !== want.length || want.some((value, n) => differs(got[n] as number, value, rtol, atol))
+  return bad ? [`${name}: ${output} is [${Array.from(got).join(', ')}], not [${want.join(', ')}]`] : []
+}
+
+async function runSome(some: readonly Case[], device: Device): Promise<string[]> {
+  const feeds: Record<string, DataArray> = {}
+  const graph = trace(() => {
+    some.forEach(({ inputs, build, expect }, n) => {
+      const tensors = Object.entries(inputs).map(([name, input]) => {
+        feeds[`${n}.${name}`] = typed(input)
+        return [name, tensorInput(`${n}.${name}`, input.shape, input.dtype)] as const
+      })
+      const outputs = build(Object.fromEntries(tensors))
+      for (const name of Object.keys(expect)) capture(`${n}.${name}`, outputs[name] as Tensor)
+    })
+    return zeros([])
+  })
+  const model = await compileGraph(graph, { training: false, device })
+  try {
+    const { captures } = await model.run(feeds as never, { withCaptures: true })
+    return some.flatMap((each, n) =>
+      Object.keys(each.expect).flatMap((name) => complain(each, name, captures.get<DataArray>(`${n}.${name}`))),
+    )
+  } finally {
+    await model.destroy()
+  }
+}
+
+/** What is wrong, a line for each wrong output; [] when all is well. */
+export async function runCases(device: Device, together = 16): Promise<string[]> {
+  const wrong: string[] = []
+  for (let first = 0; first < cases.length; first += together) wrong.push(...(await runSome(cases.slice(first, first + together), device)))
+  return wrong
+}

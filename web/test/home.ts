@@ -1,0 +1,282 @@
+// What every home of the package must do, with what it says when something is wrong: run by node.mjs (threads; CPU and WebGPU) and by
+// browser.mjs (a page; CPU and WebGPU). Imports the package as a user does.
+
+import {
+  add, argmax, capture, compileForward, compileModule, div, embedding, IndexError, matmul, Module, mul, nn, NotFiniteError,
+  NotFoundError, relu, ShapeError, StateError, sumAll, TensorgradError, TraceError, where, WorkerError, type CompiledModule, type Device, type Tensor,
+} from 'tensorgrad'
+import * as mlpSin from '../examples/mlp-sin.js'
+import * as transformerAdd from '../examples/transformer-add.js'
+
+/** What a home lends its tests. */
+export interface Lent {
+  device: Device
+  /** Ends every worker, as a crash would. */
+  killWorkers(): Promise<void>
+}
+export type Test = (lent: Lent) => Promise<void>
+
+function check(holds: boolean, what: string): void {
+  if (!holds) throw new Error(what)
+}
+function equal(got: unknown, want: unknown, what: string): void {
+  check(Object.is(got, want), `${what}: ${String(got)}, not ${String(want)}`)
+}
+function near(got: number, want: number, tolerance: number, what: string): void {
+  check(Math.abs(got - want) <= tolerance, `${what}: ${got}, not ${want}`)
+}
+function same(a: ArrayLike<number>, b: ArrayLike<number>, what: string): void {
+  equal(a.length, b.length, `${what}: length`)
+  for (let i = 0; i < a.length; i++) equal(a[i], b[i], `${what}[${i}]`)
+}
+/** Rejects with an error of that class whose message begins as said. */
+async function refused(promise: Promise<unknown>, type: abstract new (...args: never[]) => Error, message: RegExp): Promise<Error> {
+  const error = await promise.then(() => null, (thrown: unknown) => thrown)
+  check(error !== null, `it did not reject: ${message}`)
+  check(error instanceof type, `${String(error)} is no ${type.name}`)
+  check(message.test((error as Error).message), `the message is: ${(error as Error).message}, not ${message}`)
+  return error as Error
+}
+
+// ---------------------------------------------------------------- a small model
+
+class Line extends Module {
+  W = this.param([3, 2])
+  b = this.param([2], { init: 'zeros' })
+}
+const lineLoss = (m: Line, { x, y }: { x: Tensor; y: Tensor }): Tensor => nn.mse(add(matmul(x, m.W), m.b), y)
+const lineInputs = { x: { shape: [4, 3] }, y: { shape: [4, 2] } } as const
+const compileLine = (device: Device) => compileModule(() => new Line(), lineLoss, { adam: { lr: 0.1 }, inputs: lineInputs, seed: 3, device })
+const lineBatch = (t: number) => ({
+  x: Float32Array.from({ length: 12 }, (_, i) => Math.sin(i + 12 * t)), y: Float32Array.from({ length: 8 }, (_, i) => Math.cos(i + 8 * t)),
+})
+const flat = (record: Record<string, Float32Array>): number[] => Object.values(record).flatMap((array) => [...array])
+
+export const tests: Record<string, Test> = {
+  async 'the device says what it is'({ device }) {
+    const model = await compileLine(device)
+    check(device === 'cpu' ? /^cpu \(simd128/.test(model.device) : /^webgpu \(.+\)$/.test(model.device), `device: ${model.device}`)
+    check(model.kernelCount > 0 && model.dispatchCount >= model.kernelCount && model.ir.length > 0, 'kernels and IR')
+    equal(model.paramNames.join(), 'W,b', 'names')
+    equal(model.outputShape.length, 0, 'rank of the loss')
+    await model.destroy()
+  },
+
+  async 'steps are reproducible; reset begins again'({ device }) {
+    const [a, b] = await Promise.all([compileLine(device), compileLine(device)])
+    const initial = await a.downloadParams()
+    for (let t = 0; t < 4; t++) equal(await a.step(lineBatch(t)), await b.step(lineBatch(t)), `loss of step ${t}`)
+    same(flat(await a.downloadParams()), flat(await b.downloadParams()), 'parameters')
+    await a.reset()
+    same(flat(await a.downloadParams()), flat(initial), 'parameters after reset')
+    await b.reset()
+    equal(await a.step(lineBatch(0)), await b.step(lineBatch(0)), 'loss after reset')
+    await b.resetOptimizerState()
+    await Promise.all([a.destroy(), b.destroy()])
+  },
+
+  async 'parameters, gradients, learning rate'({ device }) {
+    const model = await compileLine(device)
+    await refused(model.downloadParamGrads(), StateError, /no step|before|step/)
+    const W = Float32Array.from({ length: 6 }, (_, i) => i / 4)
+    await model.uploadParams({ W }, { partial: true })
+    same((await model.downloadParams())['W'] as Float32Array, W, 'W')
+    await refused(model.uploadParams({ W }), NotFoundError, /b/)
+    await refused(model.uploadParams({ W, c: W }, { partial: true }), NotFoundError, /c.*W, b/s)
+    await refused(model.uploadParams({ W: new Float32Array(5) }, { partial: true }), TensorgradError, /W.*6.*5/s)
+    await model.setLR(0)
+    await model.step(lineBatch(1))
+    same((await model.downloadParams())['W'] as Float32Array, W, 'W at rate 0')
+    const grads = await model.downloadParamGrads()
+    const { x, y } = lineBatch(1)
+    let db = 0 // of b[0]: 2 / 8 of the summed error
+    for (let row = 0; row < 4; row++) {
+      let out = 0
+      for (let k = 0; k < 3; k++) out += (x[row * 3 + k] as number) * (W[k * 2] as number)
+      db += (2 / 8) * (out - (y[row * 2] as number))
+    }
+    near((grads['b'] as Float32Array)[0] as number, db, 1e-5, 'gradient of b[0]')
+    await model.destroy()
+  },
+
+  async 'captures, where there are some and where there are none'({ device }) {
+    const make = (named: boolean) => compileModule(() => new Line(), (m, { x, y }) => {
+      const h = matmul(x, m.W)
+      return nn.mse(add(named ? capture('h', h) : h, m.b), y)
+    }, { adam: { lr: 0.1 }, inputs: lineInputs, seed: 3, device })
+    const [model, bare] = await Promise.all([make(true), make(false)])
+    const { loss, captures } = await model.step(lineBatch(0), { withCaptures: true })
+    const none = await bare.step(lineBatch(0), { withCaptures: true })
+    equal(loss, none.loss, 'loss')
+    equal(captures.names().join(), 'h', 'names')
+    equal(captures.shapeOf('h').join(), '4,2', 'shape')
+    equal(captures.get('h').length, 8, 'length')
+    equal(none.captures.names().length, 0, 'number of captures')
+    await refused((async () => none.captures.get('h'))(), NotFoundError, /^captures: there is no "h" \(captures: none: the graph captures nothing\)/)
+    await refused((async () => captures.get('g'))(), NotFoundError, /^captures: there is no "g" \(captures: h\)/)
+    await Promise.all([model.destroy(), bare.destroy()])
+  },
+
+  async 'integers, bools, indices'({ device }) {
+    class Table extends Module { E = this.param([5, 2], { init: 'ones' }) }
+    const inputs = { i: { shape: [3], dtype: 'i32' }, keep: { shape: [3, 1], dtype: 'bool' } } as const
+    const model = await compileModule(() => new Table(), (m, { i, keep }) => sumAll(where(keep, embedding(m.E, i), 0)), { inputs, device })
+    const i = Int32Array.of(0, 4, 4), keep = Uint8Array.of(1, 0, 1)
+    equal(await model.step({ i, keep }), 4, 'loss')
+    same((await model.downloadParamGrads())['E'] as Float32Array, [1, 1, 0, 0, 0, 0, 0, 0, 1, 1], 'gradient of E')
+    await refused(model.step({ i: Int32Array.of(0, 5, 4), keep }), IndexError, /embedding: index 5 at position 1 is outside \[0, 5\)/)
+    await refused(model.step({ i, keep: Uint8Array.of(1, 2, 1) }), TensorgradError, /keep: 2 at position 1 is neither 0 nor 1/)
+    const best = await compileForward(() => new Module_(), (_, { x }) => argmax(x, -1), { inputs: { x: { shape: [2, 3] } }, device })
+    const output = await best.run<Int32Array>({ x: Float32Array.of(1, 3, 2, 9, 8, 7) })
+    check(output instanceof Int32Array, 'argmax is i32')
+    same(output, [1, 0], 'argmax')
+    await Promise.all([model.destroy(), best.destroy()])
+  },
+
+  async 'a computed index is refused before the step'({ device }) {
+    class Table extends Module { E = this.param([5, 2], { init: 'ones' }) }
+    const model = await compileModule(() => new Table(), (m, { x }) => sumAll(embedding(m.E, argmax(x, -1))),
+      { adam: { lr: 0.1 }, inputs: { x: { shape: [2, 7] } }, device })
+    const good = Float32Array.of(0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0), bad = Float32Array.of(0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0)
+    await refused(model.step({ x: bad }), IndexError, /embedding: a computed index is outside \[0, 5\)/)
+    equal(await model.step({ x: good }), 4, 'loss: the refused step changed nothing')
+    await model.destroy()
+  },
+
+  async 'a loss that is not finite says so, the step made'({ device }) {
+    const model = await compileModule(() => new Line(), (m, { x, y }) => div(capture('sum', sumAll(mul(matmul(x, m.W), y))), 0),
+      { inputs: lineInputs, device })
+    const error = await refused(model.step(lineBatch(0), { withCaptures: true }), NotFiniteError, /^step 1: loss is (nan|-?inf)/)
+    check(!Number.isFinite((error as NotFiniteError).loss), 'its loss')
+    check((error as NotFiniteError).captures !== null, 'its captures')
+    await model.destroy()
+  },
+
+  async 'wrong inputs change nothing'({ device }) {
+    const [model, twin] = await Promise.all([compileLine(device), compileLine(device)])
+    const { x, y } = lineBatch(0)
+    equal(await model.step({ x, y }), await twin.step({ x, y }), 'loss')
+    await refused(model.step({ x } as never), NotFoundError, /^step: inputs not fed: y/)
+    await refused(model.step({ x, y, z: x } as never), NotFoundError, /^step: unknown input z \(inputs: x, y\)/)
+    await refused(model.step({ x: y, y }), ShapeError, /^step: input x\[4, 3\] takes 12 elements, fed 8/)
+    await refused(model.step({ x: new Int32Array(12), y } as never), ShapeError, /^step: input x is f32, fed as i32/)
+    await refused(model.step({ x: [1, 2], y } as never), TensorgradError, /^step: the input x is an? Array/)
+    same(flat(await model.downloadParams()), flat(await twin.downloadParams()), 'parameters')
+    equal(await model.step({ x, y }), await twin.step({ x, y }), 'next loss')
+    await Promise.all([model.destroy(), twin.destroy()])
+  },
+
+  async 'concurrent steps, results in order; arrays stay the caller\'s'({ device }) {
+    const [model, twin] = await Promise.all([compileLine(device), compileLine(device)])
+    const batches = [0, 1, 2, 3].map(lineBatch)
+    const reused = lineBatch(0)
+    const together = await Promise.all(batches.map(({ x, y }) => {
+      reused.x.set(x)
+      reused.y.set(y)
+      return model.step(reused) // the same arrays, overwritten right after the call
+    }))
+    equal(reused.x.length, 12, 'the array is still there')
+    for (let t = 0; t < 4; t++) equal(together[t], await twin.step(batches[t] as never), `loss ${t}`)
+    const forward = await twin.compileForward((m, { x }) => matmul(x, m.W), { inputs: { x: { shape: [1, 3] } } })
+    const W = (await twin.downloadParams())['W'] as Float32Array
+    const rows = await Promise.all([0, 1, 2].map((k) => forward.run({ x: Float32Array.from({ length: 3 }, (_, i) => Number(i === k)) })))
+    rows.forEach((row, k) => same(row, W.subarray(2 * k, 2 * k + 2), `row ${k}`))
+    await Promise.all([model.destroy(), twin.destroy()])
+  },
+
+  async 'destroy with calls in flight; siblings go along'({ device }) {
+    const model = await compileLine(device)
+    const sibling = await model.compileForward((m, { x }) => matmul(x, m.W), { inputs: { x: { shape: [1, 3] } } })
+    const x = new Float32Array(3)
+    const inFlight = [model.step(lineBatch(0)), sibling.run({ x })].map((call) => refused(call, StateError, /^(step|run): the model is destroyed/))
+    const destroyed = model.destroy()
+    await Promise.all(inFlight)
+    await destroyed
+    await model.destroy()
+    await refused(model.step(lineBatch(0)), StateError, /^step: the model is destroyed/)
+    await refused(sibling.run({ x }), StateError, /^run: the model is destroyed/)
+    const parent = await compileLine(device)
+    const child = await parent.compileForward((m, { x }) => matmul(x, m.W), { inputs: { x: { shape: [1, 3] } } })
+    await child.destroy()
+    await refused(child.run({ x }), StateError, /^run: the model is destroyed/)
+    check(Number.isFinite(await parent.step(lineBatch(0))), 'the parent lives on')
+    await parent.destroy()
+  },
+
+  async 'a worker killed in the middle of a step'({ device, killWorkers }) {
+    const model = await compileLine(device)
+    await model.step(lineBatch(0))
+    const always = async () => { // one is in flight at any time
+      for (let t = 0; t < 1e5; t++) await model.step(lineBatch(t))
+    }
+    const checked = refused(always(), WorkerError, /^step: the worker is gone: /)
+    await killWorkers()
+    await checked
+    await refused(model.downloadParams(), WorkerError, /^downloadParams: the worker is gone: /)
+    await model.destroy()
+    const again = await compileLine(device)
+    check(Number.isFinite(await again.step(lineBatch(0))), 'another model works')
+    await again.destroy()
+  },
+
+  async 'one factory compiled twice; one forward compiled twice'({ device }) {
+    const factory = () => new Line()
+    const options = { inputs: { x: { shape: [1, 3] } }, seed: 3, device } as const
+    const forward = (m: Line, { x }: { x: Tensor }) => add(matmul(x, m.W), m.b)
+    const [a, b] = await Promise.all([compileForward(factory, forward, options), compileForward(factory, forward, options)])
+    const x = Float32Array.of(1, 2, 3)
+    same(await a.run({ x }), await b.run({ x }), 'outputs')
+    const [c, d] = await Promise.all([a.compileForward(forward, { inputs: options.inputs }), a.compileForward(forward, { inputs: options.inputs })])
+    same(await c.run({ x }), await d.run({ x }), 'outputs of siblings')
+    await Promise.all([a.destroy(), b.destroy()])
+    const kept = new Line() // a model that is not made anew is none the worse
+    const e = await compileForward(() => kept, forward, options)
+    const f = await compileForward(() => kept, forward, options)
+    same(await e.run({ x }), await f.run({ x }), 'outputs of a kept module')
+    await Promise.all([e.destroy(), f.destroy()])
+  },
+
+  async 'a build that throws'({ device }) {
+    const options = { inputs: lineInputs, device }
+    class Mine extends Error {}
+    await refused(compileModule(() => { throw new Mine('my factory') }, lineLoss as never, options), Mine, /^my factory$/)
+    await refused(compileModule(() => new Line(), () => { throw new Mine('my forward') }, options), Mine, /^my forward$/)
+    await refused(compileModule(() => new Line(), (m, { x, y }) => sumAll(add(matmul(x, m.W), matmul(y, m.W))), options), ShapeError,
+      /^matmul: inner dimensions differ/)
+    await refused(compileModule(() => new Line(), (m, { x }) => matmul(x, m.W), options), TensorgradError, /the loss must be rank 0/)
+    await refused((async () => relu(new Line().W))(), TraceError, /outside a trace/)
+    const model = await compileLine(device)
+    check(Number.isFinite(await model.step(lineBatch(0))), 'the next model works')
+    await refused(model.compileForward(() => { throw new Mine('my sibling') }), Mine, /^my sibling$/)
+    check(Number.isFinite(await model.step(lineBatch(1))), 'the model works on')
+    await model.destroy()
+  },
+
+  async 'a snapshot and a recovery that is not needed'({ device }) {
+    const model = await compileLine(device)
+    await model.step(lineBatch(0))
+    const before = flat(await model.downloadParams())
+    await model.snapshot()
+    await model.recover()
+    same(flat(await model.downloadParams()), before, 'parameters')
+    await model.destroy()
+  },
+}
+class Module_ extends Module {}
+
+// ---------------------------------------------------------------- curves
+
+const batches = { 'mlp-sin': mlpSin.batch, 'transformer-add': transformerAdd.batch }
+export type Example = keyof typeof batches
+
+/** Losses of the first steps. */
+export async function curve(example: Example, device: Device, seed: number, steps: number): Promise<{ losses: number[]; device: string; msPerStep: number }> {
+  const compiled: { model: CompiledModule } = example === 'mlp-sin' ? await mlpSin.compile({ seed, device }) as never : await transformerAdd.compile({ seed, device }) as never
+  const losses: number[] = []
+  const start = performance.now()
+  for (let t = 1; t <= steps; t++) losses.push(await compiled.model.step(batches[example](seed, t) as never))
+  const msPerStep = (performance.now() - start) / steps
+  await compiled.model.destroy()
+  return { losses, device: compiled.model.device, msPerStep }
+}
+

@@ -1,0 +1,67 @@
+// The package in Node, as built: node test/node.mjs [--webgpu] [--curves FILE]. Each test of home.ts on the CPU and, with --webgpu (the package
+// `webgpu` and an adapter must be there), on WebGPU; the operations' values; losses against native ones. Ends with "N passed, N failed".
+
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { syncBuiltinESMExports } from 'node:module'
+import path from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { parseArgs } from 'node:util'
+import workerThreads from 'node:worker_threads'
+import { bundle, web } from './bundle.mjs'
+import { checkCurve, nativeCurve, runner } from './support.mjs'
+
+const { values: options } = parseArgs({ options: { webgpu: { type: 'boolean' }, native: { type: 'string' } } })
+const { test, finish } = runner('node')
+
+// every thread that the package starts, so that a test can kill it
+const threads = new Set()
+workerThreads.Worker = class extends workerThreads.Worker {
+  constructor(...args) {
+    super(...args)
+    threads.add(this)
+    this.on('exit', () => threads.delete(this))
+  }
+}
+syncBuiltinESMExports()
+const killWorkers = async () => void (await Promise.all([...threads].map((thread) => thread.terminate())))
+
+const built = await bundle(['test/home.ts', 'test/cases.ts'], 'test')
+const home = await import(pathToFileURL(path.join(built, 'home.js')).href)
+const { runCases } = await import(pathToFileURL(path.join(built, 'cases.js')).href)
+
+const devices = options.webgpu ? ['cpu', 'webgpu'] : ['cpu']
+for (const device of devices) {
+  for (const [name, body] of Object.entries(home.tests)) await test(`${device}: ${name}`, () => body({ device, killWorkers }))
+  await test(`${device}: values and gradients of every operation`, async () => assert.deepEqual(await runCases(device), []))
+}
+if (options.native)
+  for (const device of devices) {
+    const examples = device === 'cpu' ? [['mlp-sin', 50], ['transformer-add', 50]] : [['mlp-sin', 50]]
+    for (const [example, steps] of examples)
+      await test(`${device}: ${example} learns as native C does`, async () =>
+        checkCurve(await home.curve(example, device, 5, steps), nativeCurve(options.native, example, 5, steps)))
+  }
+
+/** A program of its own: what it prints. */
+function program(source, environment = {}) {
+  const done = spawnSync(process.execPath, ['--input-type=module', '-e', source], {
+    cwd: path.join(web, 'build'), encoding: 'utf8', timeout: 60000, env: { ...process.env, ...environment },
+  })
+  return `${done.stdout}${done.status === 0 ? '' : `[${done.status ?? done.signal}] ${done.stderr}`}`.trim()
+}
+const small = `import { compileModule, Module, sumAll } from 'tensorgrad'
+class M extends Module { w = this.param([2]) }
+const model = await compileModule(() => new M(), (m) => sumAll(m.w))
+await model.step({})
+console.log(model.device)`
+await test('a program that forgets destroy() ends all the same', () => assert.match(program(small, { TENSORGRAD_DEVICE: 'cpu' }), /^cpu \(simd128[^:]*\)$/))
+await test('no GPU: the CPU, and why', () =>
+  assert.match(program(small, { VK_DRIVER_FILES: '/nowhere', VK_ICD_FILENAMES: '/nowhere' }), /cpu \(simd128.*\): (no WebGPU adapter|the package webgpu is not installed)/))
+await test('an unknown TENSORGRAD_DEVICE is said', () => {
+  const done = spawnSync(process.execPath, ['--input-type=module', '-e', small], {
+    cwd: path.join(web, 'build'), encoding: 'utf8', env: { ...process.env, TENSORGRAD_DEVICE: 'gpu', VK_DRIVER_FILES: '/nowhere', VK_ICD_FILENAMES: '/nowhere' },
+  })
+  assert.match(done.stderr, /TENSORGRAD_DEVICE is "gpu", not auto, cpu or webgpu: ignored/)
+})
+finish()

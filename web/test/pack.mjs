@@ -1,0 +1,73 @@
+// What would be published: node test/pack.mjs. The files of `npm pack`, nothing to debug with, sizes, types that stand alone.
+
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { gzipSync } from 'node:zlib'
+import { web } from './bundle.mjs'
+import { runner } from './support.mjs'
+
+const { test, finish } = runner('package')
+const FILES = [
+  'LICENSE', 'README.md', 'dist/node-worker.js', 'dist/node.js', 'dist/split.js', 'dist/tensorgrad.d.ts', 'dist/tensorgrad.js', 'dist/tensorgrad.wasm',
+  'dist/webgpu.js', 'dist/worker.js', 'package.json',
+]
+// Everything a page loads, gzipped: bounds, in bytes.
+const SIZES = { 'the default bundle': [90e3, ['tensorgrad.js']], 'the build for WebGPU alone': [60e3, ['webgpu.js']] }
+
+const run = (command, args, cwd) => {
+  const done = spawnSync(command, args, { cwd, encoding: 'utf8' })
+  assert.equal(done.status, 0, `${done.stdout}${done.stderr}`)
+  return done.stdout
+}
+const text = (file) => readFileSync(path.join(web, file), 'utf8')
+
+await test('npm pack takes these files and no others', () => {
+  const [{ files }] = JSON.parse(run('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], web))
+  assert.deepEqual(files.map((file) => file.path).sort(), FILES)
+})
+await test('no runtime dependency', () => assert.equal(JSON.parse(text('package.json')).dependencies, undefined))
+await test('no source map, no path of this machine, nothing evaluated', () => {
+  for (const file of FILES.filter((name) => name.endsWith('.js'))) {
+    assert.doesNotMatch(text(file), /sourceMappingURL|\/home\/|\/work\/|\beval\(|new Function\(/, file)
+  }
+  for (const file of ['dist/split.js', 'dist/worker.js']) assert.doesNotMatch(text(file), /blob:|createObjectURL/, file)
+})
+await test('the core imports nothing but what JavaScript gives it', () => {
+  const modules = WebAssembly.Module.imports(new WebAssembly.Module(readFileSync(path.join(web, 'dist/tensorgrad.wasm')))).map(({ module }) => module)
+  assert.deepEqual([...new Set(modules)], ['tg'])
+})
+for (const [what, [bound, files]] of Object.entries(SIZES))
+  await test(`${what} is at most ${bound / 1e3} kB gzipped`, () => {
+    const size = files.reduce((sum, file) => sum + gzipSync(readFileSync(path.join(web, 'dist', file)), { level: 9 }).length, 0)
+    assert.ok(size <= bound, `${size} bytes`)
+    return `${(size / 1e3).toFixed(1)} kB`
+  })
+await test('the types stand alone, strictly, with the DOM or with Node', () => {
+  const folder = mkdtempSync(path.join(tmpdir(), 'tensorgrad-types-'))
+  try {
+    mkdirSync(path.join(folder, 'node_modules/@types'), { recursive: true })
+    symlinkSync(web, path.join(folder, 'node_modules/tensorgrad'))
+    symlinkSync(path.join(web, 'node_modules/@types/node'), path.join(folder, 'node_modules/@types/node'))
+    writeFileSync(path.join(folder, 'package.json'), '{ "type": "module" }')
+    writeFileSync(path.join(folder, 'use.ts'), `import { compileModule, lr, Module, nn, relu, ShapeError, type Tensor } from 'tensorgrad'
+import * as split from 'tensorgrad/split'
+class M extends Module { a = new nn.Linear(2, 3); w: Tensor = this.param([3]) }
+const model = await compileModule(() => new M(), (m, { x }) => nn.mse(relu(m.a.fwd(x)), m.w), {
+  adam: { lr: lr.constant(0.1) }, inputs: { x: { shape: [3], dtype: 'f32' } } })
+export const loss: number = await model.step({ x: new Float32Array(2) })
+// @ts-expect-error: there is no input y
+await model.step({ y: new Float32Array(2) })
+export const error: typeof ShapeError = split.ShapeError
+`)
+    const tsc = path.join(web, 'node_modules/typescript/bin/tsc')
+    const strict = ['--noEmit', '--strict', '--exactOptionalPropertyTypes', '--target', 'es2022', '--module', 'nodenext', 'use.ts']
+    run(process.execPath, [tsc, ...strict, '--lib', 'es2022,dom'], folder)
+    run(process.execPath, [tsc, ...strict, '--lib', 'es2022', '--types', 'node'], folder)
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})
+finish()

@@ -1,0 +1,46 @@
+// What the runners share: counting, native curves.
+
+import { execFileSync } from 'node:child_process'
+
+/** test(name, body) runs at once and counts; finish() prints "N passed, N failed" and ends the process. ONLY=text: those whose name has it. */
+export function runner(where) {
+  let passed = 0
+  const failures = []
+  async function test(name, body) {
+    if (process.env.ONLY !== undefined && !name.includes(process.env.ONLY)) return
+    const start = performance.now()
+    try {
+      const said = await body()
+      passed++
+      const ms = performance.now() - start
+      console.log(`ok      ${where}: ${name}${said === undefined ? '' : ` (${said})`}${ms > 1000 ? ` ${(ms / 1000).toFixed(1)} s` : ''}`)
+    } catch (error) {
+      failures.push(name)
+      console.log(`FAILED  ${where}: ${name}\n  ${String(error?.stack ?? error).split('\n').slice(0, 12).join('\n  ')}`)
+    }
+  }
+  function finish() {
+    console.log(`${passed} passed, ${failures.length} failed`)
+    process.exit(failures.length > 0 || passed === 0 ? 1 : 0)
+  }
+  return { test, finish }
+}
+
+const curves = new Map()
+/** Losses of the first steps of the native program on its CPU. */
+export function nativeCurve(program, example, seed, steps) {
+  const key = `${example} ${seed}`
+  if ((curves.get(key)?.length ?? 0) < steps) {
+    const text = execFileSync(program, ['train', example, '--device', 'cpu', '--seed', seed, '--steps', Math.max(50, steps), '--json'], { encoding: 'utf8' })
+    curves.set(key, text.trim().split('\n').map((line) => JSON.parse(line).loss))
+  }
+  return curves.get(key).slice(0, steps)
+}
+
+/** 1e-4 relative at every step. Says what was seen. */
+export function checkCurve({ losses, device, msPerStep }, native) {
+  const errors = losses.map((loss, i) => Math.abs(loss - native[i]) / Math.abs(native[i]))
+  const worst = Math.max(...errors)
+  if (!(worst <= 1e-4)) throw new Error(`${device}: step ${errors.indexOf(worst) + 1}: ${losses[errors.indexOf(worst)]}, natively ${native[errors.indexOf(worst)]} (${worst.toExponential(1)})`)
+  return `${losses.length} steps on ${device}, ${msPerStep.toFixed(1)} ms each, within ${worst.toExponential(1)}`
+}

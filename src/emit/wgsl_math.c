@@ -15,15 +15,17 @@ static const wgsl_helper wgsl_helpers[] = {
                "fn tg_inf() -> f32 { return bitcast<f32>(tg_inf_bits); }\n"},
     {"tg_not_a_number", "var<private> tg_nan_bits: u32 = 0x7fc00000u;\n"
                         "fn tg_not_a_number() -> f32 { return bitcast<f32>(tg_nan_bits); }\n"},
-    /* An integer maximum that starts from a constant is compiled wrongly by one driver where values are negated indices. */
-    {"tg_least", "var<private> tg_least_bits: u32 = 0x80000000u;\n"
-                 "fn tg_least() -> i32 { return bitcast<i32>(tg_least_bits); }\n"},
     {"tg_is_nan", "fn tg_is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }\n"},
     {"tg_equal", "fn tg_equal(a: f32, b: f32) -> bool { return (a == b) & !tg_is_nan(a) & !tg_is_nan(b); }\n"},
     {"tg_sign", "fn tg_sign(x: f32) -> f32 { return select(select(select(0f, -1f, x < 0f), 1f, x > 0f), x, tg_is_nan(x)); }\n"},
     {"tg_relu", "fn tg_relu(x: f32) -> f32 { return select(0f, x, (x > 0f) | tg_is_nan(x)); }\n"},
     {"tg_min", "fn tg_min(a: f32, b: f32) -> f32 { return select(b, a, tg_is_nan(a) | (!tg_is_nan(b) & (a <= b))); }\n"},
     {"tg_max", "fn tg_max(a: f32, b: f32) -> f32 { return select(b, a, tg_is_nan(a) | (!tg_is_nan(b) & (a >= b))); }\n"},
+    /* Compared without signs: one driver is wrong about the sign of a negated value that it knows the range of, and takes
+     * max(least, -i) for i. */
+    {"tg_flip", "fn tg_flip(x: i32) -> u32 { return bitcast<u32>(x) ^ 0x80000000u; }\n"},
+    {"tg_min_i32", "fn tg_min_i32(a: i32, b: i32) -> i32 { return bitcast<i32>(min(tg_flip(a), tg_flip(b)) ^ 0x80000000u); }\n"},
+    {"tg_max_i32", "fn tg_max_i32(a: i32, b: i32) -> i32 { return bitcast<i32>(max(tg_flip(a), tg_flip(b)) ^ 0x80000000u); }\n"},
     /* Does value a at position i beat b at j: the larger (smaller) one, NaN before all, the first among equals? */
     {"tg_larger", "fn tg_larger(a: f32, i: i32, b: f32, j: i32) -> bool {\n"
                   "    let first = i < j;\n"
@@ -31,8 +33,8 @@ static const wgsl_helper wgsl_helpers[] = {
     {"tg_smaller", "fn tg_smaller(a: f32, i: i32, b: f32, j: i32) -> bool {\n"
                    "    let first = i < j;\n"
                    "    return select(!tg_is_nan(b) & ((a < b) | ((a == b) & first)), !tg_is_nan(b) | first, tg_is_nan(a));\n}\n"},
-    {"tg_larger_i32", "fn tg_larger_i32(a: i32, i: i32, b: i32, j: i32) -> bool { return (a > b) | ((a == b) & (i < j)); }\n"},
-    {"tg_smaller_i32", "fn tg_smaller_i32(a: i32, i: i32, b: i32, j: i32) -> bool { return (a < b) | ((a == b) & (i < j)); }\n"},
+    {"tg_larger_i32", "fn tg_larger_i32(a: i32, i: i32, b: i32, j: i32) -> bool { return (tg_flip(a) > tg_flip(b)) | ((a == b) & (i < j)); }\n"},
+    {"tg_smaller_i32", "fn tg_smaller_i32(a: i32, i: i32, b: i32, j: i32) -> bool { return (tg_flip(a) < tg_flip(b)) | ((a == b) & (i < j)); }\n"},
     {"tg_div_i32", "fn tg_div_i32(a: i32, b: i32) -> i32 { // a / 0 is 0\n"
                    "    let q = a / select(b, 1, (b == 0) | (b == -1));\n"
                    "    return select(select(q, -a, b == -1), 0, b == 0);\n}\n"},

@@ -19,6 +19,7 @@ typedef struct wgsl_rows {
 } wgsl_rows;
 
 #define WGSL_ROWS_BUSY 32768     /* invocations that keep a large GPU busy: 132 multiprocessors x 256 */
+#define WGSL_ROWS_SERIAL 1024    /* points that one invocation adds at most */
 #define WGSL_ROWS_SPLIT 8192     /* points: shorter rows are left to one workgroup */
 #define WGSL_ROWS_WORKGROUPS 256 /* wanted of a split kernel */
 #define WGSL_ROWS_CHUNK 2048     /* points a part has at least: 8 per invocation */
@@ -41,13 +42,14 @@ static bool wgsl_rows_across(const tg_wgsl *w) {
 }
 
 /* Enough invocations to fill the device, but each with some points of its own; along a row at least what one memory
- * transaction fetches. */
+ * transaction fetches; and no sum so long in one variable that its rounding shows. */
 static int32_t wgsl_rows_lanes(const wgsl_rows *r) {
-    const int32_t least = r->across ? 1 : r->length >= 32 ? 32 : r->length >= 16 ? 8 : 1;
+    const bool spread = !r->w->limits->slow_barriers;
+    int64_t least = !spread || r->across ? 1 : r->length >= 32 ? 32 : r->length >= 16 ? 8 : 1;
     int32_t lanes = 1;
-    if (r->w->limits->slow_barriers) return 1;
+    if (least < r->length / WGSL_ROWS_SERIAL) least = r->length / WGSL_ROWS_SERIAL;
     while (lanes * 2 <= r->size && lanes * 2 <= r->length) {
-        const bool idle = r->rows * lanes < WGSL_ROWS_BUSY && r->length / lanes >= 8;
+        const bool idle = spread && r->rows * lanes < WGSL_ROWS_BUSY && r->length / lanes >= 8;
         if (lanes >= least && !idle) break;
         lanes *= 2;
     }
@@ -57,7 +59,7 @@ static int32_t wgsl_rows_lanes(const wgsl_rows *r) {
 static void wgsl_rows_split(wgsl_rows *r) {
     r->parts = 1;
     r->chunk = r->length;
-    if (r->w->limits->slow_barriers || r->length < WGSL_ROWS_SPLIT || r->rows * 2 > WGSL_ROWS_WORKGROUPS || r->w->passes == 0) return;
+    if (r->length < WGSL_ROWS_SPLIT || r->rows * 2 > WGSL_ROWS_WORKGROUPS || r->w->passes == 0) return;
     int64_t parts = WGSL_ROWS_WORKGROUPS / r->rows;
     if (parts > r->length / WGSL_ROWS_CHUNK) parts = r->length / WGSL_ROWS_CHUNK;
     r->chunk = (r->length + parts - 1) / parts;
@@ -81,7 +83,7 @@ static void wgsl_rows_declare(wgsl_rows *r, int32_t i) {
     tg_text_add(&w->main, "var r%d: %s = ", (int)i, wgsl_rows_type(w, i));
     if (op == TG_OP_SUM) tg_text_add(&w->main, real ? "0f" : "0");
     else if (real) tg_text_add(&w->main, "%s%s()", largest ? "-" : "", tg_wgsl_helper(w, "tg_inf"));
-    else tg_text_add(&w->main, "%s%s()", largest ? "" : "~", tg_wgsl_helper(w, "tg_least"));
+    else tg_text_add(&w->main, largest ? "i32(-2147483648)" : "i32(2147483647)");
     tg_text_add(&w->main, ";");
     tg_wgsl_newline(w);
     if (wgsl_rows_is_arg(op)) tg_wgsl_line(w, "var at%d: i32 = 2147483647;", (int)i);
@@ -100,7 +102,7 @@ static void wgsl_rows_join(wgsl_rows *r, int32_t i, const char *into, const char
         tg_wgsl_line(w, "%s = %s;", into_at, value_at);
         tg_wgsl_line(w, "}");
     } else {
-        const char *name = real ? tg_wgsl_helper(w, largest ? "tg_max" : "tg_min") : largest ? "max" : "min";
+        const char *name = tg_wgsl_helper(w, real ? (largest ? "tg_max" : "tg_min") : largest ? "tg_max_i32" : "tg_min_i32");
         tg_wgsl_line(w, "%s = %s(%s, %s);", into, name, into, value);
     }
 }
@@ -363,6 +365,7 @@ void tg_wgsl_reduce(tg_wgsl *w) {
 }
 
 #undef WGSL_ROWS_BUSY
+#undef WGSL_ROWS_SERIAL
 #undef WGSL_ROWS_SPLIT
 #undef WGSL_ROWS_WORKGROUPS
 #undef WGSL_ROWS_CHUNK

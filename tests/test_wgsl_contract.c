@@ -1,0 +1,419 @@
+/* Contractions in WGSL: which method is chosen for which shape, when operands are read as vec4, that what is printed keeps within
+ * the guaranteed limits and is the same each time; and, on a WebGPU device, every method with every form of operand (transposed,
+ * permuted, broadcast, reversed) and ragged sizes against sums in f64, twice, bit for bit. Kernels are made by hand, so that the
+ * strides are what a case says and not what fusion makes of a graph. */
+#define _XOPEN_SOURCE 700
+#include "support.h"
+
+#include "emit/emit.h"
+#include "run/executor.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One letter a loop; an operand's layout is row-major over its letters and has stride 0 along the others. */
+typedef struct contraction {
+    const char *batch, *m, *n, *k;
+    int64_t extent[8]; /* in the order of batch, m, n, k */
+    const char *a, *b, *y;
+    enum { PLAIN = 0, REVERSED = 1, IN_PLACE = 2, SHARED = 4 } how; /* a's m backwards; y += ..; b is a's buffer */
+    const char *method;                                             /* that the first stage's comment must name, or NULL */
+} contraction;
+
+enum { A, B, BIAS, Y, BUFFERS };
+
+typedef struct handmade {
+    tg_kernel kernel;
+    tg_program program;
+    tg_buffer buffers[BUFFERS];
+    tg_argument arguments[BUFFERS];
+    tg_instruction body[4];
+    tg_input_info inputs[3];
+    tg_state_info state;
+    tg_output output;
+    tg_affine y;
+} handmade;
+
+static int64_t lay_out(const char *letters, const int64_t *extent, const char *layout, tg_affine *at) {
+    int64_t stride = 1;
+    for (size_t i = strlen(layout); i-- > 0;) {
+        const int d = (int)(strchr(letters, layout[i]) - letters);
+        at->stride[d] = stride;
+        stride *= extent[d];
+    }
+    return stride;
+}
+
+static void make_kernel(handmade *h, const contraction *c) {
+    char letters[16];
+    tg_kernel *kernel = &h->kernel;
+    snprintf(letters, sizeof letters, "%s%s%s%s", c->batch, c->m, c->n, c->k);
+    kernel->kind = TG_KERNEL_CONTRACT;
+    kernel->name = "contract";
+    kernel->loop_count = (int32_t)strlen(letters);
+    memcpy(kernel->extent, c->extent, sizeof c->extent);
+    kernel->m_begin = (int32_t)strlen(c->batch);
+    kernel->n_begin = kernel->m_begin + (int32_t)strlen(c->m);
+    kernel->outer_count = kernel->n_begin + (int32_t)strlen(c->n);
+    h->buffers[A].count = lay_out(letters, c->extent, c->a, &kernel->a.at);
+    h->buffers[B].count = lay_out(letters, c->extent, c->b, &kernel->b.at);
+    h->buffers[BIAS].count = h->buffers[Y].count = lay_out(letters, c->extent, c->y, &h->y);
+    kernel->a.argument = A;
+    kernel->b.argument = c->how == SHARED ? A : B;
+    for (int d = kernel->m_begin; c->how == REVERSED && d < kernel->n_begin; d++) {
+        kernel->a.at.offset += kernel->a.at.stride[d] * (c->extent[d] - 1);
+        kernel->a.at.stride[d] *= -1;
+    }
+}
+
+/* y = sum + bias, or y = sum + y: then y is a state that holds the bias before each run. */
+static void make_body(handmade *h, const contraction *c) {
+    const int32_t read = c->how == IN_PLACE ? Y : BIAS;
+    h->body[0] = (tg_instruction){.op = TG_K_ACC, .dtype = TG_F32, .level = TG_LEVEL_ELEMENT};
+    h->body[1] = (tg_instruction){.op = TG_K_LOAD, .dtype = TG_F32, .level = TG_LEVEL_ELEMENT, .argument = read, .at = h->y};
+    h->body[2] = (tg_instruction){.op = TG_OP_ADD, .dtype = TG_F32, .level = TG_LEVEL_ELEMENT, .src = {0, 1}};
+    h->body[3] = (tg_instruction){.op = TG_K_STORE, .dtype = TG_F32, .level = TG_LEVEL_ELEMENT, .src = {2}, .argument = Y, .at = h->y};
+    h->kernel.body = h->body;
+    h->kernel.body_count = 4;
+    h->kernel.arguments = h->arguments;
+    h->kernel.argument_count = BUFFERS;
+}
+
+static void make(handmade *h, const contraction *c) {
+    static const char *const names[BUFFERS] = {"a", "b", "bias", "y"};
+    memset(h, 0, sizeof *h);
+    make_kernel(h, c);
+    make_body(h, c);
+    for (int32_t i = 0; i < BUFFERS; i++) {
+        h->arguments[i] = (tg_argument){i, TG_F32, i != Y ? TG_ACCESS_READ : c->how == IN_PLACE ? TG_ACCESS_READ_WRITE : TG_ACCESS_WRITE};
+        h->buffers[i].storage = i != Y ? TG_STORAGE_INPUT : c->how == IN_PLACE ? TG_STORAGE_STATE : TG_STORAGE_WORKSPACE;
+        h->buffers[i].slot = i == Y ? 0 : i;
+        h->buffers[i].name = names[i];
+        h->buffers[i].last = 1;
+        if (i != Y) h->inputs[i] = (tg_input_info){names[i], TG_SHAPE(h->buffers[i].count), TG_F32, 0};
+    }
+    h->state = (tg_state_info){"y", TG_SHAPE(h->buffers[Y].count), TG_F32, 0.0, 0};
+    h->output = (tg_output){"result", Y, TG_SHAPE(h->buffers[Y].count), TG_F32};
+    h->program = (tg_program){.buffers = h->buffers,
+                              .buffer_count = BUFFERS,
+                              .kernels = &h->kernel,
+                              .kernel_count = 1,
+                              .inputs = h->inputs,
+                              .input_count = 3,
+                              .outputs = &h->output,
+                              .output_count = 1,
+                              .states = &h->state,
+                              .state_count = c->how == IN_PLACE,
+                              .bool_bytes = 4,
+                              .workspace_bytes = (h->buffers[Y].count * 4 + 255) / 256 * 256};
+}
+
+/* ---------------------------------------------------------------- as printed */
+
+typedef struct printed_contraction {
+    tg_context *ctx;
+    tg_arena arena;
+    handmade made;
+    tg_wgsl_kernel wgsl;
+} printed_contraction;
+
+static void print_contraction(printed_contraction *p, const contraction *c) {
+    p->ctx = support_context();
+    tg_arena_init(&p->arena, p->ctx);
+    make(&p->made, c);
+    if (tg_emit_wgsl(&p->made.program, 0, &tg_wgsl_guaranteed, &p->arena, &p->wgsl) != TG_OK) fail_msg("%s", tg_error_message(p->ctx));
+}
+
+static void printed_free(printed_contraction *p) {
+    tg_arena_free(&p->arena);
+    tg_context_destroy(p->ctx);
+}
+
+/* Bytes of var<workgroup> arrays: `array<f32, N>` or `array<vec4<f32>, N>`. */
+static int64_t shared_bytes(const char *source) {
+    int64_t bytes = 0;
+    for (const char *at = strstr(source, "var<workgroup>"); at; at = strstr(at + 1, "var<workgroup>")) {
+        const char *type = strstr(at, "array<");
+        const bool vectors = strncmp(type, "array<vec4<f32>, ", 17) == 0;
+        bytes += strtoll(strchr(type, ',') + 1, NULL, 10) * (vectors ? 16 : 4);
+    }
+    return bytes;
+}
+
+static int64_t launched(const tg_wgsl_stage *stage) { return (int64_t)stage->groups[0] * stage->groups[1] * stage->groups[2]; }
+
+static void check_printed(const contraction *c) {
+    printed_contraction p, again;
+    print_contraction(&p, c);
+    print_contraction(&again, c);
+    assert_int_equal(p.wgsl.stage_count, again.wgsl.stage_count);
+    assert_in_range(p.wgsl.stage_count, 1, 2);
+    assert_int_equal(p.wgsl.stage_count == 2, p.wgsl.scratch_bytes > 0);
+    for (int32_t s = 0; s < p.wgsl.stage_count; s++) {
+        const tg_wgsl_stage *stage = &p.wgsl.stages[s];
+        assert_string_equal(stage->source, again.wgsl.stages[s].source);
+        assert_in_range(shared_bytes(stage->source), 0, tg_wgsl_guaranteed.workgroup_bytes);
+        assert_in_range(launched(stage), 1, INT32_MAX);
+        for (int d = 0; d < 3; d++) assert_in_range(stage->groups[d], 1, tg_wgsl_guaranteed.groups);
+        const char *size = strstr(stage->source, "@workgroup_size(");
+        assert_non_null(size);
+        assert_in_range(strtol(size + 16, NULL, 10), 1, tg_wgsl_guaranteed.invocations);
+        /* an early return would leave others waiting */
+        const char *leave = strstr(stage->source, "return; }");
+        if (leave && strstr(stage->source, "workgroupBarrier")) assert_non_null(strstr(stage->source, "if (group >= "));
+    }
+    if (c->method && !strstr(p.wgsl.stages[0].source, c->method)) fail_msg("no '%s' in\n%.300s", c->method, p.wgsl.stages[0].source);
+    printed_free(&again);
+    printed_free(&p);
+}
+
+/* The shapes that the choice is about. A change of the cost function that moves one of these should know that it does. */
+static const contraction chosen[] = {
+    {"", "m", "n", "k", {4096, 4096, 4096}, "mk", "kn", "mn", PLAIN, "tiles of 128 x 128, 8 x 8 each, k by 16, vec4 reads, 1 part"},
+    {"", "m", "n", "k", {4096, 4096, 4096}, "km", "nk", "mn", PLAIN, "tiles of 128 x 128, 8 x 8 each, k by 16, vec4 reads, 1 part"},
+    {"", "m", "n", "k", {993, 993, 993}, "mk", "kn", "mn", PLAIN, "tiles of"},
+    {"", "m", "n", "k", {512, 512, 512}, "mk", "kn", "mn", PLAIN, "tiles of"},
+    /* small layers: one stage, an invocation for an output or a few of them for one */
+    {"", "m", "n", "k", {256, 64, 64}, "mk", "kn", "mn", PLAIN, "direct"},
+    {"", "m", "n", "k", {64, 64, 256}, "km", "kn", "mn", PLAIN, "direct"},
+    {"", "m", "n", "k", {33, 31, 1}, "mk", "kn", "mn", PLAIN, "direct, 1 x 1 each, 1 way"},
+    /* weight gradients: small output, long k */
+    {"", "m", "n", "k", {64, 64, 8192}, "km", "kn", "mn", PLAIN, "parts"},
+    {"", "m", "n", "k", {16, 48, 4096}, "km", "kn", "mn", PLAIN, "parts"},
+    /* a vector on either side, and two of them */
+    {"", "", "n", "k", {4096, 4096}, "k", "kn", "n", PLAIN, "ways"},
+    {"", "m", "", "k", {4096, 4096}, "mk", "k", "m", PLAIN, "ways"},
+    {"", "", "", "k", {1 << 20}, "k", "k", "", PLAIN, "256 ways"},
+    /* attention: matrices too small for a tile each */
+    {"bB", "m", "n", "k", {4, 256, 12, 12, 16}, "bmBk", "bnBk", "bBmn", PLAIN, "direct"},
+    {"bB", "m", "n", "k", {4, 256, 12, 16, 12}, "bBmk", "bkBn", "bmBn", PLAIN, "direct"},
+    /* more workgroups than one dimension takes */
+    {"b", "m", "n", "k", {1 << 22, 3, 5, 2}, "bmk", "bkn", "bmn", PLAIN, "direct"},
+    {"b", "m", "n", "k", {70000, 64, 64, 64}, "bmk", "bkn", "bmn", PLAIN, "tiles of 64 x 64"},
+};
+
+static void test_choice(void **state) {
+    (void)state;
+    for (int i = 0; i < SUPPORT_COUNT(chosen); i++) check_printed(&chosen[i]);
+}
+
+static bool reads_vectors(const contraction *c, int argument) {
+    char text[64];
+    printed_contraction p;
+    print_contraction(&p, c);
+    snprintf(text, sizeof text, " a%d: array<vec4<f32>, %lld>;", argument, (long long)(p.made.buffers[argument].count / 4));
+    const bool wide = strstr(p.wgsl.stages[0].source, text) != NULL;
+    printed_free(&p);
+    return wide;
+}
+
+static void test_vectors(void **state) {
+    (void)state;
+    contraction c = {"", "m", "n", "k", {1024, 1024, 1024}, "mk", "kn", "mn", PLAIN, NULL};
+    assert_true(reads_vectors(&c, A) && reads_vectors(&c, B));
+    c.a = "km";
+    c.b = "nk";
+    assert_true(reads_vectors(&c, A) && reads_vectors(&c, B));
+    /* what is contiguous must be a multiple of four, or a row begins off a vector */
+    c.extent[0] = 1022;
+    assert_true(!reads_vectors(&c, A) && reads_vectors(&c, B));
+    c.extent[0] = 1024;
+    c.extent[2] = 1022;
+    assert_true(reads_vectors(&c, A) && !reads_vectors(&c, B));
+    /* backwards along what is contiguous there is no vector; backwards across it there is */
+    c.extent[2] = 1024;
+    c.how = REVERSED;
+    assert_false(reads_vectors(&c, A));
+    c.a = "mk";
+    assert_true(reads_vectors(&c, A));
+    /* one buffer, one type */
+    c = (contraction){"", "m", "n", "k", {1024, 1024, 1024}, "mk", "nk", "mn", SHARED, NULL};
+    assert_true(reads_vectors(&c, A));
+}
+
+static void test_an_operand_the_epilogue_reads_is_not_vectors(void **state) {
+    (void)state;
+    const contraction c = {"", "m", "n", "k", {1024, 1024, 1024}, "mk", "kn", "mn", PLAIN, NULL};
+    printed_contraction p = {.ctx = support_context()};
+    tg_arena_init(&p.arena, p.ctx);
+    make(&p.made, &c);
+    p.made.body[1].argument = A; /* residual: sum + a */
+    assert_int_equal(tg_emit_wgsl(&p.made.program, 0, &tg_wgsl_guaranteed, &p.arena, &p.wgsl), TG_OK);
+    assert_non_null(strstr(p.wgsl.stages[0].source, " a0: array<f32, 1048576>;"));
+    assert_non_null(strstr(p.wgsl.stages[0].source, " a1: array<vec4<f32>, 262144>;"));
+    printed_free(&p);
+}
+
+/* ---------------------------------------------------------------- on a device */
+
+static double value_of(int buffer, int64_t i) {
+    const int64_t x = (i * 7919 + buffer * 104729 + (i >> 9) * 31) % 2003;
+    return (double)(float)((double)x / 1001.0 - 1.0);
+}
+
+/* Offsets of the points of loops [from, to), row-major. */
+static int64_t *points_of(const tg_kernel *kernel, const tg_affine *at, int32_t from, int32_t to, int64_t offset, int64_t *count) {
+    *count = 1;
+    for (int32_t d = from; d < to; d++) *count *= kernel->extent[d];
+    int64_t *points = malloc(sizeof *points * (size_t)*count);
+    assert_non_null(points);
+    for (int64_t i = 0; i < *count; i++) {
+        int64_t rest = i;
+        points[i] = offset;
+        for (int32_t d = to - 1; d >= from; d--) {
+            points[i] += at->stride[d] * (rest % kernel->extent[d]);
+            rest /= kernel->extent[d];
+        }
+    }
+    return points;
+}
+
+static void sum_in_f64(const handmade *h, float *const *data, double *want) {
+    const tg_kernel *kernel = &h->kernel;
+    const int32_t outer = kernel->outer_count, all = kernel->loop_count;
+    int64_t outputs, k;
+    int64_t *a = points_of(kernel, &kernel->a.at, 0, outer, kernel->a.at.offset, &outputs);
+    int64_t *b = points_of(kernel, &kernel->b.at, 0, outer, kernel->b.at.offset, &outputs);
+    int64_t *y = points_of(kernel, &h->y, 0, outer, 0, &outputs);
+    int64_t *ak = points_of(kernel, &kernel->a.at, outer, all, 0, &k), *bk = points_of(kernel, &kernel->b.at, outer, all, 0, &k);
+    const float *left = data[A], *right = data[kernel->b.argument];
+    for (int64_t i = 0; i < outputs; i++) {
+        double sum = (double)data[BIAS][y[i]];
+        for (int64_t j = 0; j < k; j++) sum += (double)left[a[i] + ak[j]] * (double)right[b[i] + bk[j]];
+        want[y[i]] = sum;
+    }
+    free(a), free(b), free(y), free(ak), free(bk);
+}
+
+/* Largest error and the root of the mean square, both over the root of the mean square of what is wanted. */
+static void errors_of(const float *got, const double *want, int64_t count, double *largest, double *mean) {
+    double squares = 0.0, wanted = 0.0;
+    *largest = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        const double error = fabs((double)got[i] - want[i]);
+        if (!(error <= *largest)) *largest = error; /* NaN too */
+        squares += error * error;
+        wanted += want[i] * want[i];
+    }
+    *largest /= sqrt(wanted / (double)count);
+    *mean = sqrt(squares / wanted);
+}
+
+static void run_twice(tg_context *ctx, tg_device *device, const handmade *h, float *const *data, float *const *got) {
+    tg_executable *executable = NULL;
+    const void *inputs[3] = {data[A], data[B], data[BIAS]};
+    const int32_t slots[1] = {0};
+    const int64_t states = h->program.state_count > 0 ? h->buffers[Y].count : 0;
+    if (states > 0 && tg_webgpu_executor.make_state(device, 0, "y", TG_F32, states) != TG_OK) fail_msg("%s", tg_error_message(ctx));
+    if (tg_webgpu_executor.load(device, &h->program, slots, &executable) != TG_OK) fail_msg("%s", tg_error_message(ctx));
+    for (int run = 0; run < 2; run++) {
+        void *outputs[1] = {got[run]};
+        if (states > 0 && tg_webgpu_executor.write_state(device, 0, 0, data[BIAS], states) != TG_OK) fail_msg("%s", tg_error_message(ctx));
+        if (tg_webgpu_executor.run(device, executable, inputs, outputs) != TG_OK) fail_msg("%s", tg_error_message(ctx));
+    }
+    tg_webgpu_executor.unload(device, executable);
+}
+
+static void check_on_device(tg_context *ctx, tg_device *device, const contraction *c) {
+    handmade h;
+    float *data[3], *got[2];
+    check_printed(c);
+    make(&h, c);
+    const int64_t outputs = h.buffers[Y].count;
+    for (int i = 0; i < 3; i++) {
+        data[i] = malloc(sizeof(float) * (size_t)h.buffers[i].count);
+        assert_non_null(data[i]);
+        for (int64_t j = 0; j < h.buffers[i].count; j++) data[i][j] = (float)value_of(i, j);
+    }
+    for (int i = 0; i < 2; i++) assert_non_null(got[i] = malloc(sizeof(float) * (size_t)outputs));
+    double *want = malloc(sizeof(double) * (size_t)outputs), largest, mean;
+    assert_non_null(want);
+    sum_in_f64(&h, data, want);
+    run_twice(ctx, device, &h, data, got);
+    errors_of(got[0], want, outputs, &largest, &mean);
+    const bool same = memcmp(got[0], got[1], sizeof(float) * (size_t)outputs) == 0;
+    for (int i = 0; i < 3; i++) free(data[i]);
+    for (int i = 0; i < 2; i++) free(got[i]);
+    free(want);
+    if (!same || !(mean < 1.5e-6) || !(largest < 1e-5))
+        fail_msg("[%s | %s | %s | %s] from %s, %s to %s, first loop %lld: error %g, mean %g, runs %s", c->batch, c->m, c->n, c->k, c->a,
+                 c->b, c->y, (long long)c->extent[0], largest, mean, same ? "equal" : "DIFFER");
+}
+
+static void check_all(const contraction *cases, int count) {
+    support_need_webgpu();
+    tg_device *device = NULL;
+    tg_context *ctx = support_context();
+    if (tg_webgpu_executor.open(ctx, &(tg_open_options){.threads = 1}, &device) != TG_OK) fail_msg("%s", tg_error_message(ctx));
+    for (int i = 0; i < count; i++) check_on_device(ctx, device, &cases[i]);
+    tg_webgpu_executor.close(device);
+    tg_context_destroy(ctx);
+}
+
+static void test_tiles(void **state) {
+    (void)state;
+    static const contraction cases[] = {
+        {"", "m", "n", "k", {1153, 1153, 17}, "mk", "kn", "mn", PLAIN, "tiles of 128 x 128, 8 x 8 each, k by 16, scalar"},
+        {"", "m", "n", "k", {1028, 1284, 20}, "km", "kn", "mn", PLAIN, "tiles of 128 x 128, 8 x 8 each, k by 16, vec4 reads, 1"},
+        {"", "m", "n", "k", {1284, 1028, 36}, "mk", "nk", "mn", PLAIN, "tiles of 128 x 128, 8 x 8 each, k by 16, vec4 reads, 1"},
+        {"", "m", "n", "k", {769, 769, 33}, "km", "nk", "mn", IN_PLACE, "tiles of 128 x 64, 8 x 4 each, k by 16, scalar"},
+        {"", "m", "n", "k", {1000, 700, 68}, "mk", "kn", "mn", PLAIN, "tiles of 128 x 64, 8 x 4 each, k by 16, vec4 reads, 1"},
+        {"", "m", "n", "k", {60, 9000, 68}, "km", "nk", "mn", PLAIN, "tiles of 64 x 128, 4 x 8 each, k by 16, vec4 reads, 1"},
+        {"", "m", "n", "k", {577, 641, 33}, "mk", "nk", "mn", REVERSED, "tiles of 64 x 64, 4 x 4 each, k by 16, scalar"},
+        {"b", "m", "n", "k", {132, 63, 63, 31}, "bmk", "bkn", "bmn", PLAIN, "tiles of 64 x 64"},
+        {"b", "m", "n", "k", {132, 63, 63, 31}, "bkm", "kn", "mbn", PLAIN, "tiles of 64 x 64"},
+        {"", "m", "n", "k", {640, 640, 65}, "km", "kn", "nm", PLAIN, "tiles of 64 x 64, 4 x 4 each, k by 16, vec4 reads, 1"},
+        {"", "m", "n", "k", {512, 512, 64}, "mk", "kn", "mn", PLAIN, "tiles of 32 x 64, 4 x 4 each, k by 16, vec4 reads, 1"},
+        {"", "m", "n", "k", {513, 513, 33}, "mk", "nk", "mn", PLAIN, "tiles of 32 x 32, 4 x 4 each, k by 16, scalar"},
+        {"", "mM", "nN", "kK", {8, 64, 64, 8, 4, 16}, "MmkK", "NkKn", "mMNn", PLAIN, "tiles of"},
+        {"", "m", "n", "k", {64, 64, 8200}, "km", "kn", "mn", PLAIN, "parts"},
+    };
+    check_all(cases, SUPPORT_COUNT(cases));
+}
+
+static void test_direct(void **state) {
+    (void)state;
+    static const contraction cases[] = {
+        {"", "", "n", "k", {993, 1024}, "k", "nk", "n", PLAIN, "ways, vec4 reads"},
+        {"", "", "n", "k", {993, 1023}, "k", "kn", "n", PLAIN, "ways"},
+        {"", "m", "", "k", {4097, 993}, "mk", "k", "m", PLAIN, "ways"},
+        {"", "", "", "k", {65537}, "k", "k", "", PLAIN, "256 ways"},
+        {"", "m", "n", "k", {16, 48, 4096}, "km", "kn", "mn", PLAIN, "parts"},
+        {"", "m", "n", "k", {33, 31, 4099}, "km", "kn", "mn", IN_PLACE, "parts"},
+        {"", "m", "n", "k", {3, 2, 30001}, "mk", "nk", "mn", PLAIN, "direct"},
+        {"bB", "m", "n", "k", {4, 256, 12, 12, 16}, "bmBk", "bnBk", "bBmn", PLAIN, "direct"},
+        {"bB", "m", "n", "k", {4, 256, 11, 16, 11}, "bBmk", "bkBn", "bmBn", PLAIN, "direct"},
+        {"b", "m", "n", "k", {8, 33, 31, 17}, "bmk", "kn", "bmn", PLAIN, "direct"}, /* b has no batch */
+        {"b", "m", "n", "k", {9, 31, 33, 65}, "mk", "bkn", "bmn", PLAIN, "direct"},
+        {"b", "mM", "nN", "kK", {2, 5, 6, 4, 8, 3, 8}, "mbkMK", "kNKn", "bnmNM", PLAIN, "direct"},
+        {"b", "mM", "nN", "kK", {2, 16, 8, 16, 8, 8, 16}, "bMkmK", "NbKnk", "bmnMN", PLAIN, "direct"},
+        {"", "m", "n", "k", {65, 33, 31}, "mk", "kn", "mn", REVERSED, "direct"},
+        {"", "m", "n", "k", {64, 64, 32}, "mk", "nk", "mn", SHARED, "direct"}, /* x x^T */
+        {"b", "m", "n", "k", {70000, 3, 5, 2}, "bmk", "bkn", "bmn", PLAIN, "direct"},
+        {"b", "m", "n", "k", {1 << 20, 1, 8, 3}, "bmk", "bkn", "bmn", PLAIN, "direct"},
+    };
+    check_all(cases, SUPPORT_COUNT(cases));
+}
+
+/* Every size that sits at an edge of a tile, a vector or a step, against some others. */
+static void test_edges(void **state) {
+    (void)state;
+    static const int64_t sizes[] = {1, 2, 3, 4, 31, 33, 63, 65, 127, 129};
+    static const char *const layouts[4][2] = {{"mk", "kn"}, {"mk", "nk"}, {"km", "kn"}, {"km", "nk"}};
+    contraction cases[SUPPORT_COUNT(sizes) * 4];
+    const int count = SUPPORT_COUNT(sizes);
+    for (int i = 0; i < count * 4; i++) {
+        const int64_t m = sizes[i % count], n = sizes[(i * 3 + i / count) % count], k = sizes[(i * 7 + 2 * (i / count)) % count];
+        const char *const *layout = layouts[i / 3 % 4];
+        cases[i] = (contraction){"", "m", "n", "k", {m, n, k}, layout[0], layout[1], i % 5 == 0 ? "nm" : "mn", PLAIN, NULL};
+    }
+    check_all(cases, count * 4);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_choice), cmocka_unit_test(test_vectors), cmocka_unit_test(test_an_operand_the_epilogue_reads_is_not_vectors),
+        cmocka_unit_test(test_tiles),  cmocka_unit_test(test_direct),  cmocka_unit_test(test_edges)};
+    return cmocka_run_group_tests_name("wgsl_contract", tests, NULL, NULL);
+}

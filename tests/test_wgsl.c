@@ -361,16 +361,22 @@ static void chained_scatters_are_right(void **state) {
     assert_int_equal(p.kernels[0].stage_count, 4);
     print_free(&p);
     support_need_webgpu();
-    check_on_webgpu("chained scatter", build_scatter, &rows, fill_scatter, (support_tolerance){64, 1e-4, 1e-5}); /* 700 f32 values in a row */
+    check_on_webgpu("chained scatter", build_scatter, &rows, fill_scatter,
+                    (support_tolerance){64, 1e-4, 1e-5}); /* 700 f32 values in a row */
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_stage_is_well_formed),     cmocka_unit_test(equal_kernels_have_equal_sources),
-        cmocka_unit_test(few_long_rows_are_split),        cmocka_unit_test(large_grids_are_folded),
-        cmocka_unit_test(narrower_devices_are_refused),   cmocka_unit_test(literals_lie_within_the_range_of_f32),
-        cmocka_unit_test(texts_are_deterministic),        cmocka_unit_test(every_failing_allocation_is_an_error),
-        cmocka_unit_test(examples_print),                 cmocka_unit_test(split_rows_are_right),
+        cmocka_unit_test(every_stage_is_well_formed),
+        cmocka_unit_test(equal_kernels_have_equal_sources),
+        cmocka_unit_test(few_long_rows_are_split),
+        cmocka_unit_test(large_grids_are_folded),
+        cmocka_unit_test(narrower_devices_are_refused),
+        cmocka_unit_test(literals_lie_within_the_range_of_f32),
+        cmocka_unit_test(texts_are_deterministic),
+        cmocka_unit_test(every_failing_allocation_is_an_error),
+        cmocka_unit_test(examples_print),
+        cmocka_unit_test(split_rows_are_right),
         cmocka_unit_test(chained_scatters_are_right),
     };
     return cmocka_run_group_tests_name("wgsl", tests, NULL, NULL);

@@ -561,17 +561,17 @@ typedef enum tg_device_kind { TG_DEVICE_AUTO = 0, TG_DEVICE_CPU = 1, TG_DEVICE_W
 /* An application's own WebGPU device, in terms of the standard webgpu.h. The handles are borrowed until the last model made
  * with them is destroyed, and belong to the calling thread during every call. Such a device is never recovered. */
 typedef struct tg_webgpu_device {
-    void *instance;                          /* WGPUInstance */
-    void *device;                            /* WGPUDevice */
-    void *(*procedure)(const char *name);    /* where "wgpuDeviceCreateBuffer" and so on are; NULL: the library found as above */
+    void *instance;                       /* WGPUInstance */
+    void *device;                         /* WGPUDevice */
+    void *(*procedure)(const char *name); /* where "wgpuDeviceCreateBuffer" and so on are; NULL: the library found as above */
 } tg_webgpu_device;
 
 /* One adapter (a GPU, or a software one) that the WebGPU library offers. Bytes and counts are the adapter's limits. */
 typedef struct tg_adapter_info {
-    char name[128];        /* "NVIDIA H200" */
+    char name[128]; /* "NVIDIA H200" */
     char vendor[64], architecture[64];
-    char backend[16];      /* "vulkan", "metal", "d3d12", "d3d11", "opengl", "opengles", "null", "other" */
-    char type[16];         /* "discrete", "integrated", "cpu", "unknown" */
+    char backend[16]; /* "vulkan", "metal", "d3d12", "d3d11", "opengl", "opengles", "null", "other" */
+    char type[16];    /* "discrete", "integrated", "cpu", "unknown" */
     int64_t max_buffer_bytes, max_binding_bytes;
     int32_t max_storage_buffers, max_workgroup_bytes, max_workgroup_invocations, max_workgroups;
     int32_t subgroup_min, subgroup_max; /* 0: not known */
@@ -701,7 +701,7 @@ typedef struct tg_model_info {
     int64_t parameters; /* trained numbers */
     int nodes;          /* graph nodes after the passes */
     int kernels;
-    int dispatches; /* launches of one step or run; a large reduction is more than one */
+    int dispatches;        /* launches of one step or run; a large reduction is more than one */
     int64_t program_bytes; /* the program's own size */
     int64_t peak_bytes;    /* parameters, gradients, optimiser state, inputs, constants, workspace */
     int64_t workspace_bytes;

@@ -63,9 +63,7 @@ int64_t tg_wgsl_points(const tg_wgsl *w, int begin, int end) {
     return points;
 }
 
-int64_t tg_wgsl_count(const tg_wgsl *w, int32_t argument) {
-    return w->program->buffers[w->kernel->arguments[argument].buffer].count;
-}
+int64_t tg_wgsl_count(const tg_wgsl *w, int32_t argument) { return w->program->buffers[w->kernel->arguments[argument].buffer].count; }
 
 static const char *wgsl_type(tg_dtype dtype) { return dtype == TG_F32 ? "f32" : dtype == TG_I32 ? "i32" : "bool"; }
 static const char *wgsl_memory_type(tg_dtype dtype) { return dtype == TG_BOOL ? "u32" : wgsl_type(dtype); }
@@ -268,7 +266,12 @@ static void wgsl_address(tg_wgsl *w, const tg_instruction *in) {
 static void wgsl_load(tg_wgsl *w, int32_t i) {
     const tg_instruction *in = &w->kernel->body[i];
     tg_wgsl_use(w, in->argument);
-    if (in->bound_count > 0) tg_text_add(&w->main, "select(%s, a%d[select(0, ", in->dtype == TG_F32 ? "0f" : in->dtype == TG_I32 ? "0" : "0u", (int)in->argument);
+    if (in->bound_count > 0)
+        tg_text_add(&w->main, "select(%s, a%d[select(0, ",
+                    in->dtype == TG_F32   ? "0f"
+                    : in->dtype == TG_I32 ? "0"
+                                          : "0u",
+                    (int)in->argument);
     else tg_text_add(&w->main, "a%d[", (int)in->argument);
     wgsl_address(w, in);
     if (in->bound_count > 0) tg_text_add(&w->main, ", b%d)], b%d)", (int)i, (int)i);
@@ -399,14 +402,16 @@ static bool wgsl_fold(const tg_wgsl *w, int64_t workgroups, int32_t groups[3]) {
 
 static void wgsl_main_head(tg_text_buffer *text, const int32_t groups[3], int64_t workgroups, int32_t size) {
     tg_text_add(text, "@compute @workgroup_size(%d)\n", (int)size);
-    tg_text_add(text, "fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) workgroup: vec3<u32>) {\n    let t = i32(local_index);\n");
+    tg_text_add(text, "fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) workgroup: vec3<u32>) {\n    let "
+                      "t = i32(local_index);\n");
     if (groups[1] == 1) {
         tg_text_add(text, "    let group = i32(workgroup.x);\n");
         return;
     }
     if (groups[2] == 1) tg_text_add(text, "    let group = i32(workgroup.x + %du * workgroup.y);\n", (int)groups[0]);
     else tg_text_add(text, "    let group = i32(workgroup.x + %du * (workgroup.y + %du * workgroup.z));\n", (int)groups[0], (int)groups[1]);
-    if ((int64_t)groups[0] * groups[1] * groups[2] != workgroups) tg_text_add(text, "    if (group >= %lld) { return; }\n", (long long)workgroups);
+    if ((int64_t)groups[0] * groups[1] * groups[2] != workgroups)
+        tg_text_add(text, "    if (group >= %lld) { return; }\n", (long long)workgroups);
 }
 
 static void wgsl_finish_stage(tg_wgsl *w, tg_text_buffer *text, int64_t workgroups, int32_t size) {

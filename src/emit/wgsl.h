@@ -17,9 +17,9 @@ typedef struct tg_wgsl {
     const tg_program *program;
     const tg_kernel *kernel;
     const tg_wgsl_limits *limits;
-    tg_arena *arena;     /* of the result */
-    tg_placed *places;   /* per body instruction */
-    int32_t passes;      /* REDUCE: depth of the deepest reduction */
+    tg_arena *arena;   /* of the result */
+    tg_placed *places; /* per body instruction */
+    int32_t passes;    /* REDUCE: depth of the deepest reduction */
     int64_t extent[TG_MAX_LOOP];
 
     /* the stage being printed */
@@ -52,10 +52,10 @@ void tg_wgsl_newline(tg_wgsl *w);
 void tg_wgsl_global(tg_wgsl *w, const char *format, ...) TG_PRINTF(2, 3); /* one line at module scope */
 
 /* ---- expressions, appended to w->main */
-void tg_wgsl_affine(tg_wgsl *w, const tg_affine *at);                    /* i32; never negative where a load is allowed */
+void tg_wgsl_affine(tg_wgsl *w, const tg_affine *at); /* i32; never negative where a load is allowed */
 void tg_wgsl_affine_over(tg_wgsl *w, const tg_affine *at, int begin, int end, bool offset); /* only these loops; "" if nothing */
-void tg_wgsl_bounds(tg_wgsl *w, const tg_bound *bounds, int count);      /* bool */
-void tg_wgsl_literal(tg_wgsl *w, tg_dtype dtype, double value);          /* infinities and NaN too */
+void tg_wgsl_bounds(tg_wgsl *w, const tg_bound *bounds, int count);                         /* bool */
+void tg_wgsl_literal(tg_wgsl *w, tg_dtype dtype, double value);                             /* infinities and NaN too */
 /* Row-major number of a point of loops [begin, end); "0" when there are none. */
 void tg_wgsl_flat(tg_wgsl *w, int begin, int end);
 /* Lines `let i<d> = ...;` for loops [begin, end) from the i32 variable `flat`, which is a row-major number, 0 <= flat. */
@@ -64,7 +64,7 @@ void tg_wgsl_decode(tg_wgsl *w, const char *flat, int begin, int end);
 /* ---- what is bound. Call before printing `a<argument>[` or `scratch[` by hand. */
 void tg_wgsl_use(tg_wgsl *w, int32_t argument);
 void tg_wgsl_use_scratch(tg_wgsl *w, const char *type); /* the stage sees scratch as array<type, all of it> */
-int64_t tg_wgsl_scratch(tg_wgsl *w, int64_t words);      /* makes room, a multiple of 4 words; returns its first word. Before any begin */
+int64_t tg_wgsl_scratch(tg_wgsl *w, int64_t words);     /* makes room, a multiple of 4 words; returns its first word. Before any begin */
 bool tg_wgsl_body_touches(const tg_wgsl *w, int32_t argument); /* loads, gathers or stores of the body (not a and b of CONTRACT) */
 int64_t tg_wgsl_count(const tg_wgsl *w, int32_t argument);     /* elements of the argument's buffer */
 
@@ -74,8 +74,8 @@ void tg_wgsl_body(tg_wgsl *w, tg_place place);
 void tg_wgsl_instruction(tg_wgsl *w, int32_t i);
 /* The name of a math helper ("tg_exp"), which the stage then defines. */
 const char *tg_wgsl_helper(tg_wgsl *w, const char *name);
-void tg_wgsl_use_helpers(tg_wgsl *w, const char *expression);      /* every helper that the expression calls */
-void tg_wgsl_define_helpers(tg_wgsl *w, tg_text_buffer *text);     /* those the stage uses, once each */
+void tg_wgsl_use_helpers(tg_wgsl *w, const char *expression);  /* every helper that the expression calls */
+void tg_wgsl_define_helpers(tg_wgsl *w, tg_text_buffer *text); /* those the stage uses, once each */
 
 /* ---- kinds of kernel: each prints all stages of w->kernel. */
 void tg_wgsl_map(tg_wgsl *w);

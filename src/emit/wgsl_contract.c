@@ -267,7 +267,9 @@ static void wgsl_contract_try_tiles(const wgsl_contract_state *s, wgsl_contract_
 static void wgsl_contract_try_ways(const wgsl_contract_state *s, wgsl_contract_choice c, wgsl_contract_choice *best) {
     const int64_t bytes = (int64_t)4 * c.thread_m * c.thread_n * c.size;
     for (c.ways = 1; c.ways <= c.size; c.ways *= 2) {
-        if (c.ways > 1 && (s->w->limits->slow_barriers || s->k < (int64_t)4 * c.ways || bytes > s->w->limits->workgroup_bytes || c.thread_m * c.thread_n > 4)) break;
+        if (c.ways > 1 && (s->w->limits->slow_barriers || s->k < (int64_t)4 * c.ways || bytes > s->w->limits->workgroup_bytes ||
+                           c.thread_m * c.thread_n > 4))
+            break;
         for (int64_t parts = 1; parts <= WGSL_CONTRACT_MOST_PARTS; parts *= 2) {
             if (!wgsl_contract_cut(s, &c, parts, (int64_t)4 * c.ways)) continue;
             for (int first = 0; first < (c.ways >= 8 ? 2 : 1); first++) {

@@ -33,8 +33,10 @@ static const wgsl_helper wgsl_helpers[] = {
     {"tg_smaller", "fn tg_smaller(a: f32, i: i32, b: f32, j: i32) -> bool {\n"
                    "    let first = i < j;\n"
                    "    return select(!tg_is_nan(b) & ((a < b) | ((a == b) & first)), !tg_is_nan(b) | first, tg_is_nan(a));\n}\n"},
-    {"tg_larger_i32", "fn tg_larger_i32(a: i32, i: i32, b: i32, j: i32) -> bool { return (tg_flip(a) > tg_flip(b)) | ((a == b) & (i < j)); }\n"},
-    {"tg_smaller_i32", "fn tg_smaller_i32(a: i32, i: i32, b: i32, j: i32) -> bool { return (tg_flip(a) < tg_flip(b)) | ((a == b) & (i < j)); }\n"},
+    {"tg_larger_i32",
+     "fn tg_larger_i32(a: i32, i: i32, b: i32, j: i32) -> bool { return (tg_flip(a) > tg_flip(b)) | ((a == b) & (i < j)); }\n"},
+    {"tg_smaller_i32",
+     "fn tg_smaller_i32(a: i32, i: i32, b: i32, j: i32) -> bool { return (tg_flip(a) < tg_flip(b)) | ((a == b) & (i < j)); }\n"},
     {"tg_div_i32", "fn tg_div_i32(a: i32, b: i32) -> i32 { // a / 0 is 0\n"
                    "    let q = a / select(b, 1, (b == 0) | (b == -1));\n"
                    "    return select(select(q, -a, b == -1), 0, b == 0);\n}\n"},

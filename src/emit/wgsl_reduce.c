@@ -185,7 +185,9 @@ static void wgsl_rows_gather_parts(wgsl_rows *r, int32_t pass) {
         tg_wgsl_line(w, "for (var q = t; q < %lld; q += %d) {", (long long)r->parts, (int)r->size);
         tg_wgsl_line(w, "let q%d = bitcast<%s>(scratch[%lld + row * %lld + q]);", (int)i, wgsl_rows_type(w, i), (long long)r->scratch[i],
                      (long long)r->parts);
-        if (arg) tg_wgsl_line(w, "let k%d = bitcast<i32>(scratch[%lld + row * %lld + q]);", (int)i, (long long)(r->scratch[i] + values), (long long)r->parts);
+        if (arg)
+            tg_wgsl_line(w, "let k%d = bitcast<i32>(scratch[%lld + row * %lld + q]);", (int)i, (long long)(r->scratch[i] + values),
+                         (long long)r->parts);
         wgsl_rows_join(r, i, into, into_at, value, value_at);
         tg_wgsl_line(w, "}");
     }
@@ -245,7 +247,8 @@ static const char *wgsl_rows_place(wgsl_rows *r) {
     } else {
         if (r->across) tg_wgsl_line(w, "let lane_of_row = t / %d;", (int)together);
         else tg_wgsl_line(w, "let lane_of_row = t %% %d;", (int)r->lanes);
-        tg_wgsl_line(w, r->across ? "let row_of_group = t %% %d;" : "let row_of_group = t / %d;", r->across ? (int)together : (int)r->lanes);
+        tg_wgsl_line(w, r->across ? "let row_of_group = t %% %d;" : "let row_of_group = t / %d;",
+                     r->across ? (int)together : (int)r->lanes);
         tg_wgsl_line(w, "let slot = row_of_group * %d + lane_of_row;", (int)r->lanes);
         tg_wgsl_line(w, "let %s = group * %d + row_of_group;", whole ? "row" : "own", (int)together);
     }

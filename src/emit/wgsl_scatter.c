@@ -13,10 +13,10 @@ typedef struct wgsl_adds {
     bool *index;      /* per body instruction: the row depends on it */
 } wgsl_adds;
 
-#define WGSL_ADDS_SMALL (INT64_C(1) << 28)         /* comparisons; a millisecond of a large GPU, more is left to chains */
-#define WGSL_ADDS_CHUNK 64                         /* points an invocation compares at least */
-#define WGSL_ADDS_SCRATCH (INT64_C(4) << 20)       /* words of partial tables */
-#define WGSL_ADDS_TILE 256                         /* indices compared from workgroup memory at a time */
+#define WGSL_ADDS_SMALL (INT64_C(1) << 28)   /* comparisons; a millisecond of a large GPU, more is left to chains */
+#define WGSL_ADDS_CHUNK 64                   /* points an invocation compares at least */
+#define WGSL_ADDS_SCRATCH (INT64_C(4) << 20) /* words of partial tables */
+#define WGSL_ADDS_TILE 256                   /* indices compared from workgroup memory at a time */
 
 static const tg_instruction *wgsl_adds_instruction(const wgsl_adds *s) { return &s->w->kernel->body[s->at]; }
 

@@ -152,7 +152,8 @@ static tg_status check_aliases(const program_check *c, int32_t kernel) {
             if (k->arguments[i].buffer == k->arguments[j].buffer) return check_fail(c, kernel, "names a buffer twice");
             if (!writes || x->storage != y->storage) continue;
             if (x->storage == TG_STORAGE_STATE && x->slot == y->slot) return check_fail(c, kernel, "names a state twice");
-            if (x->storage == TG_STORAGE_WORKSPACE && x->offset < y->offset + check_bytes(c, y) && y->offset < x->offset + check_bytes(c, x))
+            if (x->storage == TG_STORAGE_WORKSPACE && x->offset < y->offset + check_bytes(c, y) &&
+                y->offset < x->offset + check_bytes(c, x))
                 return check_fail(c, kernel, "writes over another of its arguments");
         }
     return TG_OK;

@@ -162,7 +162,8 @@ static int64_t first_fit(const tg_program *program, const int32_t *placed, int c
         moved = false;
         for (int i = 0; i < count; i++) {
             const tg_buffer *other = &program->buffers[placed[i]];
-            if (!alive_together(other, b) || other->offset + padded_bytes(program, other) <= offset || offset + size <= other->offset) continue;
+            if (!alive_together(other, b) || other->offset + padded_bytes(program, other) <= offset || offset + size <= other->offset)
+                continue;
             offset = other->offset + padded_bytes(program, other);
             moved = true;
         }

@@ -1,6 +1,6 @@
-/* family: the device of a model and its siblings, the states on it with their snapshot, and the values they begin with. States are known by name;
- * those of training are "tg.parameters", "tg.gradients", the optimiser's moments, "tg.step" and "tg.lr". Initial values
- * depend on seed, full parameter name and element index alone. Must not know programs or files. */
+/* family: the device of a model and its siblings, the states on it with their snapshot, and the values they begin with. States are known by
+ * name; those of training are "tg.parameters", "tg.gradients", the optimiser's moments, "tg.step" and "tg.lr". Initial values depend on
+ * seed, full parameter name and element index alone. Must not know programs or files. */
 #include "run/model.h"
 
 #include <errno.h>
@@ -101,7 +101,8 @@ static tg_status family_open(tg_family *family, const tg_compile_options *option
         break;
     case TG_DEVICE_CPU:
         if (options->webgpu != NULL)
-            return tg_fail(family->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "compile: a WebGPU device is given, but the device asked for is the CPU");
+            return tg_fail(family->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE,
+                           "compile: a WebGPU device is given, but the device asked for is the CPU");
         family->executor = &tg_cpu_executor;
         break;
     case TG_DEVICE_WEBGPU: family->executor = &tg_webgpu_executor; break;

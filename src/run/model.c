@@ -188,7 +188,7 @@ static tg_status model_call(tg_model_call *call, tg_model *model, tg_call_kind k
 }
 
 static tg_status model_step(tg_model *model, const tg_feed *feeds, int n, float *loss, tg_captures **captures) {
-    tg_model_call call;
+    tg_model_call call = {.captures = NULL};
     tg_status status = model_call(&call, model, captures != NULL ? TG_CALL_STEP_CAPTURES : TG_CALL_STEP, feeds, n, NULL);
     if (status != TG_OK && status != TG_ERROR_NOT_FINITE) return status;
     if (loss != NULL) *loss = call.loss;
@@ -221,7 +221,7 @@ static tg_status model_check_output(const tg_model *model, const void *output, i
 }
 
 static tg_status model_run(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity, tg_captures **captures) {
-    tg_model_call call;
+    tg_model_call call = {.captures = NULL};
     tg_status status = model_check_output(model, output, capacity);
     if (status == TG_OK) status = model_call(&call, model, captures != NULL ? TG_CALL_RUN_CAPTURES : TG_CALL_RUN, feeds, n, output);
     if (status == TG_OK && captures != NULL) *captures = call.captures;

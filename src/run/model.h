@@ -35,8 +35,8 @@ typedef struct tg_family {
     bool keeps;         /* the device can be lost and may be opened again: there is a snapshot of every state */
     int64_t kept_steps; /* of the snapshot */
     bool kept_gradients;
-    uint8_t *chunk;     /* TG_CHUNK_BYTES */
-    uint8_t *seen;      /* layout.count: scratch of uploads */
+    uint8_t *chunk; /* TG_CHUNK_BYTES */
+    uint8_t *seen;  /* layout.count: scratch of uploads */
 } tg_family;
 
 typedef enum tg_variant_kind {
@@ -72,8 +72,8 @@ struct tg_model {
     tg_optimizer optimizer;
     tg_variant *variants[TG_VARIANT_COUNT];
     tg_variant *lost[TG_VARIANT_COUNT]; /* while recovering: those on the lost device */
-    const void **fed;    /* per traced input: data of the call in progress */
-    tg_text_buffer text; /* the last tg_model_text */
+    const void **fed;                   /* per traced input: data of the call in progress */
+    tg_text_buffer text;                /* the last tg_model_text */
 };
 
 struct tg_captures {

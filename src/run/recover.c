@@ -51,7 +51,8 @@ tg_status tg_model_recover(tg_model *model) {
     tg_family *family = model->family;
     if (!family->executor->can_be_lost || !family->executor->is_lost(family->device)) return TG_OK;
     if (!family->keeps)
-        return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "recover: the device is the application's own: compile again with another");
+        return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE,
+                       "recover: the device is the application's own: compile again with another");
     tg_device *lost = family->device, *opened = NULL;
     tg_status status = tg_family_open_again(family, &opened);
     if (status != TG_OK) return status;

@@ -365,6 +365,37 @@ static void chained_scatters_are_right(void **state) {
                     (support_tolerance){64, 1e-4, 1e-5}); /* 700 f32 values in a row */
 }
 
+/* 24 sums of one row: their trees must fit in the guaranteed workgroup memory. */
+static tg_tensor build_many_sums(tg_graph *g, void *user) {
+    (void)user;
+    const tg_tensor x = input(g, "x", TG_SHAPE(3, 2100)), size = tg_abs(x);
+    tg_tensor total = tg_sum(x, TG_AXES(1));
+    for (int k = 1; k < 24; k++) total = tg_add(total, tg_sqrt(tg_abs(tg_sum(tg_mul(tg_add(x, (double)k), size), TG_AXES(1)))));
+    return total;
+}
+static void many_reductions_fit_in_workgroup_memory(void **state) {
+    (void)state;
+    printed p = print_case(build_many_sums, NULL, false);
+    check_stages(&p);
+    print_free(&p);
+    support_need_webgpu();
+    check_on_webgpu("many sums", build_many_sums, NULL, NULL, (support_tolerance){64, 1e-3, 1e-5});
+}
+
+/* Split rows whose elements need the value that the row's own state had before it is overwritten in place. */
+static tg_tensor build_running_mean(tg_graph *g, void *user) {
+    (void)user;
+    const tg_tensor x = input(g, "x", TG_SHAPE(16, 16384)), m = tg_state(g, "m", TG_SHAPE(16), TG_F32, 0.0);
+    const tg_tensor mean = tg_div(tg_sum(x, TG_AXES(1)), 16384.0);
+    tg_writeback(m, tg_add(tg_mul(m, 0.9), tg_mul(mean, 0.1)));
+    return tg_mul(tg_sub(x, tg_reshape(mean, TG_SHAPE(16, 1))), tg_reshape(tg_add(m, 1.0), TG_SHAPE(16, 1)));
+}
+static void split_rows_keep_what_other_parts_read(void **state) {
+    (void)state;
+    support_need_webgpu();
+    check_on_webgpu("running mean", build_running_mean, NULL, NULL, (support_tolerance){64, 1e-5, 1e-5});
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_stage_is_well_formed),
@@ -378,6 +409,8 @@ int main(void) {
         cmocka_unit_test(examples_print),
         cmocka_unit_test(split_rows_are_right),
         cmocka_unit_test(chained_scatters_are_right),
+        cmocka_unit_test(many_reductions_fit_in_workgroup_memory),
+        cmocka_unit_test(split_rows_keep_what_other_parts_read),
     };
     return cmocka_run_group_tests_name("wgsl", tests, NULL, NULL);
 }

@@ -209,24 +209,30 @@ static void wgsl_rows_outer(wgsl_rows *r, int32_t pass, bool effects) {
     }
 }
 
-static bool wgsl_rows_has_outer_stores(const tg_wgsl *w) {
-    for (int32_t i = 0; i < w->kernel->body_count; i++)
-        if (tg_body_is_effect(w->kernel->body[i].op) && w->places[i].place == TG_PLACE_OUTER) return true;
+/* Stores of OUTER level; with `in_place`, only those over a buffer that the kernel also reads. */
+static bool wgsl_rows_has_outer_stores(const tg_wgsl *w, bool in_place) {
+    for (int32_t i = 0; i < w->kernel->body_count; i++) {
+        const tg_instruction *in = &w->kernel->body[i];
+        if (!tg_body_is_effect(in->op) || w->places[i].place != TG_PLACE_OUTER) continue;
+        if (!in_place || (w->kernel->arguments[in->argument].access & TG_ACCESS_READ)) return true;
+    }
     return false;
 }
 
-static void wgsl_rows_store(wgsl_rows *r, const char *row_exists) {
+static void wgsl_rows_store_elements(wgsl_rows *r, const char *row_exists) {
     tg_wgsl *w = r->w;
-    const tg_kernel *kernel = w->kernel;
-    if (tg_places_want(kernel, w->places, 0, true)) {
-        if (row_exists != NULL) tg_wgsl_line(w, "if (%s) {", row_exists);
-        wgsl_rows_open_loop(r);
-        for (int32_t i = 0; i < kernel->body_count; i++)
-            if (w->places[i].wanted && w->places[i].place == TG_PLACE_ELEMENT) tg_wgsl_instruction(w, i);
-        tg_wgsl_line(w, "}");
-        if (row_exists != NULL) tg_wgsl_line(w, "}");
-    }
-    if (!wgsl_rows_has_outer_stores(w)) return;
+    if (!tg_places_want(w->kernel, w->places, 0, true)) return;
+    if (row_exists != NULL) tg_wgsl_line(w, "if (%s) {", row_exists);
+    wgsl_rows_open_loop(r);
+    for (int32_t i = 0; i < w->kernel->body_count; i++)
+        if (w->places[i].wanted && w->places[i].place == TG_PLACE_ELEMENT) tg_wgsl_instruction(w, i);
+    tg_wgsl_line(w, "}");
+    if (row_exists != NULL) tg_wgsl_line(w, "}");
+}
+
+static void wgsl_rows_store_outer(wgsl_rows *r, const char *row_exists) {
+    tg_wgsl *w = r->w;
+    if (!wgsl_rows_has_outer_stores(w, false)) return;
     const char *part = r->parts > 1 ? " & (part == 0)" : "";
     if (row_exists != NULL) tg_wgsl_line(w, "if ((lane_of_row == 0) & %s%s) {", row_exists, part);
     else tg_wgsl_line(w, "if ((lane_of_row == 0)%s) {", part);
@@ -270,7 +276,8 @@ static void wgsl_rows_whole(wgsl_rows *r) {
         wgsl_rows_trees(r, pass, true);
         wgsl_rows_outer(r, pass, false);
     }
-    wgsl_rows_store(r, exists);
+    wgsl_rows_store_elements(r, exists);
+    wgsl_rows_store_outer(r, exists);
     const int32_t together = r->size / r->lanes;
     tg_wgsl_end(w, (r->rows + together - 1) / together, r->size);
 }
@@ -324,9 +331,8 @@ static void wgsl_rows_part_stage(wgsl_rows *r, int32_t pass) {
     tg_wgsl_end(w, r->rows * r->parts, r->size);
 }
 
-static void wgsl_rows_last_stage(wgsl_rows *r) {
+static void wgsl_rows_last_stage(wgsl_rows *r, bool elements, bool outer) {
     tg_wgsl *w = r->w;
-    const bool elements = tg_places_want(w->kernel, w->places, 0, true);
     tg_wgsl_begin(w, tg_arena_format(w->arena, "joins %lld parts a row", (long long)r->parts));
     if (elements) wgsl_rows_place_part(r);
     else {
@@ -336,8 +342,17 @@ static void wgsl_rows_last_stage(wgsl_rows *r) {
         tg_wgsl_line(w, "let part = 0;");
     }
     wgsl_rows_known(r, w->passes);
-    wgsl_rows_store(r, NULL);
+    if (elements) wgsl_rows_store_elements(r, NULL);
+    if (outer) wgsl_rows_store_outer(r, NULL);
     tg_wgsl_end(w, elements ? r->rows * r->parts : r->rows, r->size);
+}
+
+/* A value that one part of a row overwrites may be read by the others: such stores wait for a stage of their own. */
+static void wgsl_rows_last_stages(wgsl_rows *r) {
+    const bool elements = tg_places_want(r->w->kernel, r->w->places, 0, true);
+    const bool apart = elements && wgsl_rows_has_outer_stores(r->w, true);
+    if (elements) wgsl_rows_last_stage(r, true, !apart);
+    if (!elements || apart) wgsl_rows_last_stage(r, false, true);
 }
 
 static void wgsl_rows_in_parts(wgsl_rows *r) {
@@ -347,7 +362,15 @@ static void wgsl_rows_in_parts(wgsl_rows *r) {
         r->scratch[i] = tg_wgsl_scratch(w, r->rows * r->parts * (wgsl_rows_is_arg(w->kernel->body[i].op) ? 2 : 1));
     }
     for (int32_t pass = 1; pass <= w->passes; pass++) wgsl_rows_part_stage(r, pass);
-    wgsl_rows_last_stage(r);
+    wgsl_rows_last_stages(r);
+}
+
+/* Words of workgroup memory per invocation: every reduction has an array of its own for its tree. */
+static int32_t wgsl_rows_words(const tg_wgsl *w) {
+    int32_t words = 0;
+    for (int32_t i = 0; i < w->kernel->body_count; i++)
+        if (w->places[i].live && tg_body_is_reduction(w->kernel->body[i].op)) words += wgsl_rows_is_arg(w->kernel->body[i].op) ? 2 : 1;
+    return words;
 }
 
 void tg_wgsl_reduce(tg_wgsl *w) {
@@ -360,6 +383,7 @@ void tg_wgsl_reduce(tg_wgsl *w) {
         return;
     }
     if (r.rows * r.length < 16384 && r.length <= 64) r.size = 64; /* small: more, smaller workgroups */
+    while (4 * wgsl_rows_words(w) * r.size > w->limits->workgroup_bytes) r.size /= 2;
     r.across = wgsl_rows_across(w);
     r.lanes = wgsl_rows_lanes(&r);
     wgsl_rows_split(&r);

@@ -148,16 +148,6 @@ void tg_wgsl_bounds(tg_wgsl *w, const tg_bound *bounds, int count) {
     if (count == 0) tg_text_add(&w->main, "true");
 }
 
-void tg_wgsl_flat(tg_wgsl *w, int begin, int end) {
-    int64_t stride = 1;
-    tg_affine at = {0, {0}};
-    for (int d = end - 1; d >= begin; d--) {
-        at.stride[d] = stride;
-        stride *= w->extent[d];
-    }
-    if (!wgsl_affine_terms(w, &at, begin, end)) tg_text_add(&w->main, "0");
-}
-
 void tg_wgsl_decode(tg_wgsl *w, const char *flat, int begin, int end) {
     int64_t below = tg_wgsl_points(w, begin, end);
     bool first = true;

@@ -56,8 +56,6 @@ void tg_wgsl_affine(tg_wgsl *w, const tg_affine *at); /* i32; never negative whe
 void tg_wgsl_affine_over(tg_wgsl *w, const tg_affine *at, int begin, int end, bool offset); /* only these loops; "" if nothing */
 void tg_wgsl_bounds(tg_wgsl *w, const tg_bound *bounds, int count);                         /* bool */
 void tg_wgsl_literal(tg_wgsl *w, tg_dtype dtype, double value);                             /* infinities and NaN too */
-/* Row-major number of a point of loops [begin, end); "0" when there are none. */
-void tg_wgsl_flat(tg_wgsl *w, int begin, int end);
 /* Lines `let i<d> = ...;` for loops [begin, end) from the i32 variable `flat`, which is a row-major number, 0 <= flat. */
 void tg_wgsl_decode(tg_wgsl *w, const char *flat, int begin, int end);
 

@@ -19,9 +19,7 @@ static tg_status check_fail(const program_check *c, int32_t kernel, const char *
     return tg_fail(c->ctx, TG_ERROR_INTERNAL, TG_SITE_NONE, "program check: kernel %d (%s): %s", (int)kernel, name, what);
 }
 
-static int64_t check_bytes(const program_check *c, const tg_buffer *b) {
-    return b->count * (b->dtype == TG_BOOL ? c->program->bool_bytes : 4);
-}
+static int64_t check_bytes(const program_check *c, const tg_buffer *b) { return b->count * tg_program_element_bytes(c->program, b->dtype); }
 
 static int64_t affine_at(const tg_affine *a, const int64_t *index, int count) {
     int64_t v = a->offset;

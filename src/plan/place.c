@@ -149,7 +149,7 @@ static bool reuse_in_place(tg_planner *p) {
 /* ---- offsets */
 
 static int64_t padded_bytes(const tg_program *program, const tg_buffer *b) {
-    const int64_t bytes = b->count * (b->dtype == TG_BOOL ? program->bool_bytes : 4);
+    const int64_t bytes = b->count * tg_program_element_bytes(program, b->dtype);
     return (bytes + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
 }
 

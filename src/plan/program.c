@@ -90,14 +90,14 @@ static bool copy_tables(tg_planner *p) {
         *in = g->inputs.items[i];
         in->name = tg_arena_text(&program->arena, in->name);
         if (!in->name) return false;
-        program->input_bytes += tg_shape_count(in->shape) * (in->dtype == TG_BOOL ? program->bool_bytes : 4);
+        program->input_bytes += tg_shape_count(in->shape) * tg_program_element_bytes(program, in->dtype);
     }
     for (int64_t i = 0; i < g->states.count; i++) {
         tg_state_info *s = &program->states[program->state_count++];
         *s = g->states.items[i];
         s->name = tg_arena_text(&program->arena, s->name);
         if (!s->name) return false;
-        program->state_bytes += tg_shape_count(s->shape) * (s->dtype == TG_BOOL ? program->bool_bytes : 4);
+        program->state_bytes += tg_shape_count(s->shape) * tg_program_element_bytes(program, s->dtype);
     }
     return true;
 }

@@ -72,6 +72,11 @@ typedef struct tg_program {
     double contraction_flops;
 } tg_program;
 
+/* Bytes of one element in a buffer on the device. */
+static inline int64_t tg_program_element_bytes(const tg_program *program, tg_dtype dtype) {
+    return dtype == TG_BOOL ? program->bool_bytes : 4;
+}
+
 typedef struct tg_plan_options {
     tg_limits limits;
     bool no_fusion;

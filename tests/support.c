@@ -505,7 +505,49 @@ static tg_limits support_limits(const support_options *options) {
     if (options->home == SUPPORT_WEBGPU)
         limits = support_webgpu_available(NULL) ? tg_webgpu_executor.limits(support_gpu.device) : tg_webgpu_guaranteed_limits();
     if (options->max_arguments > 0) limits.max_arguments = options->max_arguments;
+    if (options->joins) limits.joins = true;
     return limits;
+}
+
+static void support_shift(tg_affine *at, int64_t points) { at->offset += at->stride[0] * points; }
+
+/* The kernel for block `slice` of its first loop. */
+static tg_kernel support_slice(const support_program *p, const tg_kernel *kernel, int32_t slices, int32_t slice) {
+    tg_arena *arena = &p->program->arena;
+    tg_kernel k = *kernel;
+    k.extent[0] /= slices;
+    const int64_t begin = k.extent[0] * slice;
+    k.body = tg_arena_copy(arena, kernel->body, sizeof *k.body * (size_t)k.body_count);
+    assert_non_null(k.body);
+    for (int i = 0; i < k.body_count; i++) {
+        support_shift(&k.body[i].at, begin);
+        if (k.body[i].bound_count == 0) continue;
+        tg_bound *bounds = tg_arena_copy(arena, k.body[i].bounds, sizeof *bounds * (size_t)k.body[i].bound_count);
+        assert_non_null(bounds);
+        for (int b = 0; b < k.body[i].bound_count; b++) support_shift(&bounds[b].at, begin);
+        k.body[i].bounds = bounds;
+    }
+    support_shift(&k.a.at, begin);
+    support_shift(&k.b.at, begin);
+    return k;
+}
+
+void support_shuffle(support_program *p) {
+    tg_program *program = p->program;
+    int64_t total = 0, made = 0;
+    for (int i = 0; i < program->launch_count; i++)
+        total += (int64_t)program->launches[i].count * (program->launches[i].slices > 0 ? program->launches[i].slices : 1);
+    tg_kernel *kernels = TG_NEW(&program->arena, tg_kernel, total + 1);
+    assert_non_null(kernels);
+    for (int i = 0; i < program->launch_count; i++) {
+        const tg_launch *l = &program->launches[i];
+        for (int k = l->count - 1; k >= 0 && l->slices == 0; k--) kernels[made++] = program->kernels[l->first + k];
+        for (int s = l->slices - 1; s >= 0; s--)
+            for (int k = 0; k < l->count; k++) kernels[made++] = support_slice(p, &program->kernels[l->first + k], l->slices, s);
+    }
+    program->kernels = kernels;
+    program->kernel_count = (int32_t)total;
+    program->launch_count = 0;
 }
 
 bool support_program_make(const support_case *c, const support_options *options, support_program *out, support_outputs *error) {
@@ -533,6 +575,7 @@ bool support_program_make(const support_case *c, const support_options *options,
     out->program = tg_program_make(g, &plan);
     if (!out->program) return support_outputs_failed(error, out->ctx);
     if (!options->unchecked && tg_program_check(out->program, out->ctx) != TG_OK) return support_outputs_failed(error, out->ctx);
+    if (options->shuffled) support_shuffle(out);
     return true;
 }
 

@@ -131,6 +131,8 @@ typedef struct support_options {
     const char *isa;       /* NULL: the best one; else TENSORGRAD_ISA for the run */
     int runs;              /* 0: 1. States carry over from run to run */
     int32_t max_arguments; /* 0: the executor's */
+    bool joins;            /* launches of several kernels, whatever the executor asks for */
+    bool shuffled;         /* on the CPU, that runs kernel after kernel: in another order that the launches allow. See support_shuffle */
 } support_options;
 
 tg_graph *support_trace(tg_context *ctx, const support_case *c); /* NULL with ctx's error when the build fails */
@@ -155,6 +157,9 @@ typedef struct support_program {
 } support_program;
 bool support_program_make(const support_case *c, const support_options *options, support_program *out, support_outputs *error);
 void support_program_free(support_program *p);
+/* Rewrites the program's kernels: those side by side run last to first; a chain runs whole for its last slice, then for the one before,
+ * each kernel once for every slice. The same results are to be expected, if the launches are sound. The checker does not know this form. */
+void support_shuffle(support_program *p);
 /* Runs p with `fill`'s leaves by calling step(user, buffers) for each run, all buffers in plain memory: the workspace is
  * filled with NaN bits before each run. For emitted C and other walkers of programs. */
 typedef void (*support_step_fn)(void *user, void *const *buffers);

@@ -640,6 +640,8 @@ static bool check_cpu(recipe *r, const support_outputs *want) {
     same = same && check_run(r, "not fused", &(support_options){.runs = 2, .no_fusion = true}, want, NULL);
     same = same && check_run(r, "without passes", &(support_options){.runs = 2, .no_passes = true}, want, NULL);
     same = same && check_run(r, "8 arguments", &(support_options){.runs = 2, .max_arguments = 8}, want, NULL);
+    same = same && check_run(r, "joined", &(support_options){.runs = 2, .joins = true}, want, NULL);
+    same = same && check_run(r, "joined and shuffled", &(support_options){.runs = 2, .joins = true, .shuffled = true}, want, NULL);
     same = same && check_run(r, "scalar", &(support_options){.runs = 2, .isa = "scalar"}, want, NULL);
     same = same && check_run(r, "3 threads", &(support_options){.runs = 2, .threads = 3}, want, &three);
     same = same && support_outputs_identical(quiet ? "" : "3 threads against 1", &three, &one);

@@ -548,6 +548,27 @@ static bool recomputes_extremum(const tg_fusion *f, const tg_kernel *k) {
     return false;
 }
 
+/* Where launches hold chains of kernels, a chain goes on as soon as it has what it needs. A total that others wait for (how many
+ * elements count) must then not be made together with one that comes later (the loss). */
+static bool delays_total(const tg_fusion *f, int32_t total, int32_t later, fuse_scratch *s) {
+    const tg_group *a = &f->groups.items[total], *b = &f->groups.items[later];
+    if (!f->limits.joins || a->domain.kind != TG_KERNEL_REDUCE || a->domain.rows >= TG_FEWEST_SLICES) return false;
+    bool wanted = false;
+    for (int64_t i = 0; i < a->items.count && !wanted; i++) {
+        const int32_t node = f->items.items[a->items.items[i]].node;
+        wanted = f->load_count[node] - primary_loads(a->kernel, node) - primary_loads(b->kernel, node) > 0;
+    }
+    const int limit = (int)f->items.count + 1;
+    const int before = tg_fusion_dependencies(f, total, s->stack, limit);
+    const int after = wanted ? tg_fusion_dependencies(f, later, s->dependencies, limit) : 0;
+    for (int i = 0; i < after && i < limit; i++) {
+        bool shared = s->dependencies[i] == total;
+        for (int j = 0; j < before && j < limit && !shared; j++) shared = s->stack[j] == s->dependencies[i];
+        if (!shared) return true;
+    }
+    return false;
+}
+
 /* Joins b into a when one kernel can make both. */
 static tg_status try_join(tg_fusion *f, int32_t ia, int32_t ib, fuse_scratch *s, bool *joined) {
     tg_group *a = &f->groups.items[ia], *b = &f->groups.items[ib];
@@ -555,6 +576,7 @@ static tg_status try_join(tg_fusion *f, int32_t ia, int32_t ib, fuse_scratch *s,
     *joined = false;
     if (a->items.count + b->items.count > TG_MAX_BODY / 4 || !join_domains(f, &a->domain, &b->domain, &domain)) return TG_OK;
     if (reads_pack_of(f, ia, ib) || reads_pack_of(f, ib, ia)) return TG_OK;
+    if (delays_total(f, ia, ib, s) || delays_total(f, ib, ia, s)) return TG_OK;
     if (depends_on(f, ib, ia, false, s->seen, s->stack, s->dependencies) ||
         depends_on(f, ia, ib, false, s->seen, s->stack, s->dependencies))
         return TG_OK;

@@ -1,5 +1,5 @@
 /* check: reads a program as an adversary. Shares no code with the planner: it replays the kernels over an ownership map of the
- * workspace (who wrote each block last) and enumerates index ranges by itself. */
+ * workspace (who wrote each block last) and enumerates index ranges by itself, of launches, too. */
 #include "plan/program.h"
 
 #include <string.h>
@@ -35,27 +35,32 @@ static bool bounds_hold(const tg_instruction *x, const int64_t *index, int count
     return true;
 }
 
-static bool next_point(const tg_kernel *k, int64_t *index) {
+/* The next point while loop 0 stays below `end`; the others count from 0. */
+static bool next_point(const tg_kernel *k, int64_t *index, int64_t end) {
     for (int d = k->loop_count - 1; d >= 0; d--) {
-        if (++index[d] < k->extent[d]) return true;
+        if (++index[d] < (d == 0 ? end : k->extent[d])) return true;
         index[d] = 0;
     }
     return false;
 }
 
-/* Lowest and highest element an access touches. Bounded ones are walked point by point when that is affordable. */
-static bool access_range(const tg_kernel *k, const tg_instruction *x, const tg_affine *at, int64_t *lo, int64_t *hi) {
+static int64_t extent_of_first(const tg_kernel *k) { return k->loop_count > 0 ? k->extent[0] : 1; }
+
+/* Lowest and highest element an access touches while loop 0 is in [begin, end). Bounded ones are walked point by point when that is
+ * affordable. False: it may touch nothing (then *lo > *hi), or less than that. */
+static bool access_range_in(const tg_kernel *k, const tg_instruction *x, const tg_affine *at, int64_t begin, int64_t end, int64_t *lo,
+                            int64_t *hi) {
     int64_t points = 1;
-    *lo = *hi = at->offset;
+    *lo = *hi = at->offset + (k->loop_count > 0 ? at->stride[0] * begin : 0);
     for (int d = 0; d < k->loop_count; d++) {
-        int64_t reach = at->stride[d] * (k->extent[d] - 1);
+        int64_t reach = at->stride[d] * ((d == 0 ? end - begin : k->extent[d]) - 1);
         if (reach < 0) *lo += reach;
         else *hi += reach;
         points = points > CHECK_MAX_POINTS ? points : points * k->extent[d];
     }
     if (!x || x->bound_count == 0) return true;
     if (points > CHECK_MAX_POINTS) return false;
-    int64_t index[TG_MAX_LOOP] = {0};
+    int64_t index[TG_MAX_LOOP] = {begin};
     *lo = INT64_MAX;
     *hi = INT64_MIN;
     do {
@@ -63,8 +68,12 @@ static bool access_range(const tg_kernel *k, const tg_instruction *x, const tg_a
         int64_t v = affine_at(at, index, k->loop_count);
         if (v < *lo) *lo = v;
         if (v > *hi) *hi = v;
-    } while (next_point(k, index));
+    } while (next_point(k, index, end));
     return *lo <= *hi;
+}
+
+static bool access_range(const tg_kernel *k, const tg_instruction *x, const tg_affine *at, int64_t *lo, int64_t *hi) {
+    return access_range_in(k, x, at, 0, extent_of_first(k), lo, hi);
 }
 
 static tg_status check_access(const program_check *c, int32_t kernel, const tg_instruction *x, int32_t argument, const tg_affine *at,
@@ -193,6 +202,186 @@ static tg_status check_outputs(const program_check *c) {
     return TG_OK;
 }
 
+/* ---- launches */
+
+/* One way in which a kernel touches an argument. */
+typedef struct kernel_access {
+    const tg_instruction *x; /* NULL: an operand of the contraction */
+    const tg_affine *at;
+} kernel_access;
+
+/* Access number i of a kernel's, whatever the argument: body first, then operands. at NULL: not an access. */
+static kernel_access access_number(const tg_kernel *k, int32_t i, int32_t *argument) {
+    if (i >= k->body_count) {
+        const tg_operand_access *operand = i == k->body_count ? &k->a : &k->b;
+        *argument = operand->argument;
+        return (kernel_access){NULL, &operand->at};
+    }
+    const tg_instruction *x = &k->body[i];
+    const bool memory = x->op == TG_K_LOAD || x->op == TG_K_GATHER || x->op == TG_K_STORE || x->op == TG_K_SCATTER;
+    *argument = x->argument;
+    return (kernel_access){x, memory ? &x->at : NULL};
+}
+
+static int32_t access_count(const tg_kernel *k) { return k->body_count + (k->kind == TG_KERNEL_CONTRACT ? 2 : 0); }
+
+static bool access_writes(kernel_access access) { return access.x && (access.x->op == TG_K_STORE || access.x->op == TG_K_SCATTER); }
+
+/* Elements that an access may touch while loop 0 is in [begin, end): from *lo to *hi. False: none. */
+static bool touched_elements(const tg_kernel *k, kernel_access access, int64_t begin, int64_t end, int64_t *lo, int64_t *hi) {
+    const tg_instruction *x = access.x;
+    if (!access_range_in(k, x, access.at, begin, end, lo, hi) && *lo > *hi) return false;
+    if (x && (x->op == TG_K_GATHER || x->op == TG_K_SCATTER)) {
+        const int64_t rows = (x->rows - 1) * x->row_stride;
+        if (rows < 0) *lo += rows;
+        else *hi += rows;
+    }
+    return true;
+}
+
+static bool share_bytes(const program_check *c, const tg_buffer *a, const tg_buffer *b) {
+    return a->storage == TG_STORAGE_WORKSPACE && b->storage == TG_STORAGE_WORKSPACE && a->offset < b->offset + check_bytes(c, b) &&
+           b->offset < a->offset + check_bytes(c, a);
+}
+
+/* Ranges count, not whole states: kernels side by side may write parts of one. */
+static bool share_elements(const program_check *c, const tg_kernel *x, int32_t i, const tg_kernel *y, int32_t j) {
+    const tg_buffer *a = &c->program->buffers[x->arguments[i].buffer], *b = &c->program->buffers[y->arguments[j].buffer];
+    if (a->storage != TG_STORAGE_STATE || b->storage != TG_STORAGE_STATE || a->slot != b->slot) return false;
+    const int64_t from = a->offset / tg_program_element_bytes(c->program, a->dtype) -
+                         b->offset / tg_program_element_bytes(c->program, b->dtype); /* of a's element 0, counted in b */
+    for (int32_t n = 0; n < access_count(x); n++) {
+        int32_t argument;
+        int64_t a_lo, a_hi, b_lo, b_hi;
+        const kernel_access one = access_number(x, n, &argument);
+        if (!one.at || argument != i || !touched_elements(x, one, 0, extent_of_first(x), &a_lo, &a_hi)) continue;
+        for (int32_t m = 0; m < access_count(y); m++) {
+            const kernel_access other = access_number(y, m, &argument);
+            if (!other.at || argument != j || (!access_writes(one) && !access_writes(other))) continue;
+            if (!touched_elements(y, other, 0, extent_of_first(y), &b_lo, &b_hi)) continue;
+            if (a_lo + from <= b_hi && b_lo <= a_hi + from) return true;
+        }
+    }
+    return false;
+}
+
+/* None of two kernels that run at once may write what the other touches. */
+static tg_status check_beside(const program_check *c, int32_t one, int32_t other) {
+    const tg_kernel *x = &c->program->kernels[one], *y = &c->program->kernels[other];
+    for (int32_t i = 0; i < x->argument_count; i++)
+        for (int32_t j = 0; j < y->argument_count; j++) {
+            if (!((x->arguments[i].access | y->arguments[j].access) & TG_ACCESS_WRITE)) continue;
+            if (share_bytes(c, &c->program->buffers[x->arguments[i].buffer], &c->program->buffers[y->arguments[j].buffer]) ||
+                share_elements(c, x, i, y, j))
+                return check_fail(c, other, "writes or reads what a kernel beside it does");
+        }
+    return TG_OK;
+}
+
+static bool stays_in_slices(const tg_kernel *k, kernel_access access, int64_t count, int32_t slices) {
+    const int64_t block = extent_of_first(k) / slices, slice = count / slices;
+    for (int64_t s = 0; s < slices; s++) {
+        int64_t lo, hi;
+        if (touched_elements(k, access, s * block, (s + 1) * block, &lo, &hi) && (lo < s * slice || hi >= (s + 1) * slice)) return false;
+    }
+    return true;
+}
+
+/* Every access of the chain to a buffer, slice by slice. */
+static tg_status check_sliced(const program_check *c, const tg_launch *l, int32_t buffer) {
+    const int64_t count = c->program->buffers[buffer].count;
+    if (count % l->slices != 0) return check_fail(c, l->first, "a buffer does not divide into the slices of its chain");
+    for (int32_t n = l->first; n < l->first + l->count; n++) {
+        const tg_kernel *k = &c->program->kernels[n];
+        for (int32_t i = 0; i < access_count(k); i++) {
+            int32_t argument;
+            const kernel_access access = access_number(k, i, &argument);
+            if (access.at && k->arguments[argument].buffer == buffer && !stays_in_slices(k, access, count, l->slices))
+                return check_fail(c, n, "leaves the slice of its chain");
+        }
+    }
+    return TG_OK;
+}
+
+/* How a chain uses each buffer. */
+enum { CHAIN_READS = 1, CHAIN_WRITES = 2 };
+
+static tg_status check_chain_buffers(const program_check *c, const tg_launch *l, const uint8_t *used) {
+    const tg_program *program = c->program;
+    for (int32_t b = 0; b < program->buffer_count; b++) {
+        if (!(used[b] & CHAIN_WRITES)) continue;
+        if (program->buffers[b].storage != TG_STORAGE_WORKSPACE) return check_fail(c, l->first, "a chain writes to a state");
+        tg_status status = check_sliced(c, l, b);
+        for (int32_t o = 0; o < program->buffer_count && status == TG_OK; o++) {
+            const tg_buffer *x = &program->buffers[b], *y = &program->buffers[o];
+            if (o == b || !used[o] || !share_bytes(c, x, y)) continue;
+            if (x->offset != y->offset || x->count != y->count || check_bytes(c, x) != check_bytes(c, y))
+                return check_fail(c, l->first, "memory changes hands in a chain, and its slices with it");
+            status = check_sliced(c, l, o);
+        }
+        if (status != TG_OK) return status;
+    }
+    return TG_OK;
+}
+
+static tg_status check_chain(const program_check *c, const tg_launch *l) {
+    const tg_program *program = c->program;
+    uint8_t *used = tg_alloc(c->ctx, (size_t)program->buffer_count + 1);
+    if (!used) return c->ctx->status;
+    tg_status status = TG_OK;
+    for (int32_t n = l->first; n < l->first + l->count && status == TG_OK; n++) {
+        const tg_kernel *k = &program->kernels[n];
+        if (k->kind == TG_KERNEL_SCATTER_ADD || k->outer_count < 1 || k->extent[0] % l->slices != 0)
+            status = check_fail(c, n, "cannot be cut into the slices of its chain");
+        for (int32_t i = 0; i < k->argument_count; i++)
+            used[k->arguments[i].buffer] |= (k->arguments[i].access & TG_ACCESS_WRITE) ? CHAIN_WRITES : CHAIN_READS;
+    }
+    if (status == TG_OK) status = check_chain_buffers(c, l, used);
+    tg_release(c->ctx, used, (size_t)program->buffer_count + 1);
+    return status;
+}
+
+static tg_status check_coverage(const program_check *c) {
+    int32_t next = 0;
+    for (int32_t i = 0; i < c->program->launch_count; i++) {
+        const tg_launch *l = &c->program->launches[i];
+        if (l->first != next || l->count < 1 || l->count > c->program->kernel_count - next || l->slices < 0)
+            return check_fail(c, next, "is in no launch, or in two");
+        next += l->count;
+    }
+    return next == c->program->kernel_count ? TG_OK : check_fail(c, next, "is in no launch");
+}
+
+static tg_status check_launches(const program_check *c) {
+    tg_status status = check_coverage(c);
+    for (int32_t i = 0; i < c->program->launch_count && status == TG_OK; i++) {
+        const tg_launch *l = &c->program->launches[i];
+        if (l->slices > 0) status = check_chain(c, l);
+        for (int32_t x = l->first; x < l->first + l->count && l->slices == 0; x++)
+            for (int32_t y = l->first; y < x && status == TG_OK; y++) status = check_beside(c, y, x);
+    }
+    return status;
+}
+
+/* Inputs and constants have a place of their own in their block; an input may have several buffers. */
+static tg_status check_blocks(const program_check *c) {
+    for (int32_t i = 0; i < c->program->buffer_count; i++) {
+        const tg_buffer *b = &c->program->buffers[i];
+        if (b->storage != TG_STORAGE_INPUT && b->storage != TG_STORAGE_CONSTANT) continue;
+        const bool input = b->storage == TG_STORAGE_INPUT;
+        const int64_t end = input ? c->program->input_block_bytes : c->program->constant_block_bytes;
+        if (b->offset < 0 || b->offset % CHECK_BLOCK != 0 || b->offset + check_bytes(c, b) > end)
+            return check_fail(c, -1, "an input or a constant is outside its block");
+        for (int32_t j = 0; j < i; j++) {
+            const tg_buffer *o = &c->program->buffers[j];
+            if (o->storage != b->storage || (input && o->slot == b->slot && o->offset == b->offset)) continue;
+            if (b->offset < o->offset + check_bytes(c, o) && o->offset < b->offset + check_bytes(c, b))
+                return check_fail(c, -1, "inputs or constants overlap");
+        }
+    }
+    return TG_OK;
+}
+
 tg_status tg_program_check(const tg_program *program, tg_context *ctx) {
     program_check c = {program, ctx, NULL, program->workspace_bytes / CHECK_BLOCK + 1};
     size_t bytes = sizeof(int32_t) * (size_t)c.blocks;
@@ -201,6 +390,8 @@ tg_status tg_program_check(const tg_program *program, tg_context *ctx) {
     tg_status status = TG_OK;
     for (int32_t k = 0; k < program->kernel_count && status == TG_OK; k++) status = check_kernel(&c, k);
     if (status == TG_OK) status = check_outputs(&c);
+    if (status == TG_OK) status = check_launches(&c);
+    if (status == TG_OK) status = check_blocks(&c);
     tg_release(ctx, c.owner, bytes);
     return status;
 }

@@ -114,40 +114,31 @@ static tg_status settle_own_hazards(tg_planner *p) {
     return TG_OK;
 }
 
-/* before[i] of edges: group that must run before group after[i]; item: the state write that asks for it, or -1. */
-typedef struct order_edge {
-    int32_t before, after, item;
-} order_edge;
-typedef struct order_edges {
-    order_edge *items;
-    int64_t count, capacity;
-} order_edges;
-
-static bool add_edge(tg_planner *p, order_edges *edges, int32_t before, int32_t after, int32_t item) {
+static bool add_edge(tg_planner *p, int32_t before, int32_t after, int32_t item) {
     if (before == after) return true;
-    if (!tg_grow(p->ctx, (void **)&edges->items, &edges->capacity, edges->count + 1, sizeof(order_edge))) return false;
-    edges->items[edges->count++] = (order_edge){before, after, item};
+    if (!tg_grow(p->ctx, (void **)&p->edges.items, &p->edges.capacity, p->edges.count + 1, sizeof(tg_plan_edge))) return false;
+    p->edges.items[p->edges.count++] = (tg_plan_edge){before, after, item};
     return true;
 }
 
-static bool collect_edges(tg_planner *p, order_edges *edges) {
+static bool collect_edges(tg_planner *p) {
     tg_fusion *f = &p->fusion;
     int capacity = (int)f->items.count * 2 + 64;
     int32_t *needed = TG_NEW(&p->scratch, int32_t, capacity);
     if (!needed) return false;
-    edges->count = 0;
+    p->edges.count = 0;
     for (int32_t g = 0; g < (int32_t)f->groups.count; g++) {
         if (f->groups.items[g].merged_away) continue;
         int count = tg_fusion_dependencies(f, g, needed, capacity);
         for (int i = 0; i < count && i < capacity; i++)
-            if (!add_edge(p, edges, needed[i], g, -1)) return false;
+            if (!add_edge(p, needed[i], g, -1)) return false;
     }
     for (int32_t i = 0; i < (int32_t)f->items.count; i++) {
         const tg_item *item = &f->items.items[i];
         int32_t argument;
         for (int32_t g = 0; item->state >= 0 && g < (int32_t)f->groups.count; g++)
             if (!f->groups.items[g].merged_away && reads_old_range(p, f->groups.items[g].kernel, item, &argument))
-                if (!add_edge(p, edges, g, item->group, i)) return false;
+                if (!add_edge(p, g, item->group, i)) return false;
     }
     return true;
 }
@@ -158,11 +149,11 @@ static int32_t group_key(const tg_fusion *f, int32_t group) {
 }
 
 /* Kahn's algorithm, smallest key first. Returns a state-writing item on the way of a cycle, -1 when all are ordered. */
-static int32_t sort_groups(tg_planner *p, const order_edges *edges, int32_t *waiting) {
+static int32_t sort_groups(tg_planner *p, int32_t *waiting) {
     tg_fusion *f = &p->fusion;
     int32_t groups = (int32_t)f->groups.count, left = 0;
     memset(waiting, 0, sizeof(int32_t) * (size_t)groups);
-    for (int64_t i = 0; i < edges->count; i++) waiting[edges->items[i].after]++;
+    for (int64_t i = 0; i < p->edges.count; i++) waiting[p->edges.items[i].after]++;
     for (int32_t g = 0; g < groups; g++) left += !f->groups.items[g].merged_away;
     p->order_count = 0;
     while (left > 0) {
@@ -173,23 +164,23 @@ static int32_t sort_groups(tg_planner *p, const order_edges *edges, int32_t *wai
         waiting[best] = -1;
         p->order[p->order_count++] = best;
         left--;
-        for (int64_t i = 0; i < edges->count; i++)
-            if (edges->items[i].before == best) waiting[edges->items[i].after]--;
+        for (int64_t i = 0; i < p->edges.count; i++)
+            if (p->edges.items[i].before == best) waiting[p->edges.items[i].after]--;
     }
     if (left == 0) return -1;
-    for (int64_t i = 0; i < edges->count; i++)
-        if (edges->items[i].item >= 0 && waiting[edges->items[i].before] >= 0 && waiting[edges->items[i].after] > 0)
-            return edges->items[i].item;
+    for (int64_t i = 0; i < p->edges.count; i++)
+        if (p->edges.items[i].item >= 0 && waiting[p->edges.items[i].before] >= 0 && waiting[p->edges.items[i].after] > 0)
+            return p->edges.items[i].item;
     return -2;
 }
 
-static tg_status order_with(tg_planner *p, order_edges *edges) {
+static tg_status order_groups(tg_planner *p) {
     for (;;) {
         int64_t groups = p->fusion.groups.count;
         int32_t *waiting = TG_NEW(&p->scratch, int32_t, groups);
         p->order = TG_NEW(&p->scratch, int32_t, groups);
-        if (!waiting || !p->order || !collect_edges(p, edges)) return p->ctx->status;
-        int32_t item = sort_groups(p, edges, waiting);
+        if (!waiting || !p->order || !collect_edges(p)) return p->ctx->status;
+        int32_t item = sort_groups(p, waiting);
         if (item == -1) return TG_OK;
         if (item < 0) return TG_INTERNAL(p->ctx, "kernels wait for each other");
         tg_status status = tg_fusion_redirect(&p->fusion, item);
@@ -198,9 +189,6 @@ static tg_status order_with(tg_planner *p, order_edges *edges) {
 }
 
 tg_status tg_plan_order(tg_planner *p) {
-    order_edges edges = {NULL, 0, 0};
     tg_status status = settle_own_hazards(p);
-    if (status == TG_OK) status = order_with(p, &edges);
-    tg_release(p->ctx, edges.items, sizeof(order_edge) * (size_t)edges.capacity);
-    return status;
+    return status != TG_OK ? status : order_groups(p);
 }

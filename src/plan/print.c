@@ -19,12 +19,24 @@ static void print_buffer(const tg_program *program, int32_t i, tg_text_buffer *t
     tg_text_add(text, ", kernels %d to %d\n", (int)b->first, (int)b->last);
 }
 
+/* A heading before the first kernel of a launch of several. */
+static void print_launch(const tg_program *program, int32_t kernel, tg_text_buffer *text) {
+    for (int32_t i = 0; i < program->launch_count; i++) {
+        const tg_launch *l = &program->launches[i];
+        if (l->first != kernel || l->count < 2) continue;
+        tg_text_add(text, "launch %d: kernels %d to %d, ", (int)i, (int)l->first, (int)(l->first + l->count - 1));
+        if (l->slices > 0) tg_text_add(text, "chain of %d slices\n", (int)l->slices);
+        else tg_text_add(text, "side by side\n");
+    }
+}
+
 void tg_program_print(const tg_program *program, tg_text_buffer *text) {
     tg_text_add(text, "workspace %lld bytes, states %lld, inputs %lld, constants %lld\n", (long long)program->workspace_bytes,
                 (long long)program->state_bytes, (long long)program->input_bytes, (long long)program->constant_bytes);
     for (int32_t i = 0; i < program->buffer_count; i++) print_buffer(program, i, text);
     for (int32_t k = 0; k < program->kernel_count; k++) {
         const tg_kernel *kernel = &program->kernels[k];
+        print_launch(program, k, text);
         tg_text_add(text, "k%d %s %s:", (int)k, kind_names[kernel->kind], kernel->name);
         for (int32_t i = 0; i < kernel->argument_count; i++)
             tg_text_add(text, " %sb%d",
@@ -98,6 +110,7 @@ static void print_loops(const tg_kernel *k, tg_text_buffer *text) {
 void tg_program_print_kernels(const tg_program *program, tg_text_buffer *text) {
     for (int32_t i = 0; i < program->kernel_count; i++) {
         const tg_kernel *k = &program->kernels[i];
+        print_launch(program, i, text);
         tg_text_add(text, "k%d %s %s ", (int)i, kind_names[k->kind], k->name);
         print_loops(k, text);
         tg_text_add(text, "\n");

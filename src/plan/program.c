@@ -130,13 +130,30 @@ static bool choose_outputs(tg_planner *p) {
 
 /* ---- the whole */
 
+/* Blocks that kernels of one launch share must be small enough to be bound whole; if not, every kernel is launched alone, and binds
+ * what it touches. */
+static tg_status plan_launches_and_buffers(tg_planner *p) {
+    bool joined = false, fits = true;
+    const bool joins = p->options->limits.joins && !p->options->no_fusion;
+    int32_t *order = p->order;
+    tg_status status = joins ? tg_plan_launches(p, &joined) : tg_plan_launches_apart(p);
+    if (status == TG_OK) status = tg_plan_places(p, &fits);
+    if (status == TG_OK && joined && !fits) {
+        p->order = order;
+        status = tg_plan_launches_apart(p);
+        if (status == TG_OK) status = tg_plan_places(p, &fits);
+    }
+    return status != TG_OK ? status : tg_plan_kernels(p);
+}
+
 static tg_status plan_program(tg_planner *p) {
     if (!choose_outputs(p) || !make_checks(p) || !detach_state_sources(p) || !copy_tables(p) || !name_outputs(p))
         return p->ctx->status != TG_OK ? p->ctx->status : TG_INTERNAL(p->ctx, "the graph could not be prepared");
     p->program->node_count = (int32_t)p->graph->nodes.count - 1;
     tg_status status = tg_fuse(&p->fusion, p->graph, &p->options->limits, p->options->no_fusion, p->outputs, p->output_count);
     if (status == TG_OK) status = tg_plan_order(p);
-    if (status == TG_OK) status = tg_plan_buffers(p);
+    if (status == TG_OK) status = plan_launches_and_buffers(p);
+    tg_release(p->ctx, p->edges.items, sizeof(tg_plan_edge) * (size_t)p->edges.capacity);
     tg_fusion_free(&p->fusion);
     return status;
 }
@@ -171,8 +188,9 @@ void tg_program_destroy(tg_program *program, tg_context *ctx) {
 
 int64_t tg_program_bytes(const tg_program *program) {
     int64_t bytes = (int64_t)sizeof *program + program->buffer_count * (int64_t)sizeof(tg_buffer) +
-                    program->output_count * (int64_t)sizeof(tg_output) + program->input_count * (int64_t)sizeof(tg_input_info) +
-                    program->state_count * (int64_t)sizeof(tg_state_info) + program->constant_bytes;
+                    program->launch_count * (int64_t)sizeof(tg_launch) + program->output_count * (int64_t)sizeof(tg_output) +
+                    program->input_count * (int64_t)sizeof(tg_input_info) + program->state_count * (int64_t)sizeof(tg_state_info) +
+                    program->constant_bytes;
     for (int32_t i = 0; i < program->kernel_count; i++) {
         const tg_kernel *k = &program->kernels[i];
         bytes += (int64_t)sizeof *k + k->body_count * (int64_t)sizeof(tg_instruction) + k->argument_count * (int64_t)sizeof(tg_argument) +

@@ -16,7 +16,8 @@ typedef struct tg_buffer {
     tg_storage storage;
     tg_dtype dtype; /* f32 and i32: 4 bytes; bool: program.bool_bytes (in `data` always one) */
     int64_t count;  /* elements */
-    int64_t offset; /* bytes; WORKSPACE offsets are multiples of 256 */
+    int64_t offset; /* bytes, a multiple of 256 but for STATE; INPUT: in a block that holds every input; CONSTANT: in a block of
+                       all constants (bool elements take program.bool_bytes there) */
     int32_t slot;
     const void *data;
     const char *name;    /* for messages; may be NULL */
@@ -48,12 +49,28 @@ typedef struct tg_feed_check {
     tg_site site;
 } tg_feed_check;
 
+/* Kernels [first, first + count), started together.
+ *   slices 0: side by side. None reads, overwrites or takes the place of what another of them touches, unless all only read it. A
+ *             lone kernel is a launch of one.
+ *   slices S: a chain. Kernel by kernel in order, but slice by slice: loop 0 of every kernel (an outer loop, E points, a multiple
+ *             of S) is cut in S equal blocks; block s of a kernel reads, of what kernels of the chain store, only what block s of
+ *             an earlier kernel stored, and stores only into slice s of the buffer: elements [s R, (s + 1) R) of S R. So S workers
+ *             walk the chain without waiting for each other. Memory changes hands within a chain only from one buffer whose every
+ *             access in the chain is sliced so to another one of the same place, size and element size.
+ * A launch of several kernels binds blocks, not buffers: the workspace, the inputs, the constants, a scratch, and each state it
+ * touches; together no more than limits.max_arguments. */
+typedef struct tg_launch {
+    int32_t first, count, slices;
+} tg_launch;
+
 typedef struct tg_program {
     tg_arena arena;
     tg_buffer *buffers;
     int32_t buffer_count;
     tg_kernel *kernels;
     int32_t kernel_count;
+    tg_launch *launches; /* every kernel is in one, in order; without limits.joins each is alone in its own */
+    int32_t launch_count;
     tg_input_info *inputs; /* names, shapes, dtypes; node ids as in the graph */
     int32_t input_count;
     tg_state_info *states; /* slot -> what it is */
@@ -68,6 +85,7 @@ typedef struct tg_program {
     int32_t bool_bytes; /* as the limits asked: 1 or 4 */
     int64_t workspace_bytes;
     int64_t constant_bytes, input_bytes, state_bytes;
+    int64_t constant_block_bytes, input_block_bytes; /* of the blocks, gaps included; all but 0 are multiples of 256 */
     int32_t node_count;
     double contraction_flops;
 } tg_program;
@@ -89,7 +107,8 @@ tg_program *tg_program_make(tg_graph *g, const tg_plan_options *options);
 void tg_program_destroy(tg_program *program, tg_context *ctx);
 int64_t tg_program_bytes(const tg_program *program); /* the program's own size */
 int64_t tg_program_peak_bytes(const tg_program *program);
-/* Independent check: overlapping live workspace ranges, reads before writes, state hazards, affine accesses out of range. */
+/* Independent check: overlapping live workspace ranges, reads before writes, state hazards, affine accesses out of range, launches
+ * whose kernels must not run together. */
 tg_status tg_program_check(const tg_program *program, tg_context *ctx);
 void tg_program_print(const tg_program *program, tg_text_buffer *text);         /* plan: buffers, order */
 void tg_program_print_kernels(const tg_program *program, tg_text_buffer *text); /* kernel IR, readable */

@@ -291,7 +291,7 @@ static void training_follows_the_cpu(void **state) {
     ok(ctx, tg_model_get_info(gpu, &info));
     assert_int_equal(strncmp(info.device, "webgpu (", 8), 0);
     assert_non_null(strstr(info.device, info.adapter));
-    assert_true(info.dispatches >= info.kernels && info.kernels > 0 && info.dispatches < 40);
+    assert_true(info.dispatches > 0 && info.dispatches < info.kernels); /* most kernels share a launch */
     tg_model_destroy(gpu);
     tg_model_destroy(cpu);
 }

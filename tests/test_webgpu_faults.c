@@ -654,13 +654,14 @@ static void a_long_step_is_cut(void **state) { /* into submissions of fewer and 
     scene_free(&sc);
 }
 
-static tg_tensor build_twins(tg_graph *g, void *user) { /* the same work five times on different data, then something else */
+/* The same work five times on different data, each too large to share a launch, then something else. */
+static tg_tensor build_twins(tg_graph *g, void *user) {
     tg_tensor sum = tg_full(g, TG_SCALAR, 0.0, TG_F32);
     (void)user;
     for (int i = 0; i < 5; i++) {
         char name[8];
         snprintf(name, sizeof name, "x%d", i);
-        tg_tensor x = tg_input(g, name, TG_SHAPE(8, 8), TG_F32);
+        tg_tensor x = tg_input(g, name, TG_SHAPE(640, 640), TG_F32);
         sum = tg_add(sum, tg_sum_all(tg_matmul(x, x)));
     }
     return sum;

@@ -21,14 +21,15 @@ typedef struct contraction {
     const char *method;                                             /* that the first stage's comment must name, or NULL */
 } contraction;
 
-enum { A, B, BIAS, Y, BUFFERS };
+enum { A, B, BIAS, Y, BUFFERS, Z = BUFFERS };
 
 typedef struct handmade {
-    tg_kernel kernel;
+    tg_kernel kernels[2]; /* the contraction; in a launch of two, another one */
+    tg_launch launch;
     tg_program program;
-    tg_buffer buffers[BUFFERS];
-    tg_argument arguments[BUFFERS];
-    tg_instruction body[4];
+    tg_buffer buffers[BUFFERS + 1];
+    tg_argument arguments[BUFFERS], second_arguments[BUFFERS];
+    tg_instruction body[4], second_body[4];
     tg_input_info inputs[3];
     tg_state_info state;
     tg_output output;
@@ -47,7 +48,7 @@ static int64_t lay_out(const char *letters, const int64_t *extent, const char *l
 
 static void make_kernel(handmade *h, const contraction *c) {
     char letters[16];
-    tg_kernel *kernel = &h->kernel;
+    tg_kernel *kernel = &h->kernels[0];
     snprintf(letters, sizeof letters, "%s%s%s%s", c->batch, c->m, c->n, c->k);
     kernel->kind = TG_KERNEL_CONTRACT;
     kernel->name = "contract";
@@ -74,11 +75,13 @@ static void make_body(handmade *h, const contraction *c) {
     h->body[1] = (tg_instruction){.op = TG_K_LOAD, .dtype = TG_F32, .level = TG_LEVEL_ELEMENT, .argument = read, .at = h->y};
     h->body[2] = (tg_instruction){.op = TG_OP_ADD, .dtype = TG_F32, .level = TG_LEVEL_ELEMENT, .src = {0, 1}};
     h->body[3] = (tg_instruction){.op = TG_K_STORE, .dtype = TG_F32, .level = TG_LEVEL_ELEMENT, .src = {2}, .argument = Y, .at = h->y};
-    h->kernel.body = h->body;
-    h->kernel.body_count = 4;
-    h->kernel.arguments = h->arguments;
-    h->kernel.argument_count = BUFFERS;
+    h->kernels[0].body = h->body;
+    h->kernels[0].body_count = 4;
+    h->kernels[0].arguments = h->arguments;
+    h->kernels[0].argument_count = BUFFERS;
 }
+
+static int64_t blocks(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 static void make(handmade *h, const contraction *c) {
     static const char *const names[BUFFERS] = {"a", "b", "bias", "y"};
@@ -91,14 +94,22 @@ static void make(handmade *h, const contraction *c) {
         h->buffers[i].slot = i == Y ? 0 : i;
         h->buffers[i].name = names[i];
         h->buffers[i].last = 1;
-        if (i != Y) h->inputs[i] = (tg_input_info){names[i], TG_SHAPE(h->buffers[i].count), TG_F32, 0};
+        if (i == Y) continue;
+        h->inputs[i] = (tg_input_info){names[i], TG_SHAPE(h->buffers[i].count), TG_F32, 0};
+        h->buffers[i].offset = h->program.input_block_bytes;
+        h->program.input_block_bytes += blocks(h->buffers[i].count * 4);
     }
+    const int64_t input_block_bytes = h->program.input_block_bytes;
+    h->launch = (tg_launch){0, 1, 0};
     h->state = (tg_state_info){"y", TG_SHAPE(h->buffers[Y].count), TG_F32, 0.0, 0};
     h->output = (tg_output){"result", Y, TG_SHAPE(h->buffers[Y].count), TG_F32};
     h->program = (tg_program){.buffers = h->buffers,
                               .buffer_count = BUFFERS,
-                              .kernels = &h->kernel,
+                              .kernels = h->kernels,
                               .kernel_count = 1,
+                              .launches = &h->launch,
+                              .launch_count = 1,
+                              .input_block_bytes = input_block_bytes,
                               .inputs = h->inputs,
                               .input_count = 3,
                               .outputs = &h->output,
@@ -106,7 +117,31 @@ static void make(handmade *h, const contraction *c) {
                               .states = &h->state,
                               .state_count = c->how == IN_PLACE,
                               .bool_bytes = 4,
-                              .workspace_bytes = (h->buffers[Y].count * 4 + 255) / 256 * 256};
+                              .workspace_bytes = blocks(h->buffers[Y].count * 4)};
+}
+
+/* A second kernel in the same launch, whose result z is the output. Beside: the same contraction. In a chain: z = y + bias. */
+static void join(handmade *h, int32_t slices) {
+    tg_kernel *second = &h->kernels[1];
+    *second = h->kernels[0];
+    memcpy(h->second_arguments, h->arguments, sizeof h->arguments);
+    memcpy(h->second_body, h->body, sizeof h->body);
+    h->buffers[Z] = h->buffers[Y];
+    h->buffers[Z].offset = h->program.workspace_bytes;
+    h->program.workspace_bytes *= 2;
+    h->program.buffer_count++;
+    h->program.kernel_count++;
+    h->launch = (tg_launch){0, 2, slices};
+    h->output.buffer = Z;
+    second->body = h->second_body;
+    second->arguments = h->second_arguments;
+    h->second_arguments[Y].buffer = Z;
+    if (slices == 0) return;
+    second->kind = TG_KERNEL_MAP;
+    second->name = "add";
+    second->loop_count = second->outer_count;
+    h->second_arguments[A].buffer = Y; /* no contraction any more: argument A is what it loads */
+    h->second_body[0] = (tg_instruction){.op = TG_K_LOAD, .dtype = TG_F32, .level = TG_LEVEL_ELEMENT, .argument = A, .at = h->y};
 }
 
 /* ---------------------------------------------------------------- as printed */
@@ -270,7 +305,7 @@ static int64_t *points_of(const tg_kernel *kernel, const tg_affine *at, int32_t 
 }
 
 static void sum_in_f64(const handmade *h, float *const *data, double *want) {
-    const tg_kernel *kernel = &h->kernel;
+    const tg_kernel *kernel = &h->kernels[0];
     const int32_t outer = kernel->outer_count, all = kernel->loop_count;
     int64_t outputs, k;
     int64_t *a = points_of(kernel, &kernel->a.at, 0, outer, kernel->a.at.offset, &outputs);
@@ -300,6 +335,15 @@ static void errors_of(const float *got, const double *want, int64_t count, doubl
     *mean = sqrt(squares / wanted);
 }
 
+/* Slices into which y and the first loop can be cut, each of at least `rows` points of it; 0: none. */
+static int32_t slices_of(const handmade *h, const contraction *c, int64_t rows) {
+    const int64_t extent = h->kernels[0].extent[0], count = h->buffers[Y].count;
+    if (h->kernels[0].outer_count == 0 || c->how == IN_PLACE || h->y.stride[0] * extent != count) return 0;
+    for (int64_t slices = extent / rows < 512 ? extent / rows : 512; slices > 1; slices--)
+        if (extent % slices == 0) return (int32_t)slices;
+    return 0;
+}
+
 static void run_twice(tg_context *ctx, tg_device *device, const handmade *h, float *const *data, float *const *got) {
     tg_executable *executable = NULL;
     const void *inputs[3] = {data[A], data[B], data[BIAS]};
@@ -315,10 +359,26 @@ static void run_twice(tg_context *ctx, tg_device *device, const handmade *h, flo
     tg_webgpu_executor.unload(device, executable);
 }
 
-static void check_on_device(tg_context *ctx, tg_device *device, const contraction *c) {
+enum { ALONE, BESIDE, CHAIN };
+
+/* The two kernels are one source, unless that needs more than a device guarantees. */
+static void check_joined(tg_context *ctx, const handmade *h) {
+    tg_arena arena;
+    tg_wgsl_kernel printed;
+    tg_arena_init(&arena, ctx);
+    assert_int_equal(tg_emit_wgsl_launch(&h->program, 0, &tg_wgsl_guaranteed, &arena, &printed), TG_OK);
+    assert_non_null(strstr(printed.stages[0].source, h->launch.slices > 0 ? "// a chain of 2 kernels" : "// 2 kernels side by side"));
+    for (int32_t s = 0; s < printed.stage_count; s++) {
+        assert_in_range(shared_bytes(printed.stages[s].source), 0, tg_wgsl_guaranteed.workgroup_bytes);
+        assert_in_range(printed.stages[s].binding_count, 1, 3);
+    }
+    tg_arena_free(&arena);
+}
+
+/* y, or z of a joint launch, on the device, twice. */
+static void compare_on_device(tg_context *ctx, tg_device *device, const contraction *c, int joint, int32_t slices) {
     handmade h;
     float *data[3], *got[2];
-    check_printed(c);
     make(&h, c);
     const int64_t outputs = h.buffers[Y].count;
     for (int i = 0; i < 3; i++) {
@@ -330,6 +390,11 @@ static void check_on_device(tg_context *ctx, tg_device *device, const contractio
     double *want = malloc(sizeof(double) * (size_t)outputs), largest, mean;
     assert_non_null(want);
     sum_in_f64(&h, data, want);
+    for (int64_t i = 0; joint == CHAIN && i < outputs; i++) want[i] += (double)data[BIAS][i];
+    if (joint != ALONE) {
+        join(&h, slices);
+        check_joined(ctx, &h);
+    }
     run_twice(ctx, device, &h, data, got);
     errors_of(got[0], want, outputs, &largest, &mean);
     const bool same = memcmp(got[0], got[1], sizeof(float) * (size_t)outputs) == 0;
@@ -337,8 +402,25 @@ static void check_on_device(tg_context *ctx, tg_device *device, const contractio
     for (int i = 0; i < 2; i++) free(got[i]);
     free(want);
     if (!same || !(mean < 1.5e-6) || !(largest < 1e-5))
-        fail_msg("[%s | %s | %s | %s] from %s, %s to %s, first loop %lld: error %g, mean %g, runs %s", c->batch, c->m, c->n, c->k, c->a,
-                 c->b, c->y, (long long)c->extent[0], largest, mean, same ? "equal" : "DIFFER");
+        fail_msg("[%s | %s | %s | %s] from %s, %s to %s, first loop %lld, %s: error %g, mean %g, runs %s", c->batch, c->m, c->n, c->k, c->a,
+                 c->b, c->y, (long long)c->extent[0],
+                 joint == ALONE    ? "alone"
+                 : joint == BESIDE ? "side by side"
+                                   : "in a chain",
+                 largest, mean, same ? "equal" : "DIFFER");
+}
+
+static void check_on_device(tg_context *ctx, tg_device *device, const contraction *c) {
+    handmade h;
+    check_printed(c);
+    make(&h, c);
+    compare_on_device(ctx, device, c, ALONE, 0);
+    if (h.program.input_block_bytes > INT64_C(128) << 20) return; /* more than one binding holds: a planner does not join such */
+    if (c->how != IN_PLACE) compare_on_device(ctx, device, c, BESIDE, 0);
+    for (int64_t rows = 1; rows <= 16; rows += 5) {
+        const int32_t slices = slices_of(&h, c, rows);
+        if (slices > 0) compare_on_device(ctx, device, c, CHAIN, slices);
+    }
 }
 
 static void check_all(const contraction *cases, int count) {
@@ -392,6 +474,12 @@ static void test_direct(void **state) {
         {"", "m", "n", "k", {64, 64, 32}, "mk", "nk", "mn", SHARED, "direct"}, /* x x^T */
         {"b", "m", "n", "k", {70000, 3, 5, 2}, "bmk", "bkn", "bmn", PLAIN, "direct"},
         {"b", "m", "n", "k", {1 << 20, 1, 8, 3}, "bmk", "bkn", "bmn", PLAIN, "direct"},
+        /* layers of a few tokens in a chain: weights as they lie, and transposed */
+        {"", "m", "n", "k", {64, 64, 64}, "mk", "kn", "mn", PLAIN, NULL},
+        {"", "m", "n", "k", {48, 256, 64}, "mk", "nk", "mn", PLAIN, NULL},
+        {"", "m", "n", "k", {64, 20, 516}, "mk", "nk", "mn", PLAIN, NULL},
+        {"", "m", "n", "k", {60, 300, 71}, "mk", "kn", "mn", PLAIN, NULL},
+        {"", "mM", "n", "kK", {16, 8, 64, 4, 16}, "mkMK", "kKn", "mMn", PLAIN, NULL},
     };
     check_all(cases, SUPPORT_COUNT(cases));
 }

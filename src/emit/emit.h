@@ -8,9 +8,9 @@
  * executors and an export: f32 arithmetic throughout, but sums and contractions accumulate in double. */
 tg_status tg_emit_c(const tg_program *program, tg_text_buffer *text);
 
-/* ---- WGSL: what one kernel is on a GPU. A kernel is one stage, or several where a reduction or a long contraction is split so
- * that enough workgroups work on it: then each stage leaves partial results in a scratch buffer that the next one reads, always
- * added in the same order. No atomics: same input, same bits. */
+/* ---- WGSL: what one launch is on a GPU. It is one stage, or several where a reduction or a long contraction is split so that enough
+ * workgroups work on it: then each stage leaves partial results in a scratch buffer that the next one reads, always added in the
+ * same order. No atomics: same input, same bits. */
 typedef struct tg_wgsl_limits {
     int32_t invocations;     /* per workgroup, and along x: 256 guaranteed */
     int32_t workgroup_bytes; /* 16384 guaranteed */
@@ -21,25 +21,36 @@ typedef struct tg_wgsl_limits {
 } tg_wgsl_limits;
 extern const tg_wgsl_limits tg_wgsl_guaranteed;
 
+/* What a stage binds, where it is not one buffer: all of a block, or all of a state (by its slot in the program). */
 #define TG_WGSL_SCRATCH (-1)
+#define TG_WGSL_WORKSPACE (-2)
+#define TG_WGSL_INPUTS (-3)
+#define TG_WGSL_CONSTANTS (-4)
+#define TG_WGSL_STATE(slot) (-5 - (slot))
+#define TG_WGSL_STATE_SLOT(binding) (-5 - (binding))
 typedef struct tg_wgsl_stage {
-    const char *source; /* one module, entry point `main`; NUL-terminated. Names no buffer and no kernel number, so that equal
-                           kernels of a program have equal sources and share a pipeline */
+    const char *source; /* one module, entry point `main`; NUL-terminated. Of a lone kernel it names no buffer and no kernel number, so
+                           that equal kernels of a program have equal sources and share a pipeline */
     size_t length;
     int32_t groups[3]; /* to dispatch */
     int32_t binding_count;
-    const int32_t *bindings; /* @group(0) @binding(i) var<storage, read_write>: kernel->arguments[bindings[i]], or TG_WGSL_SCRATCH.
-                                Every argument is bound once, as array<f32, n>, array<i32, n>, array<u32, n> (bool: 0 or 1) or
-                                array<vec4<f32>, n / 4> over program.buffers[..].count elements */
+    const int32_t *bindings; /* @group(0) @binding(i) var<storage, read_write>. A lone kernel binds buffers, each once, as array<f32, n>,
+                                array<i32, n>, array<u32, n> (bool: 0 or 1) or array<vec4<f32>, n / 4> over all count elements; kernels
+                                launched together bind blocks and states, as array<u32, n> */
 } tg_wgsl_stage;
 typedef struct tg_wgsl_kernel {
     int32_t stage_count;
     tg_wgsl_stage *stages;
-    int64_t scratch_bytes; /* of this kernel; 0: none. Contents need not survive the kernel */
+    int64_t scratch_bytes; /* of this launch; 0: none. Contents need not survive it */
 } tg_wgsl_kernel;
-/* Prints kernel `index` of a program made with limits.bool_bytes 4 into `arena`. Errors: TG_ERROR_MEMORY; TG_ERROR_LIMIT when it
- * cannot be launched within `limits`. Must not depend on anything but its arguments: the browser replays what this says. */
+/* Prints kernel `index` of a program made with limits.bool_bytes 4 into `arena`; bindings[i] >= 0 is kernel->arguments[bindings[i]].
+ * Errors: TG_ERROR_MEMORY; TG_ERROR_LIMIT when it cannot be launched within `limits`. Must not depend on anything but its
+ * arguments: the browser replays what this says. */
 tg_status tg_emit_wgsl(const tg_program *program, int32_t index, const tg_wgsl_limits *limits, tg_arena *arena, tg_wgsl_kernel *out);
-/* Every kernel, one after another, each stage under a comment with its number and workgroups: for people. */
+/* Prints launch `index`; bindings[i] >= 0 is program->buffers[bindings[i]]. Side by side, the workgroup's index selects the kernel; in a
+ * chain a workgroup is a slice and runs every kernel, with barriers between. Kernels that do not fit together in `limits` are
+ * printed one after another. */
+tg_status tg_emit_wgsl_launch(const tg_program *program, int32_t index, const tg_wgsl_limits *limits, tg_arena *arena, tg_wgsl_kernel *out);
+/* Every launch, one after another, each stage under a comment with its number and workgroups: for people. */
 tg_status tg_emit_wgsl_text(const tg_program *program, const tg_wgsl_limits *limits, tg_text_buffer *text);
 #endif

@@ -66,7 +66,7 @@ int64_t tg_wgsl_points(const tg_wgsl *w, int begin, int end) {
 int64_t tg_wgsl_count(const tg_wgsl *w, int32_t argument) { return w->program->buffers[w->kernel->arguments[argument].buffer].count; }
 
 static const char *wgsl_type(tg_dtype dtype) { return dtype == TG_F32 ? "f32" : dtype == TG_I32 ? "i32" : "bool"; }
-static const char *wgsl_memory_type(tg_dtype dtype) { return dtype == TG_BOOL ? "u32" : wgsl_type(dtype); }
+const char *tg_wgsl_memory_type(tg_dtype dtype) { return dtype == TG_BOOL ? "u32" : wgsl_type(dtype); }
 
 /* ---------------------------------------------------------------- lines */
 
@@ -148,6 +148,14 @@ void tg_wgsl_bounds(tg_wgsl *w, const tg_bound *bounds, int count) {
     if (count == 0) tg_text_add(&w->main, "true");
 }
 
+int32_t tg_wgsl_workgroup_bytes(const tg_wgsl *w, bool vectors) {
+    return tg_wgsl_is_lone(w) ? w->limits->workgroup_bytes : w->limits->workgroup_bytes / (vectors ? 2 : 4);
+}
+
+void tg_wgsl_slice(tg_wgsl *w, int64_t step) {
+    if (w->frame.slices > 0 && step != 0) tg_text_add(&w->main, "slice * %lld + ", (long long)step);
+}
+
 void tg_wgsl_decode(tg_wgsl *w, const char *flat, int begin, int end) {
     int64_t below = tg_wgsl_points(w, begin, end);
     bool first = true;
@@ -155,7 +163,9 @@ void tg_wgsl_decode(tg_wgsl *w, const char *flat, int begin, int end) {
         if (w->extent[d] == 1) continue;
         below /= w->extent[d];
         tg_wgsl_start(w);
-        tg_text_add(&w->main, "let i%d = %s", d, flat);
+        tg_text_add(&w->main, "let i%d = ", d);
+        if (d == 0) tg_wgsl_slice(w, w->extent[0]);
+        tg_text_add(&w->main, "%s", flat);
         if (below != 1) tg_text_add(&w->main, " / %lld", (long long)below);
         if (!first) tg_text_add(&w->main, " %% %lld", (long long)w->extent[d]);
         tg_text_add(&w->main, ";");
@@ -344,11 +354,12 @@ void tg_wgsl_begin(tg_wgsl *w, const char *what) {
     tg_text_clear(&w->main);
     w->indent = 1;
     for (int d = 0; d < TG_MAX_LOOP; d++) w->index[d] = d < w->kernel->loop_count && w->extent[d] > 1 ? names[d] : NULL;
+    if (w->frame.slices > 0 && w->extent[0] == 1) w->index[0] = "slice";
     w->accumulator = NULL;
     w->scratch_type = NULL;
     memset(w->used, 0, sizeof *w->used * (size_t)(w->kernel->argument_count + 1));
     memset(w->wide, 0, sizeof *w->wide * (size_t)(w->kernel->argument_count + 1));
-    memset(w->helper, 0, sizeof w->helper);
+    if (tg_wgsl_is_lone(w)) memset(w->helper, 0, sizeof w->helper); /* else they are the launch's */
     wgsl_comment(w, what);
 }
 
@@ -358,7 +369,7 @@ static int32_t wgsl_bindings(tg_wgsl *w, tg_text_buffer *text, int32_t *bindings
     for (int32_t i = 0; i < w->kernel->argument_count; i++) {
         if (!w->used[i]) continue;
         const int64_t elements = tg_wgsl_count(w, i);
-        const char *type = w->wide[i] ? "vec4<f32>" : wgsl_memory_type(w->kernel->arguments[i].dtype);
+        const char *type = w->wide[i] ? "vec4<f32>" : tg_wgsl_memory_type(w->kernel->arguments[i].dtype);
         tg_text_add(text, "@group(0) @binding(%d) var<storage, read_write> a%d: array<%s, %lld>;\n", (int)count, (int)i, type,
                     (long long)(w->wide[i] ? elements / 4 : elements));
         bindings[count++] = i;
@@ -373,7 +384,7 @@ static int32_t wgsl_bindings(tg_wgsl *w, tg_text_buffer *text, int32_t *bindings
 }
 
 /* Workgroups in up to three dimensions, as few too many as possible. */
-static bool wgsl_fold(const tg_wgsl *w, int64_t workgroups, int32_t groups[3]) {
+bool tg_wgsl_fold(const tg_wgsl *w, int64_t workgroups, int32_t groups[3]) {
     const int64_t most = w->limits->groups;
     int64_t x = workgroups, y = 1, z = 1;
     if (x > most) {
@@ -390,18 +401,21 @@ static bool wgsl_fold(const tg_wgsl *w, int64_t workgroups, int32_t groups[3]) {
     return z <= most;
 }
 
-static void wgsl_main_head(tg_text_buffer *text, const int32_t groups[3], int64_t workgroups, int32_t size) {
+/* `index` is the name of the workgroup's number, "group" or "slice". */
+void tg_wgsl_main_head(tg_text_buffer *text, const int32_t groups[3], int64_t workgroups, int32_t size, const char *index) {
     tg_text_add(text, "@compute @workgroup_size(%d)\n", (int)size);
     tg_text_add(text, "fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) workgroup: vec3<u32>) {\n    let "
                       "t = i32(local_index);\n");
     if (groups[1] == 1) {
-        tg_text_add(text, "    let group = i32(workgroup.x);\n");
+        tg_text_add(text, "    let %s = i32(workgroup.x);\n", index);
         return;
     }
-    if (groups[2] == 1) tg_text_add(text, "    let group = i32(workgroup.x + %du * workgroup.y);\n", (int)groups[0]);
-    else tg_text_add(text, "    let group = i32(workgroup.x + %du * (workgroup.y + %du * workgroup.z));\n", (int)groups[0], (int)groups[1]);
+    if (groups[2] == 1) tg_text_add(text, "    let %s = i32(workgroup.x + %du * workgroup.y);\n", index, (int)groups[0]);
+    else
+        tg_text_add(text, "    let %s = i32(workgroup.x + %du * (workgroup.y + %du * workgroup.z));\n", index, (int)groups[0],
+                    (int)groups[1]);
     if ((int64_t)groups[0] * groups[1] * groups[2] != workgroups)
-        tg_text_add(text, "    if (group >= %lld) { return; }\n", (long long)workgroups);
+        tg_text_add(text, "    if (%s >= %lld) { return; }\n", index, (long long)workgroups);
 }
 
 static void wgsl_finish_stage(tg_wgsl *w, tg_text_buffer *text, int64_t workgroups, int32_t size) {
@@ -411,7 +425,7 @@ static void wgsl_finish_stage(tg_wgsl *w, tg_text_buffer *text, int64_t workgrou
         w->status = TG_ERROR_MEMORY;
         return;
     }
-    if (!wgsl_fold(w, workgroups, stage->groups) || size > w->limits->invocations)
+    if (!tg_wgsl_fold(w, workgroups, stage->groups) || size > w->limits->invocations)
         tg_wgsl_fail(w, TG_ERROR_LIMIT, "more workgroups than the device can launch");
     const char *rest = strchr(w->globals.data, '\n') + 1; /* behind the comment */
     tg_text_bytes(text, w->globals.data, (size_t)(rest - w->globals.data));
@@ -420,7 +434,7 @@ static void wgsl_finish_stage(tg_wgsl *w, tg_text_buffer *text, int64_t workgrou
     if (stage->binding_count > w->limits->storage_buffers) tg_wgsl_fail(w, TG_ERROR_LIMIT, "more buffers than the device can bind");
     tg_wgsl_define_helpers(w, text);
     tg_text_add(text, "%s", rest);
-    wgsl_main_head(text, stage->groups, workgroups, size);
+    tg_wgsl_main_head(text, stage->groups, workgroups, size, "group");
     tg_text_bytes(text, w->main.data, w->main.length);
     tg_text_add(text, "}\n");
     if (text->failed) {
@@ -433,6 +447,19 @@ static void wgsl_finish_stage(tg_wgsl *w, tg_text_buffer *text, int64_t workgrou
     else w->stage_count++;
 }
 
+/* Keeps the stage as it is, for joining. */
+static void wgsl_finish_part(tg_wgsl *w, int64_t workgroups, int32_t size) {
+    tg_wgsl_part *part = &w->parts[w->stage_count];
+    if (size != w->frame.size) tg_wgsl_fail(w, TG_ERROR_LIMIT, "a workgroup of another size than the launch's");
+    *part = (tg_wgsl_part){.kernel = w->kernel, .workgroups = workgroups, .scratch_type = w->scratch_type, .stage = w->stage_count};
+    part->globals = tg_arena_copy(w->arena, w->globals.data, w->globals.length + 1);
+    part->main = tg_arena_copy(w->arena, w->main.data, w->main.length + 1);
+    part->used = tg_arena_copy(w->arena, w->used, sizeof *w->used * (size_t)(w->kernel->argument_count + 1));
+    part->wide = tg_arena_copy(w->arena, w->wide, sizeof *w->wide * (size_t)(w->kernel->argument_count + 1));
+    if (part->globals == NULL || part->main == NULL || part->used == NULL || part->wide == NULL) w->status = TG_ERROR_MEMORY;
+    else w->stage_count++;
+}
+
 void tg_wgsl_end(tg_wgsl *w, int64_t workgroups, int32_t size) {
     if (w->status != TG_OK) return;
     if (w->stage_count == TG_WGSL_MAX_STAGES) {
@@ -441,6 +468,10 @@ void tg_wgsl_end(tg_wgsl *w, int64_t workgroups, int32_t size) {
     }
     if (w->globals.failed || w->main.failed) {
         w->status = TG_ERROR_MEMORY;
+        return;
+    }
+    if (!tg_wgsl_is_lone(w)) {
+        wgsl_finish_part(w, workgroups, size);
         return;
     }
     tg_text_buffer text;
@@ -456,7 +487,7 @@ void tg_wgsl_end(tg_wgsl *w, int64_t workgroups, int32_t size) {
 
 void tg_wgsl_map(tg_wgsl *w) {
     const int64_t points = tg_wgsl_points(w, 0, w->kernel->loop_count);
-    const int32_t size = points < WGSL_MAP_SMALL ? 64 : 256;
+    const int32_t size = w->frame.size > 0 ? w->frame.size : points < WGSL_MAP_SMALL ? 64 : 256;
     tg_wgsl_begin(w, NULL);
     tg_wgsl_line(w, "let point = group * %d + t;", (int)size);
     if (points % size != 0) tg_wgsl_line(w, "if (point >= %lld) { return; }", (long long)points);
@@ -480,60 +511,50 @@ static void wgsl_dispatch(tg_wgsl *w) {
     tg_wgsl_fail(w, TG_ERROR_INTERNAL, "a kind of kernel that has no printer");
 }
 
-static tg_status wgsl_print(tg_wgsl *w, tg_wgsl_kernel *out) {
+tg_status tg_wgsl_print(tg_wgsl *w) {
     const size_t arguments = (size_t)w->kernel->argument_count + 1;
     w->places = TG_NEW(w->arena, tg_placed, w->kernel->body_count + 1);
     w->used = TG_NEW(w->arena, bool, arguments);
     w->wide = TG_NEW(w->arena, bool, arguments);
-    if (w->places == NULL || w->used == NULL || w->wide == NULL) return TG_ERROR_MEMORY;
+    if (!tg_wgsl_is_lone(w) && w->parts == NULL) w->parts = TG_NEW(w->arena, tg_wgsl_part, TG_WGSL_MAX_STAGES);
+    if (w->places == NULL || w->used == NULL || w->wide == NULL || (!tg_wgsl_is_lone(w) && w->parts == NULL)) return TG_ERROR_MEMORY;
     w->passes = tg_places_find(w->kernel, w->places);
     memcpy(w->extent, w->kernel->extent, sizeof w->extent);
+    if (w->frame.slices > 0) w->extent[0] /= w->frame.slices;
+    w->stage_count = 0;
+    w->scratch_words = 0;
     wgsl_dispatch(w);
-    if (w->status != TG_OK) return w->status;
-    out->stage_count = w->stage_count;
-    out->scratch_bytes = w->scratch_words * 4;
-    out->stages = tg_arena_copy(w->arena, w->stages, sizeof w->stages[0] * (size_t)w->stage_count);
-    return out->stages != NULL ? TG_OK : TG_ERROR_MEMORY;
+    return w->status;
 }
 
-tg_status tg_emit_wgsl(const tg_program *program, int32_t index, const tg_wgsl_limits *limits, tg_arena *arena, tg_wgsl_kernel *out) {
+tg_wgsl *tg_wgsl_open(const tg_program *program, const tg_wgsl_limits *limits, tg_arena *arena) {
     tg_wgsl *w = tg_alloc(arena->ctx, sizeof *w);
-    if (w == NULL) return TG_ERROR_MEMORY;
+    if (w == NULL) return NULL;
     w->program = program;
-    w->kernel = &program->kernels[index];
     w->limits = limits;
     w->arena = arena;
     tg_text_init(&w->globals, arena->ctx);
     tg_text_init(&w->main, arena->ctx);
-    const tg_status status = wgsl_print(w, out);
+    return w;
+}
+
+void tg_wgsl_close(tg_wgsl *w) {
     tg_text_free(&w->globals);
     tg_text_free(&w->main);
-    tg_release(arena->ctx, w, sizeof *w);
+    tg_release(w->arena->ctx, w, sizeof *w);
+}
+
+tg_status tg_emit_wgsl(const tg_program *program, int32_t index, const tg_wgsl_limits *limits, tg_arena *arena, tg_wgsl_kernel *out) {
+    tg_wgsl *w = tg_wgsl_open(program, limits, arena);
+    if (w == NULL) return TG_ERROR_MEMORY;
+    w->kernel = &program->kernels[index];
+    tg_status status = tg_wgsl_print(w);
+    if (status == TG_OK) {
+        out->stage_count = w->stage_count;
+        out->scratch_bytes = w->scratch_words * 4;
+        out->stages = tg_arena_copy(arena, w->stages, sizeof w->stages[0] * (size_t)w->stage_count);
+        if (out->stages == NULL) status = TG_ERROR_MEMORY;
+    }
+    tg_wgsl_close(w);
     return status;
-}
-
-static void wgsl_text_kernel(const tg_program *program, int32_t index, const tg_wgsl_kernel *kernel, tg_text_buffer *text) {
-    for (int32_t s = 0; s < kernel->stage_count; s++) {
-        const tg_wgsl_stage *stage = &kernel->stages[s];
-        tg_text_add(text, "// kernel %d (%s), stage %d of %d: %d x %d x %d workgroups; bound:", (int)index, program->kernels[index].name,
-                    (int)s + 1, (int)kernel->stage_count, (int)stage->groups[0], (int)stage->groups[1], (int)stage->groups[2]);
-        for (int32_t b = 0; b < stage->binding_count; b++) {
-            if (stage->bindings[b] == TG_WGSL_SCRATCH) tg_text_add(text, " scratch");
-            else tg_text_add(text, " %d", (int)program->kernels[index].arguments[stage->bindings[b]].buffer);
-        }
-        tg_text_add(text, "\n%s\n", stage->source);
-    }
-}
-
-tg_status tg_emit_wgsl_text(const tg_program *program, const tg_wgsl_limits *limits, tg_text_buffer *text) {
-    tg_status status = TG_OK;
-    for (int32_t i = 0; i < program->kernel_count && status == TG_OK; i++) {
-        tg_arena arena;
-        tg_wgsl_kernel kernel;
-        tg_arena_init(&arena, text->ctx);
-        status = tg_emit_wgsl(program, i, limits, &arena, &kernel);
-        if (status == TG_OK) wgsl_text_kernel(program, i, &kernel, text);
-        tg_arena_free(&arena);
-    }
-    return status != TG_OK || !text->failed ? status : TG_ERROR_MEMORY;
 }

@@ -1,6 +1,7 @@
 /* wgsl: the inside of the WGSL printer, for the files that print one kind of kernel each. A stage is printed as statements of
  * `main` and lines at module scope; when it ends they are joined with what they turned out to use. In every main:
  *   t: i32      index in the workgroup;  group: i32  index of the workgroup, folding undone, below the number given to end
+ *   slice: i32  in a chain: which slice this workgroup works on (then group counts from 0 in each slice)
  *   a0, a1, ..  the kernel's arguments;  scratch     this kernel's scratch buffer
  *   i0, i1, ..  loop indices, i32 (declared by whoever prints the loop);  v0, v1, ..  values of body instructions
  * All functions do nothing once something failed. Must not know devices. */
@@ -13,6 +14,25 @@
 #define TG_WGSL_MAX_STAGES 64
 #define TG_WGSL_MAX_HELPERS 64
 
+/* A stage of one kernel that is to be joined with others: as printed, before names are made unique (wgsl_launch.c). */
+typedef struct tg_wgsl_part {
+    const tg_kernel *kernel;
+    const char *globals, *main;
+    const bool *used, *wide; /* per argument */
+    const char *scratch_type;
+    int64_t scratch; /* first word of the kernel's own scratch in the launch's */
+    int64_t workgroups;
+    int32_t stage;
+} tg_wgsl_part;
+
+/* How kernels of one launch are printed so that they fit together. All 0: a lone kernel. */
+typedef struct tg_wgsl_frame {
+    int32_t size;   /* invocations of every workgroup; 0: what is best for the kernel */
+    int32_t slices; /* of the chain; 0: not in one */
+    int32_t share;  /* kernels that share the device at the same time */
+    const tg_launch *launch;
+} tg_wgsl_frame;
+
 typedef struct tg_wgsl {
     const tg_program *program;
     const tg_kernel *kernel;
@@ -20,7 +40,8 @@ typedef struct tg_wgsl {
     tg_arena *arena;   /* of the result */
     tg_placed *places; /* per body instruction */
     int32_t passes;    /* REDUCE: depth of the deepest reduction */
-    int64_t extent[TG_MAX_LOOP];
+    tg_wgsl_frame frame;
+    int64_t extent[TG_MAX_LOOP]; /* in a chain, loop 0 has the extent of one slice's block; the index i0 is that of the whole loop */
 
     /* the stage being printed */
     tg_text_buffer globals; /* module scope: var<workgroup>, functions */
@@ -35,6 +56,7 @@ typedef struct tg_wgsl {
 
     int64_t scratch_words; /* of the kernel, all stages */
     tg_wgsl_stage stages[TG_WGSL_MAX_STAGES];
+    tg_wgsl_part *parts; /* where frame.size != 0: what was printed, instead of stages; room for TG_WGSL_MAX_STAGES */
     int32_t stage_count;
     tg_status status;
 } tg_wgsl;
@@ -43,6 +65,17 @@ typedef struct tg_wgsl {
  * invocations as said, folded where they are more than one dimension takes. */
 void tg_wgsl_begin(tg_wgsl *w, const char *what);
 void tg_wgsl_end(tg_wgsl *w, int64_t workgroups, int32_t size);
+
+static inline bool tg_wgsl_is_lone(const tg_wgsl *w) { return w->frame.size == 0; }
+/* What one kernel may take of the workgroup memory for values of a type: kernels of a launch have the same arrays, one set per type. */
+int32_t tg_wgsl_workgroup_bytes(const tg_wgsl *w, bool vectors);
+/* Whether an argument may be read as vec4s: beside other kernels only where none of them writes to its block, because a write of one
+ * component is allowed to touch the whole vector. */
+bool tg_wgsl_may_widen(const tg_wgsl *w, int32_t argument);
+/* What stands for a buffer in a launch of several kernels: TG_WGSL_WORKSPACE, ... */
+int32_t tg_wgsl_block_of(const tg_buffer *buffer);
+/* "slice * 512 + ": what stands before an index into something that lies `step` apart from slice to slice; nothing in a lone kernel. */
+void tg_wgsl_slice(tg_wgsl *w, int64_t step);
 
 /* ---- lines. One line, indented; a line that starts with '}' closes a block, one that ends with '{' opens one. */
 void tg_wgsl_line(tg_wgsl *w, const char *format, ...) TG_PRINTF(2, 3);
@@ -74,6 +107,16 @@ void tg_wgsl_instruction(tg_wgsl *w, int32_t i);
 const char *tg_wgsl_helper(tg_wgsl *w, const char *name);
 void tg_wgsl_use_helpers(tg_wgsl *w, const char *expression);  /* every helper that the expression calls */
 void tg_wgsl_define_helpers(tg_wgsl *w, tg_text_buffer *text); /* those the stage uses, once each */
+
+/* ---- for wgsl_launch.c */
+/* Prints w->kernel: w->stages, or w->parts in a frame. */
+tg_status tg_wgsl_print(tg_wgsl *w);
+tg_wgsl *tg_wgsl_open(const tg_program *program, const tg_wgsl_limits *limits, tg_arena *arena); /* NULL recorded */
+void tg_wgsl_close(tg_wgsl *w);
+/* Folds workgroups in three dimensions; prints `main` up to `let group`. */
+bool tg_wgsl_fold(const tg_wgsl *w, int64_t workgroups, int32_t groups[3]);
+void tg_wgsl_main_head(tg_text_buffer *text, const int32_t groups[3], int64_t workgroups, int32_t size, const char *index);
+const char *tg_wgsl_memory_type(tg_dtype dtype);
 
 /* ---- kinds of kernel: each prints all stages of w->kernel. */
 void tg_wgsl_map(tg_wgsl *w);

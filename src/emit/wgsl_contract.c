@@ -3,6 +3,8 @@
  *
  *   direct  an invocation owns a few outputs and walks k; several "ways" of one workgroup may share the k of an output and add
  *           their sums in a tree. Small outputs, short k, matrix times vector, many tiny matrices.
+ *   panels  in a chain, where few rows meet many columns: the rows lie in workgroup memory, an invocation owns a column of all of them
+ *           for a part of k, so that every element of the right operand is read once.
  *   tiles   a workgroup owns a tile of outputs and walks k slice by slice: operands go through workgroup memory, the next slice is
  *           on its way in registers meanwhile, each invocation keeps its part of the tile in registers.
  * Either may split k in parts: then a first stage leaves partial sums in scratch and a second adds them, always in the same order.
@@ -27,6 +29,7 @@ typedef struct wgsl_contract_operand {
     const char *name; /* "left", "right" */
     int32_t argument;
     int64_t offset;
+    int64_t slice;                    /* elements from one slice of a chain to the next */
     wgsl_contract_axis batch, row, k; /* row: rows of left, columns of right */
     wgsl_contract_unit unit;          /* the direction in which neighbours are neighbours in memory */
     bool can_widen;                   /* four neighbours along `unit` may be one vec4 */
@@ -51,7 +54,9 @@ static const wgsl_contract_tile wgsl_contract_tiles[] = {
 static const int32_t wgsl_contract_blocks[][2] = {{1, 1}, {1, 2}, {2, 1}, {1, 4}, {4, 1}, {2, 2}, {2, 4}, {4, 4}};
 
 typedef struct wgsl_contract_choice {
-    const wgsl_contract_tile *tile; /* NULL: direct */
+    const wgsl_contract_tile *tile; /* NULL: direct, or panels */
+    int32_t panel;                  /* rows of a panel; 0: no panels */
+    int32_t panel_k;                /* of k in workgroup memory at a time, a multiple of 4 */
     int32_t thread_m, thread_n;
     int32_t size;        /* invocations of a workgroup */
     int32_t ways;        /* direct: invocations that share an output's k */
@@ -83,10 +88,10 @@ static int wgsl_contract_log2(int64_t x) {
 
 /* ---------------------------------------------------------------- the problem */
 
-static wgsl_contract_axis wgsl_contract_make_axis(const tg_kernel *kernel, const tg_affine *at, int32_t from, int32_t to) {
+static wgsl_contract_axis wgsl_contract_make_axis(const tg_wgsl *w, const tg_affine *at, int32_t from, int32_t to) {
     wgsl_contract_axis axis = {0};
     for (int32_t d = from; d < to; d++) {
-        const int64_t extent = kernel->extent[d], stride = at->stride[d];
+        const int64_t extent = w->extent[d], stride = at->stride[d];
         if (extent == 1) continue;
         if (axis.count > 0 && axis.stride[axis.count - 1] == stride * extent) {
             axis.extent[axis.count - 1] *= extent;
@@ -114,13 +119,15 @@ static wgsl_contract_operand wgsl_contract_make_operand(const tg_wgsl *w, const 
                                                         int32_t to) {
     const tg_kernel *kernel = w->kernel;
     wgsl_contract_operand o = {.name = name, .argument = access->argument, .offset = access->at.offset};
-    o.batch = wgsl_contract_make_axis(kernel, &access->at, 0, kernel->m_begin);
-    o.row = wgsl_contract_make_axis(kernel, &access->at, from, to);
-    o.k = wgsl_contract_make_axis(kernel, &access->at, kernel->outer_count, kernel->loop_count);
+    o.slice = access->at.stride[0] * w->extent[0];
+    o.batch = wgsl_contract_make_axis(w, &access->at, 0, kernel->m_begin);
+    o.row = wgsl_contract_make_axis(w, &access->at, from, to);
+    o.k = wgsl_contract_make_axis(w, &access->at, kernel->outer_count, kernel->loop_count);
     o.unit = wgsl_contract_is_unit(&o.k) ? WGSL_UNIT_K : wgsl_contract_is_unit(&o.row) ? WGSL_UNIT_ROW : WGSL_UNIT_NONE;
-    o.can_widen = o.unit != WGSL_UNIT_NONE && o.offset % 4 == 0 && tg_wgsl_count(w, o.argument) % 4 == 0 &&
-                  wgsl_contract_by_fours(&o.batch, false) && wgsl_contract_by_fours(&o.row, o.unit == WGSL_UNIT_ROW) &&
-                  wgsl_contract_by_fours(&o.k, o.unit == WGSL_UNIT_K) && !tg_wgsl_body_touches(w, o.argument);
+    o.can_widen = tg_wgsl_may_widen(w, o.argument) && o.unit != WGSL_UNIT_NONE && o.offset % 4 == 0 && o.slice % 4 == 0 &&
+                  tg_wgsl_count(w, o.argument) % 4 == 0 && wgsl_contract_by_fours(&o.batch, false) &&
+                  wgsl_contract_by_fours(&o.row, o.unit == WGSL_UNIT_ROW) && wgsl_contract_by_fours(&o.k, o.unit == WGSL_UNIT_K) &&
+                  !tg_wgsl_body_touches(w, o.argument);
     return o;
 }
 
@@ -164,6 +171,7 @@ static void wgsl_contract_widen(wgsl_contract_operand *o) {
     wgsl_contract_narrow_axis(&o->row, o->unit == WGSL_UNIT_ROW);
     wgsl_contract_narrow_axis(&o->k, o->unit == WGSL_UNIT_K);
     o->offset /= 4;
+    o->slice /= 4;
     o->wide = true;
 }
 
@@ -172,6 +180,7 @@ static void wgsl_contract_widen(wgsl_contract_operand *o) {
  * GHz). Others differ in size, hardly in proportion. */
 
 #define WGSL_CONTRACT_PROCESSORS 132
+#define WGSL_CONTRACT_LEAST_PROCESSORS 8 /* what a kernel counts on where many run side by side */
 #define WGSL_CONTRACT_LANES 128
 #define WGSL_CONTRACT_WARPS 64        /* resident on one multiprocessor */
 #define WGSL_CONTRACT_SLICE_WAIT 800  /* a slice of a tile never takes less: a read from memory and two barriers */
@@ -189,6 +198,12 @@ static void wgsl_contract_widen(wgsl_contract_operand *o) {
 #define WGSL_CONTRACT_LONG_CHAIN 4096
 #define WGSL_CONTRACT_MOST_TOTALS 32
 
+static int64_t wgsl_contract_processors(const tg_wgsl_frame *frame) {
+    if (frame->slices > 0) return 1;
+    if (frame->share <= 1) return WGSL_CONTRACT_PROCESSORS;
+    return wgsl_contract_max(WGSL_CONTRACT_PROCESSORS / frame->share, WGSL_CONTRACT_LEAST_PROCESSORS);
+}
+
 static int64_t wgsl_contract_outputs(const wgsl_contract_state *s) { return s->batch * s->rows * s->columns; }
 
 static double wgsl_contract_parts_cost(const wgsl_contract_state *s, int64_t parts) {
@@ -200,8 +215,9 @@ static double wgsl_contract_parts_cost(const wgsl_contract_state *s, int64_t par
 static double wgsl_contract_tile_cost(const wgsl_contract_state *s, const wgsl_contract_choice *c) {
     const wgsl_contract_tile *tile = c->tile;
     const int64_t groups = s->batch * wgsl_contract_ceil(s->rows, tile->m) * wgsl_contract_ceil(s->columns, tile->n) * c->parts;
-    const int64_t each = wgsl_contract_ceil(groups, WGSL_CONTRACT_PROCESSORS);
-    const int64_t resident = wgsl_contract_min(each, tile->resident), slices = wgsl_contract_ceil(c->part_length, tile->slice);
+    const int64_t each = wgsl_contract_ceil(groups, wgsl_contract_processors(&s->w->frame));
+    const int64_t resident = s->w->frame.slices > 0 ? 1 : wgsl_contract_min(each, tile->resident),
+                  slices = wgsl_contract_ceil(c->part_length, tile->slice);
     const double work = (double)tile->m * tile->n * tile->slice / (WGSL_CONTRACT_LANES * tile->rate);
     const double slice = wgsl_contract_larger((double)resident * work, WGSL_CONTRACT_SLICE_WAIT);
     /* a last round that is not full is shorter, but not in proportion: whole rounds when there are few */
@@ -225,8 +241,9 @@ static double wgsl_contract_fetch_cost(const wgsl_contract_operand *o, const wgs
 static double wgsl_contract_direct_cost(const wgsl_contract_state *s, const wgsl_contract_choice *c) {
     const int64_t cells = s->batch * wgsl_contract_ceil(s->rows, c->thread_m) * wgsl_contract_ceil(s->columns, c->thread_n);
     const int64_t groups = wgsl_contract_ceil(cells, c->size / c->ways) * c->parts;
-    const int64_t each = wgsl_contract_ceil(groups, WGSL_CONTRACT_PROCESSORS) * wgsl_contract_ceil(c->size, 32); /* warps */
-    const int64_t rounds = wgsl_contract_ceil(each, WGSL_CONTRACT_WARPS);
+    const int64_t each = wgsl_contract_ceil(groups, wgsl_contract_processors(&s->w->frame)) * wgsl_contract_ceil(c->size, 32); /* warps */
+    const int64_t resident = s->w->frame.slices > 0 ? wgsl_contract_ceil(c->size, 32) : WGSL_CONTRACT_WARPS;
+    const int64_t rounds = wgsl_contract_ceil(each, resident);
     const int64_t steps = wgsl_contract_ceil(c->part_length, (int64_t)4 * c->ways);
     const double left = wgsl_contract_fetch_cost(&s->left, c, true), right = wgsl_contract_fetch_cost(&s->right, c, false);
     const double step = c->thread_m * left + c->thread_n * right + 1.25 * c->thread_m * c->thread_n;
@@ -241,7 +258,8 @@ static bool wgsl_contract_cut(const wgsl_contract_state *s, wgsl_contract_choice
     c->part_length = wgsl_contract_ceil(wgsl_contract_ceil(s->k, parts), step) * step;
     c->parts = wgsl_contract_max(wgsl_contract_ceil(s->k, c->part_length), 1);
     if (parts == 1) return true;
-    return c->parts > 1 && s->k >= 4 * step * parts && wgsl_contract_outputs(s) * c->parts <= WGSL_CONTRACT_MOST_SCRATCH / 4;
+    return s->w->frame.slices == 0 && c->parts > 1 && s->k >= 4 * step * parts &&
+           wgsl_contract_outputs(s) * c->parts <= WGSL_CONTRACT_MOST_SCRATCH / 4;
 }
 
 static void wgsl_contract_offer(wgsl_contract_choice *best, const wgsl_contract_choice *c) {
@@ -255,7 +273,8 @@ static void wgsl_contract_try_tiles(const wgsl_contract_state *s, wgsl_contract_
         const wgsl_contract_tile *tile = &wgsl_contract_tiles[i];
         wgsl_contract_choice c = {.tile = tile, .thread_m = tile->thread_m, .thread_n = tile->thread_n, .ways = 1};
         c.size = tile->m / tile->thread_m * (tile->n / tile->thread_n);
-        if (c.size > limits->invocations || (tile->m + tile->n) * tile->slice * 4 > limits->workgroup_bytes) continue;
+        if (c.size > limits->invocations || (tile->m + tile->n) * tile->slice * 4 > tg_wgsl_workgroup_bytes(s->w, true)) continue;
+        if (!tg_wgsl_is_lone(s->w) && c.size != s->w->frame.size) continue;
         for (int64_t parts = 1; parts <= WGSL_CONTRACT_MOST_PARTS; parts *= 2) {
             if (!wgsl_contract_cut(s, &c, parts, tile->slice)) continue;
             c.cycles = wgsl_contract_tile_cost(s, &c);
@@ -267,7 +286,7 @@ static void wgsl_contract_try_tiles(const wgsl_contract_state *s, wgsl_contract_
 static void wgsl_contract_try_ways(const wgsl_contract_state *s, wgsl_contract_choice c, wgsl_contract_choice *best) {
     const int64_t bytes = (int64_t)4 * c.thread_m * c.thread_n * c.size;
     for (c.ways = 1; c.ways <= c.size; c.ways *= 2) {
-        if (c.ways > 1 && (s->w->limits->slow_barriers || s->k < (int64_t)4 * c.ways || bytes > s->w->limits->workgroup_bytes ||
+        if (c.ways > 1 && (s->w->limits->slow_barriers || s->k < (int64_t)4 * c.ways || bytes > tg_wgsl_workgroup_bytes(s->w, false) ||
                            c.thread_m * c.thread_n > 4))
             break;
         for (int64_t parts = 1; parts <= WGSL_CONTRACT_MOST_PARTS; parts *= 2) {
@@ -285,13 +304,42 @@ static void wgsl_contract_try_direct(const wgsl_contract_state *s, wgsl_contract
     for (size_t i = 0; i < sizeof wgsl_contract_blocks / sizeof wgsl_contract_blocks[0]; i++) {
         wgsl_contract_choice c = {.thread_m = wgsl_contract_blocks[i][0], .thread_n = wgsl_contract_blocks[i][1]};
         if (c.thread_m > s->rows || c.thread_n > s->columns) continue;
-        for (c.size = 64; c.size <= wgsl_contract_min(256, s->w->limits->invocations); c.size *= 4) wgsl_contract_try_ways(s, c, best);
+        c.size = s->w->frame.size;
+        if (c.size > 0) wgsl_contract_try_ways(s, c, best);
+        else
+            for (c.size = 64; c.size <= wgsl_contract_min(256, s->w->limits->invocations); c.size *= 4) wgsl_contract_try_ways(s, c, best);
     }
 }
 
+#define WGSL_CONTRACT_PANEL_ROWS 8
+#define WGSL_CONTRACT_PANEL_COLUMNS 12 /* with fewer, most invocations would only help to add */
+
+/* Panels, where they apply: every element of the right operand once from memory, the left ones from workgroup memory, is always
+ * better than what the direct method reads. */
+static bool wgsl_contract_try_panels(const wgsl_contract_state *s, wgsl_contract_choice *choice) {
+    const tg_wgsl *w = s->w;
+    const int64_t vectors = tg_wgsl_workgroup_bytes(w, true) / 16;
+    if (w->frame.slices == 0 || w->limits->slow_barriers || s->batch != 1 || s->columns < WGSL_CONTRACT_PANEL_COLUMNS || s->k < 8 ||
+        s->k > 4 * WGSL_CONTRACT_CHAIN)
+        return false;
+    wgsl_contract_choice c = {.thread_m = 1, .thread_n = 1, .size = w->frame.size, .parts = 1};
+    const int64_t panels = wgsl_contract_ceil(s->rows, WGSL_CONTRACT_PANEL_ROWS);
+    c.panel = (int32_t)wgsl_contract_ceil(s->rows, panels);
+    int32_t lanes = 1;
+    while (lanes < s->columns && lanes < c.size) lanes *= 2;
+    for (c.ways = c.size / lanes; c.ways > 1 && 4 * c.ways > s->k;) c.ways /= 2;
+    c.part_length = wgsl_contract_ceil(s->k, 4) * 4;
+    c.panel_k = (int32_t)wgsl_contract_min(c.part_length, vectors / c.panel * 4);
+    if ((int64_t)c.size * wgsl_contract_ceil(c.panel, 4) > vectors || c.panel_k < 4 * c.ways) return false;
+    *choice = c;
+    return true;
+}
+
 static void wgsl_contract_choose(wgsl_contract_state *s) {
-    wgsl_contract_try_direct(s, &s->choice); /* first: of equals, the simpler one */
-    wgsl_contract_try_tiles(s, &s->choice);
+    if (!wgsl_contract_try_panels(s, &s->choice)) {
+        wgsl_contract_try_direct(s, &s->choice); /* first: of equals, the simpler one */
+        wgsl_contract_try_tiles(s, &s->choice);
+    }
     const bool tiles = s->choice.tile != NULL;
     wgsl_contract_operand *both[2] = {&s->left, &s->right};
     bool wide[2];
@@ -340,7 +388,9 @@ static void wgsl_contract_base(wgsl_contract_state *s, const wgsl_contract_opera
     tg_wgsl_use(s->w, o->argument);
     if (o->wide) s->w->wide[o->argument] = true;
     tg_wgsl_start(s->w);
-    tg_text_add(text, "let %s_base = %lld", o->name, (long long)o->offset);
+    tg_text_add(text, "let %s_base = ", o->name);
+    tg_wgsl_slice(s->w, o->slice);
+    tg_text_add(text, "%lld", (long long)o->offset);
     if (o->batch.count > 0) wgsl_contract_offset(text, &o->batch, "batch", false);
     tg_text_add(text, ";");
     tg_wgsl_newline(s->w);
@@ -586,6 +636,134 @@ static void wgsl_contract_direct(wgsl_contract_state *s) {
     tg_wgsl_end(w, groups * c->parts, c->size);
 }
 
+/* ---------------------------------------------------------------- panels */
+
+/* Rows [panel * rows, ..) and k [chunk, chunk + panel_k) of the left operand: panel_left[row][k / 4]. */
+static void wgsl_contract_fill_panel(wgsl_contract_state *s) {
+    const wgsl_contract_choice *c = &s->choice;
+    const int32_t fours = c->panel_k / 4;
+    char row[WGSL_CONTRACT_TEXT];
+    tg_wgsl_line(s->w, "for (var f = t; f < %d; f += %d) {", (int)(c->panel * fours), (int)c->size);
+    if (s->rows % c->panel != 0)
+        snprintf(row, sizeof row, "min(panel * %d + f / %d, %lld)", (int)c->panel, (int)fours, (long long)s->rows - 1);
+    else snprintf(row, sizeof row, "(panel * %d + f / %d)", (int)c->panel, (int)fours);
+    wgsl_contract_row(s, &s->left, 0, row);
+    tg_wgsl_line(s->w, "panel_left[f] = fetch_left(left_0, chunk + f %% %d * 4, %lld);", (int)fours, (long long)s->k);
+    tg_wgsl_line(s->w, "}");
+    tg_wgsl_line(s->w, "workgroupBarrier();");
+}
+
+static void wgsl_contract_panel_sums(wgsl_contract_state *s, int32_t lanes) {
+    const wgsl_contract_choice *c = &s->choice;
+    tg_wgsl *w = s->w;
+    const int32_t fours = c->panel_k / 4;
+    const bool chunks = c->panel_k < c->part_length, idle = c->ways * lanes < c->size;
+    for (int32_t i = 0; i < c->panel; i++) tg_wgsl_line(w, "var c%d = 0.0;", (int)i);
+    if (chunks) tg_wgsl_line(w, "for (var chunk = 0; chunk < %lld; chunk += %d) {", (long long)s->k, (int)c->panel_k);
+    else tg_wgsl_line(w, "let chunk = 0;");
+    wgsl_contract_fill_panel(s);
+    if (idle) tg_wgsl_line(w, "if (way < %d) {", (int)c->ways);
+    tg_wgsl_line(w, "for (var q = way; q < %d; q += %d) {", (int)fours, (int)c->ways);
+    tg_wgsl_line(w, "let r = fetch_right(right_0, chunk + q * 4, %lld);", (long long)s->k);
+    for (int32_t i = 0; i < c->panel; i++) tg_wgsl_line(w, "c%d += dot(panel_left[q + %d], r);", (int)i, (int)(i * fours));
+    tg_wgsl_line(w, "}");
+    if (idle) tg_wgsl_line(w, "}");
+    if (!chunks) return;
+    tg_wgsl_line(w, "workgroupBarrier();");
+    tg_wgsl_line(w, "}");
+}
+
+/* `let column` from `lane`, a name */
+static void wgsl_contract_panel_column(wgsl_contract_state *s, const char *name, const char *lane, int32_t lanes) {
+    if (s->columns > lanes)
+        tg_wgsl_line(s->w, "let %s = group %% %lld * %d + %s;", name, (long long)wgsl_contract_ceil(s->columns, lanes), (int)lanes, lane);
+    else tg_wgsl_line(s->w, "let %s = %s;", name, lane);
+}
+
+/* One output: `row`, `column` are in scope. */
+static void wgsl_contract_panel_point(wgsl_contract_state *s, const char *sum, int32_t lanes) {
+    const wgsl_contract_points points = {1, 1, NULL, NULL, sum, false, false};
+    const bool row_guard = s->rows % s->choice.panel != 0, column_guard = s->columns % lanes != 0;
+    if (row_guard || column_guard) tg_wgsl_line(s->w, "if ((row < %lld) & (column < %lld)) {", (long long)s->rows, (long long)s->columns);
+    wgsl_contract_point(s, &points, false);
+    if (row_guard || column_guard) tg_wgsl_line(s->w, "}");
+}
+
+static void wgsl_contract_panel_alone(wgsl_contract_state *s, int32_t lanes) {
+    const wgsl_contract_choice *c = &s->choice;
+    tg_wgsl *w = s->w;
+    wgsl_contract_panel_column(s, "column", "lane", lanes);
+    tg_wgsl_start(w);
+    tg_text_add(&w->main, "var sums = array<f32, %d>(", (int)c->panel);
+    for (int32_t i = 0; i < c->panel; i++) tg_text_add(&w->main, "%sc%d", i ? ", " : "", (int)i);
+    tg_text_add(&w->main, ");");
+    tg_wgsl_newline(w);
+    tg_wgsl_line(w, "for (var i = 0; i < %d; i++) {", (int)c->panel);
+    tg_wgsl_line(w, "let row = panel * %d + i;", (int)c->panel);
+    wgsl_contract_panel_point(s, "sums[i]", lanes);
+    tg_wgsl_line(w, "}");
+}
+
+/* Several ways: their sums go through workgroup memory, four rows a vector, and all invocations share the outputs. */
+static void wgsl_contract_panel_together(wgsl_contract_state *s, int32_t lanes) {
+    const wgsl_contract_choice *c = &s->choice;
+    tg_wgsl *w = s->w;
+    const int32_t stride = lanes * c->ways, vectors = (int32_t)wgsl_contract_ceil(c->panel, 4);
+    if (c->panel_k == c->part_length) tg_wgsl_line(w, "workgroupBarrier();");
+    if (stride < c->size) tg_wgsl_line(w, "if (way < %d) {", (int)c->ways);
+    for (int32_t v = 0; v < vectors; v++) {
+        tg_wgsl_start(w);
+        tg_text_add(&w->main, "panel_left[%d + t] = vec4<f32>(", (int)(v * stride));
+        for (int32_t i = 4 * v; i < 4 * v + 4; i++) {
+            if (i < c->panel) tg_text_add(&w->main, "%sc%d", i > 4 * v ? ", " : "", (int)i);
+            else tg_text_add(&w->main, ", 0.0");
+        }
+        tg_text_add(&w->main, ");");
+        tg_wgsl_newline(w);
+    }
+    if (stride < c->size) tg_wgsl_line(w, "}");
+    tg_wgsl_line(w, "workgroupBarrier();");
+    tg_wgsl_line(w, "for (var o = t; o < %d; o += %d) {", (int)(c->panel * lanes), (int)c->size);
+    tg_wgsl_line(w, "let r = o >> %du;", wgsl_contract_log2(lanes));
+    tg_wgsl_line(w, "let at = (r >> 2u) * %d + (o & %d);", (int)stride, (int)lanes - 1);
+    tg_wgsl_line(w, "var sum = panel_left[at][r & 3];");
+    for (int32_t way = 1; way < c->ways; way++) tg_wgsl_line(w, "sum += panel_left[at + %d][r & 3];", (int)(way * lanes));
+    tg_wgsl_line(w, "let row = panel * %d + r;", (int)c->panel);
+    char lane[32];
+    snprintf(lane, sizeof lane, "(o & %d)", (int)lanes - 1);
+    wgsl_contract_panel_column(s, "column", lane, lanes);
+    wgsl_contract_panel_point(s, "sum", lanes);
+    tg_wgsl_line(w, "}");
+}
+
+static void wgsl_contract_panels(wgsl_contract_state *s) {
+    const wgsl_contract_choice *c = &s->choice;
+    tg_wgsl *w = s->w;
+    int32_t lanes = 1;
+    while (lanes < s->columns && lanes < c->size) lanes *= 2;
+    const int64_t panels = wgsl_contract_ceil(s->rows, c->panel), blocks = wgsl_contract_ceil(s->columns, lanes);
+    const wgsl_contract_end end = wgsl_contract_end_of(s, c->panel_k);
+    const int64_t vectors =
+        wgsl_contract_max((int64_t)c->panel * (c->panel_k / 4), c->ways > 1 ? (int64_t)c->size * wgsl_contract_ceil(c->panel, 4) : 0);
+    char column[64];
+    wgsl_contract_fetch(s, &s->left, end);
+    wgsl_contract_fetch(s, &s->right, end);
+    tg_wgsl_global(w, "var<workgroup> panel_left: array<vec4<f32>, %lld>;", (long long)vectors);
+    tg_wgsl_line(w, "let lane = t & %d;", (int)lanes - 1);
+    tg_wgsl_line(w, "let way = t >> %du;", wgsl_contract_log2(lanes));
+    tg_wgsl_line(w, blocks > 1 ? "let panel = group / %lld;" : "let panel = group;", (long long)blocks);
+    wgsl_contract_panel_column(s, "own", "lane", lanes);
+    wgsl_contract_base(s, &s->left);
+    wgsl_contract_base(s, &s->right);
+    snprintf(column, sizeof column, s->columns % lanes != 0 ? "min(own, %lld)" : "own", (long long)s->columns - 1);
+    wgsl_contract_row(s, &s->right, 0, column);
+    wgsl_contract_panel_sums(s, lanes);
+    tg_wgsl_body(w, TG_PLACE_TOP);
+    if (c->ways > 1) wgsl_contract_panel_together(s, lanes);
+    else wgsl_contract_panel_alone(s, lanes);
+    tg_wgsl_end(w, panels * blocks, c->size);
+}
+
 /* ---------------------------------------------------------------- tiles */
 
 /* One operand's part of a tile: how it is fetched and where it lies in workgroup memory.
@@ -820,7 +998,8 @@ static void wgsl_contract_tiled(wgsl_contract_state *s) {
 static void wgsl_contract_add_parts(wgsl_contract_state *s) {
     tg_wgsl *w = s->w;
     const int64_t outputs = wgsl_contract_outputs(s), parts = s->choice.parts;
-    const int32_t size = 64, ways = outputs < 4096 && parts >= 16 ? 8 : 1, lanes = size / ways;
+    const int32_t size = tg_wgsl_is_lone(w) ? 64 : w->frame.size, ways = outputs < 4096 && parts >= 16 && size >= 64 ? 8 : 1,
+                  lanes = size / ways;
     tg_wgsl_begin(w, tg_arena_format(w->arena, "adds %lld parts", (long long)parts));
     tg_wgsl_use_scratch(w, "f32");
     wgsl_contract_lanes(w, size, ways, false);
@@ -850,6 +1029,9 @@ static const char *wgsl_contract_title(const wgsl_contract_state *s) {
     const char *wide = s->left.wide && s->right.wide   ? "vec4 reads"
                        : s->left.wide || s->right.wide ? "vec4 reads of one operand"
                                                        : "scalar reads";
+    if (c->panel > 0)
+        return tg_arena_format(s->w->arena, "panels of %d rows, k by %d, %d way%s, %s", (int)c->panel, (int)c->panel_k, (int)c->ways,
+                               c->ways > 1 ? "s" : "", wide);
     if (c->tile)
         return tg_arena_format(s->w->arena, "tiles of %d x %d, %d x %d each, k by %d, %s, %lld part%s", (int)c->tile->m, (int)c->tile->n,
                                (int)c->thread_m, (int)c->thread_n, (int)c->tile->slice, wide, (long long)c->parts, c->parts > 1 ? "s" : "");
@@ -867,12 +1049,14 @@ void tg_wgsl_contract(tg_wgsl *w) {
     }
     if (s.choice.parts > 1) s.scratch = tg_wgsl_scratch(w, wgsl_contract_outputs(&s) * s.choice.parts);
     tg_wgsl_begin(w, wgsl_contract_title(&s));
-    if (s.choice.tile) wgsl_contract_tiled(&s);
+    if (s.choice.panel > 0) wgsl_contract_panels(&s);
+    else if (s.choice.tile) wgsl_contract_tiled(&s);
     else wgsl_contract_direct(&s);
     if (s.choice.parts > 1) wgsl_contract_add_parts(&s);
 }
 
 #undef WGSL_CONTRACT_PROCESSORS
+#undef WGSL_CONTRACT_LEAST_PROCESSORS
 #undef WGSL_CONTRACT_LANES
 #undef WGSL_CONTRACT_WARPS
 #undef WGSL_CONTRACT_SLICE_WAIT
@@ -887,4 +1071,6 @@ void tg_wgsl_contract(tg_wgsl *w) {
 #undef WGSL_CONTRACT_CHAIN
 #undef WGSL_CONTRACT_LONG_CHAIN
 #undef WGSL_CONTRACT_MOST_TOTALS
+#undef WGSL_CONTRACT_PANEL_ROWS
+#undef WGSL_CONTRACT_PANEL_COLUMNS
 #undef WGSL_CONTRACT_TEXT

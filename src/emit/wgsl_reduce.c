@@ -41,15 +41,26 @@ static bool wgsl_rows_across(const tg_wgsl *w) {
     return across > along;
 }
 
+/* In a chain one workgroup has all rows: as many lanes as it has, down to a point each. On an H200 a step of transformer-add took 1.1 times
+ * as long with four points a lane, 1.4 times with eight: longer code costs more there than a longer tree, since each instruction runs once.
+ */
+static int32_t wgsl_rows_chain_lanes(const wgsl_rows *r) {
+    int32_t lanes = 1;
+    while (r->rows * lanes < r->size && lanes * 2 <= r->length && lanes * 2 <= r->size) lanes *= 2;
+    return lanes;
+}
+
 /* Enough invocations to fill the device, but each with some points of its own; along a row at least what one memory
  * transaction fetches; and no sum so long in one variable that its rounding shows. */
 static int32_t wgsl_rows_lanes(const wgsl_rows *r) {
     const bool spread = !r->w->limits->slow_barriers;
+    if (spread && r->w->frame.slices > 0) return wgsl_rows_chain_lanes(r);
     int64_t least = !spread || r->across ? 1 : r->length >= 32 ? 32 : r->length >= 16 ? 8 : 1;
     int32_t lanes = 1;
     if (least < r->length / WGSL_ROWS_SERIAL) least = r->length / WGSL_ROWS_SERIAL;
     while (lanes * 2 <= r->size && lanes * 2 <= r->length) {
-        const bool idle = spread && r->rows * lanes < WGSL_ROWS_BUSY && r->length / lanes >= 8;
+        const int64_t busy = r->w->frame.share > 1 ? WGSL_ROWS_BUSY / r->w->frame.share : WGSL_ROWS_BUSY;
+        const bool idle = spread && r->rows * lanes < busy && r->length / lanes >= 8;
         if (lanes >= least && !idle) break;
         lanes *= 2;
     }
@@ -59,7 +70,7 @@ static int32_t wgsl_rows_lanes(const wgsl_rows *r) {
 static void wgsl_rows_split(wgsl_rows *r) {
     r->parts = 1;
     r->chunk = r->length;
-    if (r->length < WGSL_ROWS_SPLIT || r->rows * 2 > WGSL_ROWS_WORKGROUPS || r->w->passes == 0) return;
+    if (r->w->frame.slices > 0 || r->length < WGSL_ROWS_SPLIT || r->rows * 2 > WGSL_ROWS_WORKGROUPS || r->w->passes == 0) return;
     int64_t parts = WGSL_ROWS_WORKGROUPS / r->rows;
     if (parts > r->length / WGSL_ROWS_CHUNK) parts = r->length / WGSL_ROWS_CHUNK;
     r->chunk = (r->length + parts - 1) / parts;
@@ -383,10 +394,13 @@ void tg_wgsl_reduce(tg_wgsl *w) {
         return;
     }
     if (r.rows * r.length < 16384 && r.length <= 64) r.size = 64; /* small: more, smaller workgroups */
-    while (4 * wgsl_rows_words(w) * r.size > w->limits->workgroup_bytes) r.size /= 2;
+    if (w->frame.size > 0) r.size = w->frame.size;
+    const int32_t budget = tg_wgsl_workgroup_bytes(w, false) / 4;
+    while (tg_wgsl_is_lone(w) && wgsl_rows_words(w) * r.size > budget) r.size /= 2;
     r.across = wgsl_rows_across(w);
-    r.lanes = wgsl_rows_lanes(&r);
-    wgsl_rows_split(&r);
+    r.lanes = wgsl_rows_words(w) * r.size <= budget ? wgsl_rows_lanes(&r) : 1;
+    if (r.lanes > 1 || tg_wgsl_is_lone(w)) wgsl_rows_split(&r);
+    else r.parts = 1, r.chunk = r.length;
     if (r.parts > 1) wgsl_rows_in_parts(&r);
     else wgsl_rows_whole(&r);
 }

@@ -52,12 +52,18 @@ static void wgsl_adds_decode_width(const wgsl_adds *s, const char *flat) {
     tg_wgsl_decode(s->w, flat, s->w->kernel->m_begin, s->w->kernel->loop_count);
 }
 
+static int32_t wgsl_adds_size(const wgsl_adds *s) { return tg_wgsl_is_lone(s->w) ? 64 : s->w->frame.size; }
+/* One invocation per element. */
+static void wgsl_adds_end(const wgsl_adds *s, int64_t count) {
+    const int32_t size = wgsl_adds_size(s);
+    tg_wgsl_end(s->w, (count + size - 1) / size, size);
+}
 /* `let element = ...` below `count`, one per invocation. */
 static void wgsl_adds_element(const wgsl_adds *s, int64_t count) {
-    tg_wgsl_line(s->w, "let element = group * 64 + t;");
-    if (count % 64 != 0) tg_wgsl_line(s->w, "if (element >= %lld) { return; }", (long long)count);
+    const int32_t size = wgsl_adds_size(s);
+    tg_wgsl_line(s->w, "let element = group * %d + t;", (int)size);
+    if (count % size != 0) tg_wgsl_line(s->w, "if (element >= %lld) { return; }", (long long)count);
 }
-static int64_t wgsl_adds_groups(int64_t count) { return (count + 63) / 64; }
 
 /* ---------------------------------------------------------------- small tables */
 
@@ -84,7 +90,7 @@ static void wgsl_adds_chunks(const wgsl_adds *s, int64_t parts, int64_t scratch)
         tg_wgsl_use_scratch(w, s->type);
         tg_wgsl_line(w, "scratch[%lld + element] = sum;", (long long)scratch);
     } else wgsl_adds_store(s, "row", "sum");
-    tg_wgsl_end(w, wgsl_adds_groups(table * parts), 64);
+    wgsl_adds_end(s, table * parts);
 }
 
 static void wgsl_adds_join(const wgsl_adds *s, int64_t parts, int64_t scratch) {
@@ -101,7 +107,7 @@ static void wgsl_adds_join(const wgsl_adds *s, int64_t parts, int64_t scratch) {
     tg_wgsl_line(w, "sum = sum + scratch[%lld + q * %lld + element];", (long long)scratch, (long long)table);
     tg_wgsl_line(w, "}");
     wgsl_adds_store(s, "row", "sum");
-    tg_wgsl_end(w, wgsl_adds_groups(table), 64);
+    wgsl_adds_end(s, table);
 }
 
 static void wgsl_adds_small(const wgsl_adds *s) {
@@ -132,7 +138,7 @@ static void wgsl_adds_rows(const wgsl_adds *s, int64_t scratch) {
     const int row = (int)wgsl_adds_instruction(s)->src[0];
     tg_wgsl_line(w, "scratch[%lld + element] = select(-1, v%d, (v%d >= 0) & (v%d < %lld));", (long long)scratch, row, row, row,
                  (long long)s->rows);
-    tg_wgsl_end(w, wgsl_adds_groups(s->points), 64);
+    wgsl_adds_end(s, s->points);
 }
 
 static void wgsl_adds_clear(const wgsl_adds *s) {
@@ -143,7 +149,7 @@ static void wgsl_adds_clear(const wgsl_adds *s) {
     tg_wgsl_line(w, "let column = element %% %lld;", (long long)s->width);
     wgsl_adds_decode_width(s, "column");
     wgsl_adds_store(s, "row", "0");
-    tg_wgsl_end(w, wgsl_adds_groups(s->rows * s->width), 64);
+    wgsl_adds_end(s, s->rows * s->width);
 }
 
 static void wgsl_adds_chain(const wgsl_adds *s, int64_t scratch) {
@@ -194,7 +200,7 @@ static void wgsl_adds_walk(const wgsl_adds *s, int64_t scratch) {
     tg_wgsl_line(w, "}");
     tg_wgsl_line(w, "let row = scratch[%lld + head];", (long long)scratch);
     wgsl_adds_store(s, "row", "sum");
-    tg_wgsl_end(w, wgsl_adds_groups(s->points * s->width), 64);
+    wgsl_adds_end(s, s->points * s->width);
 }
 
 static void wgsl_adds_large(const wgsl_adds *s) {

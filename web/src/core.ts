@@ -72,6 +72,8 @@ export interface CaptureInfo { name: string; shape: number[]; dtype: number; cou
 export interface ProgramInfo {
   workspace: number
   scratch: number
+  inputBlock: number
+  constantBlock: number
   /** storage (0 workspace, 1 input, 2 state, 3 constant), dtype, count, offset, slot, data */
   buffers: [storage: number, dtype: number, count: number, offset: number, slot: number, data: Address][]
   inputs: { name: string; dtype: number; count: number }[]

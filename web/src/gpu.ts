@@ -289,13 +289,12 @@ export class Executable {
   constructor(readonly gpu: Gpu, readonly program: ProgramInfo, core: Core) {
     const { storage, copySource, copyDestination, mapRead } = USAGE
     const fed = storage | copyDestination
-    const { offsets, bytes } = this.#placeInputs()
-    this.#inputOffset = offsets
-    this.#feed = new Uint8Array(bytes)
-    const constantBytes = program.buffers.reduce((sum, [kind, , count]) => sum + (kind === 3 ? alignUp(count * 4, ALIGN) : 0), 0)
+    this.#inputOffset = program.inputs.map((_, i) => program.buffers.find(([kind, , , , slot]) => kind === 1 && slot === i)?.[3] ?? -1)
+    this.#feed = new Uint8Array(program.inputBlock)
     const outputBytes = offsetsOf(program.outputs.map(({ count }) => ({ bytes: count * 4 }))).at(-1) as number
     this.#buffers = {
-      workspace: gpu.buffer(program.workspace, fed | copySource), inputs: gpu.buffer(bytes, fed), constants: gpu.buffer(constantBytes, fed),
+      workspace: gpu.buffer(program.workspace, fed | copySource), inputs: gpu.buffer(program.inputBlock, fed),
+      constants: gpu.buffer(program.constantBlock, fed),
       scratch: gpu.buffer(program.scratch, fed | copySource), readback: gpu.buffer(outputBytes, mapRead | copyDestination),
     }
     this.#place(core)
@@ -317,43 +316,34 @@ export class Executable {
     for (const buffer of Object.values(this.#buffers)) this.gpu.drop(buffer)
   }
 
-  #placeInputs(): { offsets: number[]; bytes: number } {
-    const { program } = this
-    const offsets = program.inputs.map(() => -1)
-    let bytes = 0
-    for (const b of program.stages.flatMap((stage) => stage.bindings)) {
-      const [kind, , count, , slot] = program.buffers[b] ?? [-1, 0, 0, 0, 0]
-      if (kind !== 1 || offsets[slot] !== -1) continue
-      offsets[slot] = bytes
-      bytes += alignUp(count * 4, ALIGN)
-    }
-    return { offsets, bytes }
-  }
-
   #place(core: Core): void {
-    let constantsEnd = 0
     this.program.buffers.forEach(([kind, dtype, count, offset, slot, data], b) => {
       const bytes = count * 4
       this.#places[b] = null
       if (kind === 0 && slot >= 0) this.#places[b] = { buffer: this.#buffers.workspace, offset, bytes }
-      if (kind === 1 && (this.#inputOffset[slot] as number) >= 0)
-        this.#places[b] = { buffer: this.#buffers.inputs, offset: this.#inputOffset[slot] as number, bytes }
+      if (kind === 1) this.#places[b] = { buffer: this.#buffers.inputs, offset, bytes }
       if (kind === 2) this.#places[b] = { buffer: (this.gpu.states[slot] as State).buffer, offset, bytes }
       if (kind !== 3) return
       const values = core.view(dtypes[dtype] as Dtype, data, count)
       const wide = new Uint8Array(bytes)
       widen(wide, 0, dtypes[dtype] as Dtype, values)
-      this.gpu.device.queue.writeBuffer(this.#buffers.constants, constantsEnd, wide)
-      this.#places[b] = { buffer: this.#buffers.constants, offset: constantsEnd, bytes }
-      constantsEnd += alignUp(bytes, ALIGN)
+      this.gpu.device.queue.writeBuffer(this.#buffers.constants, offset, wide)
+      this.#places[b] = { buffer: this.#buffers.constants, offset, bytes }
       if (this.program.outputs.some((output) => output.buffer === b)) this.#constants.set(b, values.slice())
     })
   }
 
+  /** What a binding stands for: a buffer of the program, or all of a block or a state. */
+  #bound(b: number, stage: ProgramInfo['stages'][number]): Slice {
+    const { workspace, inputs, constants, scratch } = this.#buffers
+    if (b >= 0) return this.#places[b] as Slice
+    const block = [scratch, workspace, inputs, constants][-1 - b] ?? (this.gpu.states[-5 - b] as State).buffer
+    return { buffer: block, offset: 0, bytes: b === -1 ? stage.scratch : block.size }
+  }
+
   #bind(stage: ProgramInfo['stages'][number]): GPUBindGroup {
-    const scratch = { buffer: this.#buffers.scratch, offset: 0, bytes: stage.scratch }
     const entries = stage.bindings.map((b, binding) => {
-      const { buffer, offset, bytes } = b < 0 ? scratch : (this.#places[b] as Slice)
+      const { buffer, offset, bytes } = this.#bound(b, stage)
       return { binding, resource: { buffer, offset, size: bytes } }
     })
     return this.gpu.device.createBindGroup({ layout: this.gpu.layout(stage.bindings.length), entries })

@@ -45,7 +45,8 @@ static tg_status web_open(tg_context *ctx, const tg_open_options *options, tg_de
     }
     device->max_binding_bytes = (int64_t)given[0];
     device->max_buffer_bytes = (int64_t)given[5];
-    device->limits = (tg_limits){.max_arguments = (int32_t)given[1] - 1, .max_binding_bytes = (int64_t)given[0], .bool_bytes = 4};
+    device->limits =
+        (tg_limits){.max_arguments = (int32_t)given[1] - 1, .max_binding_bytes = (int64_t)given[0], .bool_bytes = 4, .joins = true};
     device->wgsl = (tg_wgsl_limits){.invocations = (int32_t)given[2],
                                     .workgroup_bytes = (int32_t)given[3],
                                     .groups = (int32_t)given[4],
@@ -122,7 +123,7 @@ typedef struct web_load {
     const tg_program *program;
     const int32_t *state_slots;
     tg_arena arena; /* of the printed kernels */
-    tg_wgsl_kernel *kernels;
+    tg_wgsl_kernel *launches;
     const tg_wgsl_stage **stages; /* all, in order */
     int32_t *source_of;           /* per stage */
     int32_t stage_count, source_count;
@@ -137,15 +138,21 @@ static tg_status web_check_binding(const web_load *l, const tg_kernel *kernel, c
                    (long long)bytes, (long long)l->device->max_binding_bytes);
 }
 
-static tg_status web_print_kernel(web_load *l, int32_t k) {
-    const tg_kernel *kernel = &l->program->kernels[k];
-    tg_wgsl_kernel *printed = &l->kernels[k];
-    tg_status status = tg_emit_wgsl(l->program, k, &l->device->wgsl, &l->arena, printed);
+static tg_status web_check_kernel(const web_load *l, const tg_kernel *kernel) {
+    tg_status status = TG_OK;
     for (int32_t a = 0; a < kernel->argument_count && status == TG_OK; a++) {
         const tg_buffer *buffer = &l->program->buffers[kernel->arguments[a].buffer];
         status = web_check_binding(l, kernel, buffer->name != NULL ? buffer->name : "an intermediate result", buffer->count * 4);
     }
-    if (status == TG_OK) status = web_check_binding(l, kernel, "scratch", printed->scratch_bytes);
+    return status;
+}
+
+static tg_status web_print_launch(web_load *l, int32_t i) {
+    const tg_launch *launch = &l->program->launches[i];
+    tg_wgsl_kernel *printed = &l->launches[i];
+    tg_status status = tg_emit_wgsl_launch(l->program, i, &l->device->wgsl, &l->arena, printed);
+    for (int32_t k = 0; k < launch->count && status == TG_OK; k++) status = web_check_kernel(l, &l->program->kernels[launch->first + k]);
+    if (status == TG_OK) status = web_check_binding(l, &l->program->kernels[launch->first], "scratch", printed->scratch_bytes);
     if (printed->scratch_bytes > l->scratch_bytes) l->scratch_bytes = printed->scratch_bytes;
     l->stage_count += printed->stage_count;
     return status;
@@ -162,17 +169,17 @@ static int32_t web_source(const web_load *l, int32_t stage) {
 
 static tg_status web_print(web_load *l) {
     tg_status status = TG_OK;
-    l->kernels = TG_NEW(&l->arena, tg_wgsl_kernel, l->program->kernel_count + 1);
-    if (l->kernels == NULL) return TG_ERROR_MEMORY;
-    for (int32_t k = 0; k < l->program->kernel_count && status == TG_OK; k++) status = web_print_kernel(l, k);
+    l->launches = TG_NEW(&l->arena, tg_wgsl_kernel, l->program->launch_count + 1);
+    if (l->launches == NULL) return TG_ERROR_MEMORY;
+    for (int32_t i = 0; i < l->program->launch_count && status == TG_OK; i++) status = web_print_launch(l, i);
     if (status != TG_OK) return status;
     l->stages = TG_NEW(&l->arena, const tg_wgsl_stage *, l->stage_count + 1);
     l->source_of = TG_NEW(&l->arena, int32_t, l->stage_count + 1);
     if (l->stages == NULL || l->source_of == NULL) return TG_ERROR_MEMORY;
     int32_t stage = 0;
-    for (int32_t k = 0; k < l->program->kernel_count; k++)
-        for (int32_t s = 0; s < l->kernels[k].stage_count; s++, stage++) {
-            l->stages[stage] = &l->kernels[k].stages[s];
+    for (int32_t i = 0; i < l->program->launch_count; i++)
+        for (int32_t s = 0; s < l->launches[i].stage_count; s++, stage++) {
+            l->stages[stage] = &l->launches[i].stages[s];
             l->source_of[stage] = web_source(l, stage);
             if (l->source_of[stage] == l->source_count) l->source_count++;
         }
@@ -183,8 +190,9 @@ static const char *web_comma(int64_t i) { return i > 0 ? "," : ""; }
 
 static void web_json_buffers(web_load *l) {
     const tg_program *program = l->program;
-    tg_text_add(&l->json, "{\"workspace\":%lld,\"scratch\":%lld,\"buffers\":[", (long long)program->workspace_bytes,
-                (long long)l->scratch_bytes);
+    tg_text_add(&l->json, "{\"workspace\":%lld,\"scratch\":%lld,\"inputBlock\":%lld,\"constantBlock\":%lld,\"buffers\":[",
+                (long long)program->workspace_bytes, (long long)l->scratch_bytes, (long long)program->input_block_bytes,
+                (long long)program->constant_block_bytes);
     for (int32_t b = 0; b < program->buffer_count; b++) {
         const tg_buffer *buffer = &program->buffers[b];
         int32_t slot = buffer->slot;
@@ -219,19 +227,19 @@ static void web_json_sources(web_load *l) {
 static void web_json_stages(web_load *l) {
     int32_t stage = 0;
     tg_text_add(&l->json, "],\"stages\":[");
-    for (int32_t k = 0; k < l->program->kernel_count; k++)
-        for (int32_t s = 0; s < l->kernels[k].stage_count; s++, stage++) {
+    for (int32_t i = 0; i < l->program->launch_count; i++)
+        for (int32_t s = 0; s < l->launches[i].stage_count; s++, stage++) {
             const tg_wgsl_stage *printed = l->stages[stage];
             tg_text_add(&l->json, "%s{\"source\":%d,\"groups\":[%d,%d,%d],\"scratch\":%lld,\"bindings\":[", web_comma(stage),
                         (int)l->source_of[stage], (int)printed->groups[0], (int)printed->groups[1], (int)printed->groups[2],
-                        (long long)l->kernels[k].scratch_bytes);
+                        (long long)l->launches[i].scratch_bytes);
             for (int32_t b = 0; b < printed->binding_count; b++) {
-                int32_t argument = printed->bindings[b];
-                int32_t buffer = argument == TG_WGSL_SCRATCH ? -1 : l->program->kernels[k].arguments[argument].buffer;
-                tg_text_add(&l->json, "%s%d", web_comma(b), (int)buffer);
+                int32_t binding = printed->bindings[b];
+                if (binding <= TG_WGSL_STATE(0)) binding = TG_WGSL_STATE(l->state_slots[TG_WGSL_STATE_SLOT(binding)]);
+                tg_text_add(&l->json, "%s%d", web_comma(b), (int)binding);
             }
             tg_text_add(&l->json, "],\"label\":");
-            tg_web_json_text(&l->json, l->program->kernels[k].name);
+            tg_web_json_text(&l->json, l->program->kernels[l->program->launches[i].first].name);
             tg_text_add(&l->json, "}");
         }
     tg_text_add(&l->json, "]}");
@@ -279,7 +287,8 @@ static tg_status web_run(tg_device *device, tg_executable *executable, const voi
 }
 
 tg_limits tg_webgpu_guaranteed_limits(void) {
-    return (tg_limits){.max_arguments = 7, .max_binding_bytes = INT64_C(128) << 20, .bool_bytes = 4}; /* one is for scratch */
+    return (tg_limits){
+        .max_arguments = 7, .max_binding_bytes = INT64_C(128) << 20, .bool_bytes = 4, .joins = true}; /* one is for scratch */
 }
 
 const tg_executor tg_webgpu_executor = {

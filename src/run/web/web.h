@@ -32,15 +32,16 @@ void tg_web_gpu_write_state(int32_t device, int32_t slot, int32_t first, const v
 TG_WEB_IMPORT(gpu_load) int32_t tg_web_gpu_load(int32_t device, const char *program);
 TG_WEB_IMPORT(gpu_unload) void tg_web_gpu_unload(int32_t device, int32_t executable);
 
-/* {"workspace":bytes, "scratch":bytes,
+/* {"workspace":bytes, "scratch":bytes, "inputBlock":bytes, "constantBlock":bytes,
  *  "buffers":[[storage, dtype, count, offset, slot, data]], storage 0 workspace: bytes from `offset` of the workspace, slot -1 when no
- *        stage binds it;  1 input: slot is the program's input;  2 state: bytes from `offset` of the state `slot`;  3 constant:
- *        `count` elements at address `data`, bool as bytes. Offsets are multiples of 256. dtype: tg_dtype,
- *  "inputs":[{"name","dtype","count"}], "outputs":[{"buffer","dtype","count"}],
+ *        stage binds it; 1 input: bytes from `offset` of the block of inputs, slot is the program's input;   2 state: bytes from `offset`
+ * of the state `slot`;  3 constant: bytes from `offset` of the block of constants, filled from `count` elements at address `data`, bool as
+ * bytes. Offsets are multiples of 256. dtype: tg_dtype, "inputs":[{"name","dtype","count"}], "outputs":[{"buffer","dtype","count"}],
  *  "sources":[WGSL], entry point main,
  *  "stages":[{"source", "groups":[x, y, z], "bindings":[buffer, ...], "scratch":bytes, "label"}]}   in order of execution.
  * bindings[i] is @group(0) @binding(i), a storage buffer bound read_write: count * 4 bytes of buffers[..] at its offset; -1: the
- * scratch buffer from 0, stage.scratch bytes. An output whose buffer is an input or a constant is copied from the module's memory by
+ * scratch buffer from 0, stage.scratch bytes; -2, -3, -4: all of the workspace, of the block of inputs, of constants; -5 - slot: all of
+ * a state. An output whose buffer is an input or a constant is copied from the module's memory by
  * JavaScript, any other is read back from its buffer. No stages and nothing to read back: nothing to submit. */
 #endif
 #endif

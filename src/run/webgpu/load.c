@@ -10,9 +10,9 @@ typedef struct load_state {
     webgpu_device *d;
     webgpu_executable *e;
     const int32_t *state_slots;
-    tg_arena sources; /* WGSL and its stages, until pipelines and bind groups are made */
-    tg_wgsl_kernel *printed;
-    int64_t scratch_bytes, constant_bytes;
+    tg_arena sources;        /* WGSL and its stages, until pipelines and bind groups are made */
+    tg_wgsl_kernel *printed; /* per launch */
+    int64_t scratch_bytes;
 } load_state;
 
 /* ---- places */
@@ -44,16 +44,20 @@ static tg_status load_place(load_state *l, int32_t b) {
         return TG_OK;
     case TG_STORAGE_STATE: return load_place_state(l, buffer, place);
     case TG_STORAGE_CONSTANT:
-        place->offset = l->constant_bytes;
-        l->constant_bytes += webgpu_align(place->bytes, TG_WEBGPU_ALIGN);
+        place->offset = buffer->offset;
+        if (buffer->offset < 0 || buffer->offset > e->program->constant_block_bytes - place->bytes || buffer->offset % TG_WEBGPU_ALIGN != 0)
+            return TG_INTERNAL(l->d->ctx, "a program constant outside its block");
         return TG_OK;
     case TG_STORAGE_INPUT:
+        place->offset = buffer->offset;
+        if (buffer->offset < 0 || buffer->offset > e->program->input_block_bytes - place->bytes || buffer->offset % TG_WEBGPU_ALIGN != 0)
+            return TG_INTERNAL(l->d->ctx, "a program input outside its block");
         if (buffer->slot < 0 || buffer->slot >= e->program->input_count) return TG_INTERNAL(l->d->ctx, "a program input out of range");
         return TG_OK;
     }
     return TG_INTERNAL(l->d->ctx, "a program buffer of unknown storage");
 }
-/* Inputs that some kernel reads get a place in the buffer of inputs. */
+/* Inputs that some kernel reads are sent. */
 static tg_status load_place_inputs(load_state *l) {
     webgpu_executable *e = l->e;
     const tg_program *program = e->program;
@@ -64,11 +68,8 @@ static tg_status load_place_inputs(load_state *l) {
             if (b < 0 || b >= program->buffer_count) return TG_INTERNAL(l->d->ctx, "a kernel argument without a buffer");
             const tg_buffer *buffer = &program->buffers[b];
             if (buffer->storage != TG_STORAGE_INPUT) continue;
-            if (e->input_offset[buffer->slot] < 0) {
-                e->input_offset[buffer->slot] = e->input_bytes;
-                e->input_bytes += webgpu_align(buffer->count * 4, TG_WEBGPU_ALIGN);
-            }
-            e->places[b].offset = e->input_offset[buffer->slot];
+            e->input_offset[buffer->slot] = buffer->offset;
+            e->input_bytes = program->input_block_bytes;
         }
     return TG_OK;
 }
@@ -107,22 +108,23 @@ static tg_status load_print(load_state *l) {
     webgpu_executable *e = l->e;
     const tg_program *program = e->program;
     int32_t stages = 0;
-    for (int32_t k = 0; k < program->kernel_count; ++k) {
-        tg_status status = tg_emit_wgsl(program, k, &l->d->wgsl, &l->sources, &l->printed[k]);
+    for (int32_t i = 0; i < program->launch_count; ++i) {
+        tg_status status = tg_emit_wgsl_launch(program, i, &l->d->wgsl, &l->sources, &l->printed[i]);
         if (status != TG_OK) return status;
-        stages += l->printed[k].stage_count;
-        if (l->printed[k].scratch_bytes > l->scratch_bytes) l->scratch_bytes = l->printed[k].scratch_bytes;
+        stages += l->printed[i].stage_count;
+        if (l->printed[i].scratch_bytes > l->scratch_bytes) l->scratch_bytes = l->printed[i].scratch_bytes;
     }
     e->steps = TG_NEW(&e->arena, webgpu_step, stages + 1);
     e->pipelines = TG_NEW(&e->arena, webgpu_pipeline, stages + 1);
     if (e->steps == NULL || e->pipelines == NULL) return TG_ERROR_MEMORY;
-    for (int32_t k = 0; k < program->kernel_count; ++k)
-        for (int32_t s = 0; s < l->printed[k].stage_count; ++s) {
-            const tg_wgsl_stage *stage = &l->printed[k].stages[s];
+    for (int32_t i = 0; i < program->launch_count; ++i)
+        for (int32_t s = 0; s < l->printed[i].stage_count; ++s) {
+            const tg_wgsl_stage *stage = &l->printed[i].stages[s];
             if (stage->binding_count > l->d->wgsl.storage_buffers) return TG_INTERNAL(l->d->ctx, "a kernel that binds too many buffers");
+            const int32_t kernel = program->launches[i].first;
             webgpu_step *step = &e->steps[e->step_count++];
-            *step = (webgpu_step){.pipeline = load_pipeline(l, stage, k), .kernel = k};
-            for (int i = 0; i < 3; ++i) step->groups[i] = (uint32_t)stage->groups[i];
+            *step = (webgpu_step){.pipeline = load_pipeline(l, stage, kernel), .kernel = kernel};
+            for (int d = 0; d < 3; ++d) step->groups[d] = (uint32_t)stage->groups[d];
         }
     e->per_submission = e->step_count;
     return TG_OK;
@@ -144,10 +146,13 @@ static tg_status load_check_bindings(load_state *l) {
                            buffer->name != NULL ? "" : "an intermediate result", buffer->name != NULL ? buffer->name : "", kernel->name,
                            (long long)buffer->count * 4, (unsigned long long)limit);
         }
-        if ((uint64_t)l->printed[k].scratch_bytes > limit)
-            return tg_fail(d->ctx, TG_ERROR_LIMIT, TG_SITE_NONE,
-                           "webgpu: the scratch of kernel %s needs %lld bytes, over this device's maxStorageBufferBindingSize of %llu",
-                           kernel->name, (long long)l->printed[k].scratch_bytes, (unsigned long long)limit);
+    }
+    for (int32_t i = 0; i < program->launch_count; ++i) {
+        if ((uint64_t)l->printed[i].scratch_bytes <= limit) continue;
+        return tg_fail(d->ctx, TG_ERROR_LIMIT, TG_SITE_NONE,
+                       "webgpu: the scratch of kernel %s needs %lld bytes, over this device's maxStorageBufferBindingSize of %llu",
+                       program->kernels[program->launches[i].first].name, (long long)l->printed[i].scratch_bytes,
+                       (unsigned long long)limit);
     }
     return TG_OK;
 }
@@ -159,7 +164,7 @@ static tg_status load_make_buffers(load_state *l) {
     const uint64_t fed = TG_WGPU_USAGE_STORAGE | TG_WGPU_USAGE_COPY_DESTINATION, both = fed | TG_WGPU_USAGE_COPY_SOURCE;
     tg_status status = load_make_part(l, e->program->workspace_bytes, both, "the workspace", &e->workspace);
     if (status == TG_OK) status = load_make_part(l, e->input_bytes, fed, "the inputs", &e->inputs);
-    if (status == TG_OK) status = load_make_part(l, l->constant_bytes, fed, "the constants", &e->constants);
+    if (status == TG_OK) status = load_make_part(l, e->program->constant_block_bytes, fed, "the constants", &e->constants);
     if (status == TG_OK) status = load_make_part(l, l->scratch_bytes, both, "scratch", &e->scratch);
     if (status == TG_OK)
         status = load_make_part(l, e->readback_bytes, TG_WGPU_USAGE_MAP_READ | TG_WGPU_USAGE_COPY_DESTINATION, "the outputs", &e->readback);
@@ -178,16 +183,30 @@ static tg_status load_make_buffers(load_state *l) {
 
 /* ---- bind groups */
 
-static tg_status load_bind_stage(load_state *l, const tg_wgsl_stage *stage, webgpu_step *step) {
+/* What a binding stands for; a handle of NULL: nothing that was made. */
+static webgpu_place load_bound(const load_state *l, int32_t binding, int64_t scratch_bytes) {
+    const webgpu_executable *e = l->e;
+    const tg_program *program = e->program;
+    switch (binding) {
+    case TG_WGSL_SCRATCH: return (webgpu_place){e->scratch.handle, 0, scratch_bytes};
+    case TG_WGSL_WORKSPACE: return (webgpu_place){e->workspace.handle, 0, program->workspace_bytes};
+    case TG_WGSL_INPUTS: return (webgpu_place){e->inputs.handle, 0, program->input_block_bytes};
+    case TG_WGSL_CONSTANTS: return (webgpu_place){e->constants.handle, 0, program->constant_block_bytes};
+    default: break;
+    }
+    if (binding >= 0) return binding < program->buffer_count ? e->places[binding] : (webgpu_place){0};
+    const int32_t slot = TG_WGSL_STATE_SLOT(binding);
+    if (slot >= program->state_count || l->state_slots[slot] < 0 || l->state_slots[slot] >= l->d->states.count) return (webgpu_place){0};
+    const webgpu_state *state = &l->d->states.items[l->state_slots[slot]];
+    return (webgpu_place){state->buffer.handle, 0, state->count * 4};
+}
+static tg_status load_bind_stage(load_state *l, const tg_wgsl_stage *stage, int64_t scratch_bytes, webgpu_step *step) {
     webgpu_device *d = l->d;
     webgpu_executable *e = l->e;
     const tg_kernel *kernel = &e->program->kernels[step->kernel];
     tg_wgpu_bind_group_entry entries[TG_WEBGPU_MAX_BINDINGS];
     for (int32_t i = 0; i < stage->binding_count; ++i) {
-        const int32_t argument = stage->bindings[i];
-        webgpu_place place = {e->scratch.handle, 0, l->printed[step->kernel].scratch_bytes};
-        if (argument >= kernel->argument_count) return TG_INTERNAL(d->ctx, "a stage binds an argument its kernel does not have");
-        if (argument != TG_WGSL_SCRATCH) place = e->places[kernel->arguments[argument].buffer];
+        const webgpu_place place = load_bound(l, stage->bindings[i], scratch_bytes);
         if (place.handle == NULL) return TG_INTERNAL(d->ctx, "a stage binds a buffer that was not made");
         entries[i] = (tg_wgpu_bind_group_entry){
             .binding = (uint32_t)i, .buffer = place.handle, .offset = (uint64_t)place.offset, .size = (uint64_t)place.bytes};
@@ -204,9 +223,9 @@ static tg_status load_bind_stage(load_state *l, const tg_wgsl_stage *stage, webg
 static tg_status load_bind(load_state *l) {
     webgpu_executable *e = l->e;
     int32_t step = 0;
-    for (int32_t k = 0; k < e->program->kernel_count; ++k)
-        for (int32_t s = 0; s < l->printed[k].stage_count; ++s) {
-            tg_status status = load_bind_stage(l, &l->printed[k].stages[s], &e->steps[step++]);
+    for (int32_t i = 0; i < e->program->launch_count; ++i)
+        for (int32_t s = 0; s < l->printed[i].stage_count; ++s) {
+            tg_status status = load_bind_stage(l, &l->printed[i].stages[s], l->printed[i].scratch_bytes, &e->steps[step++]);
             if (status != TG_OK) return status;
         }
     return TG_OK;
@@ -220,7 +239,7 @@ static tg_status load_prepare(load_state *l) {
     e->places = TG_NEW(&e->arena, webgpu_place, program->buffer_count + 1);
     e->input_offset = TG_NEW(&e->arena, int64_t, program->input_count + 1);
     e->readback_offset = TG_NEW(&e->arena, int64_t, program->output_count + 1);
-    l->printed = TG_NEW(&l->sources, tg_wgsl_kernel, program->kernel_count + 1);
+    l->printed = TG_NEW(&l->sources, tg_wgsl_kernel, program->launch_count + 1);
     if (e->places == NULL || e->input_offset == NULL || e->readback_offset == NULL || l->printed == NULL) return TG_ERROR_MEMORY;
     tg_status status = TG_OK;
     for (int32_t b = 0; b < program->buffer_count && status == TG_OK; ++b) status = load_place(l, b);

@@ -12,7 +12,8 @@ enum { OPEN_TOGGLES = 16, OPEN_PATIENCE_SECONDS = 600, OPEN_SLOW_NS = 250000000 
 #define OPEN_SECOND 1000000000
 
 tg_limits tg_webgpu_guaranteed_limits(void) {
-    return (tg_limits){.max_arguments = 7, .max_binding_bytes = INT64_C(128) << 20, .bool_bytes = 4}; /* one is for scratch */
+    return (tg_limits){
+        .max_arguments = 7, .max_binding_bytes = INT64_C(128) << 20, .bool_bytes = 4, .joins = true}; /* one is for scratch */
 }
 
 /* ---- limits */
@@ -43,7 +44,8 @@ static tg_status open_read_limits(webgpu_device *d) {
         open_least((uint32_t)open_least(raw->max_storage_buffers, raw->max_bindings_per_bind_group), TG_WEBGPU_MAX_BINDINGS);
     d->limits = (tg_limits){.max_arguments = bindings - 1,
                             .max_binding_bytes = open_bytes(raw->max_storage_binding_bytes, raw->max_buffer_bytes),
-                            .bool_bytes = 4};
+                            .bool_bytes = 4,
+                            .joins = true};
     d->wgsl = (tg_wgsl_limits){.invocations = open_least(raw->max_workgroup_invocations, raw->max_workgroup_x),
                                .workgroup_bytes = open_least(raw->max_workgroup_bytes, INT32_MAX),
                                .groups = open_least(raw->max_workgroups, INT32_MAX),

@@ -94,8 +94,8 @@ export interface ModelOptions {
 }
 
 /** maxStorageBufferBindingSize, storage buffers per stage (at most 64), invocations per workgroup, workgroup bytes, workgroups per
- *  dimension, maxBufferSize. */
-export type GpuLimits = [number, number, number, number, number, number]
+ *  dimension, maxBufferSize, 1 of a processor in disguise (else 0). */
+export type GpuLimits = [number, number, number, number, number, number, number]
 
 /** The WebGPU executor as the core calls it (src/run/web/web.h). All return at once. */
 export interface GpuHooks {

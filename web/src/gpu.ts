@@ -70,7 +70,7 @@ const WANTED_LIMITS = [
 export async function openGpu({ adapter, name }: FoundAdapter): Promise<Gpu> {
   const requiredLimits: Record<string, number> = {}
   for (const limit of WANTED_LIMITS) requiredLimits[limit] = adapter.limits[limit]
-  return new Gpu(await adapter.requestDevice({ requiredLimits }), name)
+  return new Gpu(await adapter.requestDevice({ requiredLimits }), name, isSoftware(adapter))
 }
 
 // ---------------------------------------------------------------- values: four bytes an element on the device, a bool one byte outside
@@ -102,7 +102,7 @@ export class Gpu {
   #uncaptured: string | null = null
   #closed = false
 
-  constructor(readonly device: GPUDevice, readonly name: string) {
+  constructor(readonly device: GPUDevice, readonly name: string, readonly isSoftware: boolean) {
     void device.lost.then((info) => {
       if (!this.#closed) this.#lost = info.message || info.reason || 'no reason given'
     })
@@ -120,7 +120,7 @@ export class Gpu {
     return [
       l.maxStorageBufferBindingSize, Math.min(l.maxStorageBuffersPerShaderStage, MAX_BINDINGS),
       Math.min(l.maxComputeInvocationsPerWorkgroup, l.maxComputeWorkgroupSizeX), l.maxComputeWorkgroupStorageSize,
-      l.maxComputeWorkgroupsPerDimension, l.maxBufferSize,
+      l.maxComputeWorkgroupsPerDimension, l.maxBufferSize, Number(this.isSoftware),
     ]
   }
 

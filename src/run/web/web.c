@@ -33,7 +33,7 @@ static tg_status web_alive(const web_device *device) {
 /* ---- device */
 
 static tg_status web_open(tg_context *ctx, const tg_open_options *options, tg_device **out) {
-    double given[6] = {0};
+    double given[7] = {0};
     (void)options; /* JavaScript has chosen */
     web_device *device = tg_alloc(ctx, sizeof *device);
     if (device == NULL) return TG_ERROR_MEMORY;
@@ -50,7 +50,8 @@ static tg_status web_open(tg_context *ctx, const tg_open_options *options, tg_de
     device->wgsl = (tg_wgsl_limits){.invocations = (int32_t)given[2],
                                     .workgroup_bytes = (int32_t)given[3],
                                     .groups = (int32_t)given[4],
-                                    .storage_buffers = (int32_t)given[1]};
+                                    .storage_buffers = (int32_t)given[1],
+                                    .slow_barriers = given[6] != 0.0};
     *out = (tg_device *)(void *)device;
     return TG_OK;
 }

@@ -232,6 +232,25 @@ WEB_EXPORT(void, graph_set_decay)(int32_t graph, int32_t i, int32_t decay) {
     if (g != NULL && i >= 0 && i < g->params.count) g->params.items[i].decay = decay != 0;
 }
 
+static void web_settle(tg_site *site, const web_site *sites, int32_t count) {
+    if (site->file == NULL || strcmp(site->file, WEB_NUMBERED) != 0) return;
+    int32_t begin = 0, end = count;
+    while (begin < end) {
+        const int32_t middle = begin + (end - begin) / 2;
+        if (sites[middle].number < site->line) begin = middle + 1;
+        else end = middle;
+    }
+    if (begin < count && sites[begin].number == site->line) *site = (tg_site){sites[begin].file, sites[begin].line};
+}
+
+WEB_EXPORT(void, graph_settle_sites)(int32_t graph, const web_site *sites, int32_t count) {
+    tg_graph *g = web_graph_of(graph);
+    if (g == NULL) return;
+    for (int64_t i = 0; i < g->nodes.count; i++) web_settle(&g->nodes.items[i].site, sites, count);
+    for (int64_t i = 0; i < g->writebacks.count; i++) web_settle(&g->writebacks.items[i].site, sites, count);
+    for (int64_t i = 0; i < g->checks.count; i++) web_settle(&g->checks.items[i].site, sites, count);
+}
+
 WEB_EXPORT(int32_t, graph_write)(int32_t graph) {
     const tg_graph *g = web_graph_of(graph);
     if (g == NULL) return -1;

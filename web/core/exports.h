@@ -63,6 +63,15 @@ WEB_EXPORT(const char *, graph_describe)(int32_t graph);
 WEB_EXPORT(const char *, graph_text)(int32_t graph);
 /* Overrides the decay flag of parameter i (as listed by graph_describe). May be called inside a trace. */
 WEB_EXPORT(void, graph_set_decay)(int32_t graph, int32_t i, int32_t decay);
+/* Files and lines for the sites of a graph that JavaScript gave numbers as lines, and no files of their own: those whose line is one of
+ * `sites`, which ascend by number, and whose file is WEB_NUMBERED. The files' names live as long as the module. */
+#define WEB_NUMBERED "\x01"
+typedef struct web_site {
+    int32_t number;
+    const char *file;
+    int32_t line;
+} web_site; /* 12 bytes */
+WEB_EXPORT(void, graph_settle_sites)(int32_t graph, const web_site *sites, int32_t count);
 /* The bytes for model_create: their number, and text_data() is where they lie. -1: see error_*. */
 WEB_EXPORT(int32_t, graph_write)(int32_t graph);
 WEB_EXPORT(const char *, text_data)(void);

@@ -18,8 +18,9 @@ import {
   type RequestKind,
   type TextKind,
 } from './protocol.js'
+import { pause } from './pause.js'
 import { coreNow } from './platform.js'
-import { call, copyOf, describe, dtypeOfArray, refuseNested, traceGraph, wholes, type Tensor } from './tensor.js'
+import { call, copyOf, describe, dtypeOfArray, refuseNested, traceGraph, wholes, type Tensor, type Trace } from './tensor.js'
 import type { DataArray, Device, Dtype, InputArrays, InputSpecs, InputTensors, Shape } from './types.js'
 
 // ---------------------------------------------------------------- what a caller gives and gets
@@ -99,6 +100,7 @@ export async function compileGraph(graph: Graph, options: CompileGraphOptions = 
     checkGraph(graph)
     await loadCore()
     filterDecay(graph, options.adam ?? options.sgd)
+    await graph.trace.settleSitesSlowly()
   })
   const training = options.training ?? (options.adam !== undefined || options.sgd !== undefined || graph.result.shape.length === 0)
   const started = await startRuntime(plan, graph.bytes(), training, frames)
@@ -141,7 +143,7 @@ async function compileRoot<M extends Module, I extends InputSpecs>(
   const bytes = await checked(frames, async () => {
     checkFunctions(plan.what, plan.factory, forward)
     await loadCore()
-    return traceModel(plan, forward as Forward<M, InputSpecs>, frames, true)
+    return writtenModel(plan, forward as Forward<M, InputSpecs>, frames, true)
   })
   return startRuntime(plan, bytes, training, frames)
 }
@@ -152,16 +154,27 @@ function checkFunctions(what: string, factory: unknown, forward: unknown): void 
   if (typeof forward !== 'function') throw new ArgumentError(`${what}: forward is ${describe(forward)}, not a function`)
 }
 
-/** Parameters first (in the order of the walk), then inputs, then what forward does. */
-function traceModel<M extends Module>(
+/** Traces and writes the graph, in pieces between which the page can draw. */
+async function writtenModel<M extends Module>(
   plan: Plan<M>,
   forward: Forward<M, InputSpecs>,
   frames: Frames,
   keepInit: boolean,
-): Uint8Array<ArrayBuffer> {
+): Promise<Uint8Array<ArrayBuffer>> {
+  await pause()
+  const trace = traceModel(plan, forward, frames, keepInit)
+  await pause()
+  await trace.settleSitesSlowly()
+  const bytes = coreNow().writeGraph(trace.graph)
+  await pause()
+  return bytes
+}
+
+/** Parameters first (in the order of the walk), then inputs, then what forward does. */
+function traceModel<M extends Module>(plan: Plan<M>, forward: Forward<M, InputSpecs>, frames: Frames, keepInit: boolean): Trace {
   const { decayFilter } = plan.options.adam ?? plan.options.sgd ?? {}
-  const site = siteOf(frames())
-  const trace = traceGraph(frames, (trace) => {
+  return traceGraph(frames, (trace) => {
+    const site = trace.site(() => siteOf(frames()))
     const model = (plan.factory as () => M)()
     materialize(trace, model, { decayFilter }, keepInit)
     const inputs = Object.entries(plan.options.inputs ?? {}).map(([name, spec]) => {
@@ -170,7 +183,6 @@ function traceModel<M extends Module>(
     })
     return forward(model, Object.fromEntries(inputs))
   })
-  return coreNow().writeGraph(trace.graph)
 }
 
 function dtypeArgument(what: string, name: string, dtype: Dtype = 'f32'): Dtype {
@@ -359,27 +371,31 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
   ): Promise<CompiledForward<M, J>> {
     const above = Compiled.prototype.compileForward
     const plan: Plan<M> = { what: 'compileForward', above, factory: this.#family.factory, options }
-    return this.#sibling<J>(above, (frames) => {
+    return this.#sibling<J>(above, async (frames) => {
       if (plan.factory === null) throw new ArgumentError('compileForward: the model was compiled from a graph: use compileGraph')
       checkFunctions(plan.what, plan.factory, forward)
-      return traceModel(plan, forward as Forward<M, InputSpecs>, frames, false)
+      return writtenModel(plan, forward as Forward<M, InputSpecs>, frames, false)
     })
   }
 
   /** The same of a graph traced by hand, whose parameters must all be this model's. */
   async compileGraph(graph: Graph): Promise<CompiledForward<M, InputSpecs>> {
-    return this.#sibling<InputSpecs>(Compiled.prototype.compileGraph, () => {
+    return this.#sibling<InputSpecs>(Compiled.prototype.compileGraph, async () => {
       checkGraph(graph)
+      await graph.trace.settleSitesSlowly()
       return graph.bytes()
     })
   }
 
-  async #sibling<J extends InputSpecs>(above: unknown, write: (frames: Frames) => Uint8Array<ArrayBuffer>): Promise<CompiledForward<M, J>> {
+  async #sibling<J extends InputSpecs>(
+    above: unknown,
+    write: (frames: Frames) => Promise<Uint8Array<ArrayBuffer>>,
+  ): Promise<CompiledForward<M, J>> {
     const frames = holdFrames(above)
     try {
       refuseNested(frames)
       this.#refuseDestroyed('compileForward')
-      const bytes = write(frames)
+      const bytes = await write(frames)
       const graph = this.#family.nextGraph()
       const body = { kind: 'compileForward' as const, graph, parent: ROOT, bytes }
       return new CompiledForward<M, J>(this.#family, graph, await this.#family.connection.request(body, [bytes.buffer], frames))

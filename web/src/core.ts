@@ -135,6 +135,7 @@ interface Exports {
   graph_describe(graph: GraphAddress): Address
   graph_text(graph: GraphAddress): Address
   graph_set_decay(graph: GraphAddress, i: number, decay: number): void
+  graph_settle_sites(graph: GraphAddress, sites: Address, count: number): void
   graph_write(graph: GraphAddress): number
   text_data(): Address
   op(op: number, file: Address, line: number, operands: Address, operandCount: number, numbers: Address, count: number): number
@@ -184,7 +185,7 @@ interface Exports {
   call_end(call: CallAddress): void
 }
 
-const OPERAND_BYTES = 16, FEED_BYTES = 24, ROOM = 1 << 16
+const OPERAND_BYTES = 16, FEED_BYTES = 24, SITE_BYTES = 12, ROOM = 1 << 16
 const encoder = new TextEncoder(), decoder = new TextDecoder()
 const noGpu: GpuHooks = {
   open: () => null, close() {}, isLost: () => false, makeState() {}, writeState() {}, load: () => 0, unload() {},
@@ -380,6 +381,13 @@ export class Core {
   describeGraph(graph: GraphAddress): GraphInfo { return JSON.parse(this.text(this.#x.graph_describe(graph))) as GraphInfo }
   graphText(graph: GraphAddress): string { return this.text(this.#x.graph_text(graph)) }
   setDecay(graph: GraphAddress, i: number, decay: boolean): void { this.#x.graph_set_decay(graph, i, Number(decay)) }
+  /** Where the graph has a site of `from`, whose lines ascend, it has the one of `to` then. */
+  settleSites(graph: GraphAddress, from: readonly Site[], to: readonly Site[]): void {
+    const files = to.map((site) => this.#file(site.file)), at = this.#argument(from.length * SITE_BYTES)
+    this.i32(at, from.length * 3).set(from.flatMap((site, i) => [site.line, files[i] as Address, to[i]?.line ?? 0]))
+    this.#x.graph_settle_sites(graph, at, from.length)
+    this.#release()
+  }
   /** A copy of the graph's bytes: they may be posted. */
   writeGraph(graph: GraphAddress): Uint8Array<ArrayBuffer> {
     const size = this.#x.graph_write(graph)

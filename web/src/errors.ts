@@ -2,6 +2,7 @@
 // with the user's frames, in the formats of V8, Firefox and Safari. Knows nothing of tensors or workers.
 
 import type { CaptureMessage } from './protocol.js'
+import { trueSite, withTrueSites } from './sites.js'
 
 /** A place in the user's program. `file` is a URL or a path as the engine has it; line 0: not known. */
 export interface Site {
@@ -176,8 +177,8 @@ const byStatus: Record<number, new (message: string, status?: number) => Tensorg
 
 /** The error of a C status. `site`: where the C core says the mistake stands. */
 export function errorOfStatus(status: number, message: string, site: Site | null = null): TensorgradError {
-  const error = new (byStatus[status] ?? TensorgradError)(message, status)
-  error.site = site
+  const error = new (byStatus[status] ?? TensorgradError)(withTrueSites(message), status)
+  error.site = site && trueSite(site)
   return error
 }
 
@@ -279,6 +280,8 @@ const engine = Error as Capturing
 
 /** A stack kept for later: it costs little until it is asked for. */
 export type Frames = () => string
+/** The same of a site. */
+export type HeldSite = () => Site
 
 export const ALL_FRAMES = 50
 const SITE_FRAMES = 4
@@ -306,10 +309,16 @@ export function framesAbove(above: unknown): string {
 }
 
 /** The user's frame that is nearest to the call of `above`. */
-export function siteAbove(above: unknown): Site {
-  const lines = (capture(above, SITE_FRAMES).stack ?? '').split('\n')
-  const line = lines.find(isUsers)
-  return line === undefined ? { file: '', line: 0 } : siteOf(line)
+export function holdSite(above: unknown): HeldSite {
+  let holder: { stack?: string } | null = capture(above, SITE_FRAMES)
+  let site: Site = { file: '', line: 0 }
+  return () => {
+    if (holder === null) return site
+    const line = (holder.stack ?? '').split('\n').find(isUsers)
+    if (line !== undefined) site = siteOf(line)
+    holder = null
+    return site
+  }
 }
 
 /** Where kept frames begin. */

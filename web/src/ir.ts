@@ -57,10 +57,12 @@ export class Graph {
   }
   /** The IR, a line for each node. */
   get text(): string {
+    this.trace.settleSites()
     return coreNow().graphText(this.trace.graph)
   }
   /** @internal */
   bytes(): Uint8Array<ArrayBuffer> {
+    this.trace.settleSites()
     return coreNow().writeGraph(this.trace.graph)
   }
 }

@@ -1,7 +1,7 @@
 // Modules: classes whose fields are parameters, other modules, and arrays of these. Owns the walk that gives every parameter its dotted
 // name. Knows no graph: a parameter here is a declaration, which each trace turns into a node.
 
-import { ArgumentError, blame, holdFrames, siteAbove } from './errors.js'
+import { ArgumentError, blame, holdFrames } from './errors.js'
 import type { Init } from './init.js'
 import { Parameter, isForeignTensor, type Tensor } from './tensor.js'
 import type { Dtype, Shape } from './types.js'
@@ -24,7 +24,7 @@ export abstract class Module {
   protected param(shape: Shape, options: ParamOptions = {}): Tensor {
     const above = this.param
     if (!Array.isArray(shape)) throw blame(new ArgumentError('param: the shape is not an array of numbers'), above)
-    return new Parameter([...shape], { ...options }, siteAbove(above), holdFrames(above))
+    return new Parameter([...shape], { ...options }, holdFrames(above))
   }
 }
 Object.defineProperty(Module.prototype, BRAND, { value: Module })

@@ -2,10 +2,14 @@
 // failure reaches the user's line. Knows no operation by name.
 
 import type { Core, CoreOperand, GraphAddress } from './core.js'
-import { ArgumentError, blame, blameOnce, siteAbove, TraceError, UnsupportedError, type Frames, type Site } from './errors.js'
+import {
+  ArgumentError, blame, blameOnce, holdSite, siteOf, TraceError, UnsupportedError, type Frames, type HeldSite, type Site,
+} from './errors.js'
 import { initNumbers } from './init.js'
 import type { ParamOptions } from './module.js'
+import { inSlices } from './pause.js'
 import { coreNow } from './platform.js'
+import { forgetSites, numberSite, trueSite } from './sites.js'
 import type { DataArray, Dtype, Shape } from './types.js'
 
 const BRAND = Symbol.for('tensorgrad.tensor')
@@ -36,11 +40,12 @@ export class Parameter extends Tensor {
   constructor(
     shape: Shape,
     readonly options: ParamOptions,
-    readonly site: Site,
     readonly frames: Frames,
   ) {
     super(null, 0, shape, options.dtype ?? 'f32')
   }
+
+  readonly heldSite: HeldSite = () => siteOf(this.frames())
 }
 
 /** Whether it is a tensor of another copy of this library. */
@@ -59,7 +64,34 @@ export class Trace {
   readonly named: { name: string; tensor: Tensor; frozen: boolean }[] = []
   /** It threw: the graph is gone. */
   failed = false
-  constructor(readonly graph: GraphAddress) {}
+  /** Sites that the graph has as numbers still. */
+  readonly #sites: Site[]
+  constructor(
+    readonly graph: GraphAddress,
+    sites: Site[],
+  ) {
+    this.#sites = sites
+  }
+
+  /** A site for the next node, found out when it is asked for. */
+  site(held: HeldSite): Site {
+    const site = numberSite(held)
+    this.#sites.push(site)
+    return site
+  }
+
+  /** Gives the graph files and lines in place of numbers. */
+  settleSites(): void {
+    if (this.#sites.length === 0) return
+    coreNow().settleSites(this.graph, this.#sites, this.#sites.map(trueSite))
+    forgetSites(this.#sites)
+    this.#sites.length = 0
+  }
+  /** The same, with pauses. */
+  async settleSitesSlowly(): Promise<void> {
+    await inSlices(this.#sites, trueSite)
+    this.settleSites()
+  }
 
   tensor(id: number): Tensor {
     const core = coreNow()
@@ -68,10 +100,10 @@ export class Trace {
 
   /** The node of a module's parameter, made now. */
   declare(parameter: Parameter, name: string, decay: boolean | undefined, keepInit: boolean): Tensor {
-    const { shape, options, site, frames } = parameter
+    const { shape, options, frames } = parameter
     try {
       if ((options.dtype ?? 'f32') !== 'f32') throw new ArgumentError(`param ${name}: parameters are f32, not ${options.dtype}`)
-      const tensor = this.makeParam(site, name, shape, keepInit ? options : { ...options, init: 'zeros' }, decay)
+      const tensor = this.makeParam(this.site(parameter.heldSite), name, shape, keepInit ? options : { ...options, init: 'zeros' }, decay)
       this.params.set(parameter, tensor)
       return tensor
     } catch (error) {
@@ -88,7 +120,10 @@ export class Trace {
 }
 
 let current: Trace | null = null
-const graphs = new FinalizationRegistry<{ core: Core; graph: GraphAddress }>(({ core, graph }) => core.destroyGraph(graph))
+const graphs = new FinalizationRegistry<{ core: Core; graph: GraphAddress; sites: Site[] }>(({ core, graph, sites }) => {
+  core.destroyGraph(graph)
+  forgetSites(sites)
+})
 
 function checkBuilt(built: unknown): { graph: GraphAddress; id: number } {
   if (built instanceof Tensor) return tensorOperand('trace', built, 'the result')
@@ -115,15 +150,17 @@ function run(trace: Trace, build: (trace: Trace) => unknown): { graph: GraphAddr
 export function traceGraph(frames: Frames, build: (trace: Trace) => unknown): Trace {
   refuseNested(frames)
   const core = coreNow()
+  const sites: Site[] = []
   let trace: Trace | null = null as Trace | null
   try {
-    core.trace((graph) => run((trace = new Trace(graph)), build))
+    core.trace((graph) => run((trace = new Trace(graph, sites)), build))
   } catch (error) {
     if (trace !== null) trace.failed = true
+    forgetSites(sites)
     throw blameOnce(error, frames)
   }
   const made = trace as Trace
-  graphs.register(made, { core, graph: made.graph })
+  graphs.register(made, { core, graph: made.graph, sites })
   return made
 }
 
@@ -169,7 +206,8 @@ export function tensorOperand(op: string, value: unknown, place: string): { grap
   if (value instanceof Parameter) {
     const node = currentTrace(op).params.get(value)
     if (node !== undefined) return { graph: (node.trace as Trace).graph, id: node.id }
-    const where = `${value.site.file}:${value.site.line}`
+    const { file, line } = value.heldSite()
+    const where = `${file}:${line}`
     throw new TraceError(
       `${op}: ${place} is a parameter [${value.shape.join(', ')}] (made at ${where}) that the traced model does not reach`,
     )
@@ -203,7 +241,8 @@ export function wholes(op: string, what: string, values: unknown): number[] {
 /** Runs one public call: errors are thrown at the line that called `above`, where the call is also said to stand. */
 export function call<R>(above: unknown, body: (site: Site) => R): R {
   try {
-    return body(siteAbove(above))
+    const held = holdSite(above)
+    return body(current === null ? held() : current.site(held))
   } catch (error) {
     throw error instanceof Error ? blame(error, above) : error
   }

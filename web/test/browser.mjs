@@ -8,7 +8,7 @@ import { parseArgs } from 'node:util'
 import { bundle, web } from './bundle.mjs'
 import { launch } from './chromium.mjs'
 import { serve } from './serve.mjs'
-import { checkCurve, nativeCurve, runner } from './support.mjs'
+import { checkAgainstNative, checkCurve, checkManySteps, nativeCurve, runner } from './support.mjs'
 
 const { values: options } = parseArgs({ options: { native: { type: 'string' } } })
 const { test, finish } = runner('browser')
@@ -69,6 +69,14 @@ async function home(browser, device, examples) {
 const plain = await launch(false)
 await home(plain, 'cpu', [['mlp-sin', 50], ['transformer-add', 50]])
 
+{
+  const opened = await open(plain)
+  const speed = (...given) => inPage(opened, async (all) => (await import('/built/home.js')).speed(...all), given)
+  await test('cpu: mlp-sin makes over 1,000 steps a second', () => checkManySteps(speed))
+  if (options.native)
+    await test('cpu: a step of transformer-add in at most four times the native time', () => checkAgainstNative(speed, options.native))
+  await opened.context().close()
+}
 await test('no WebGPU: the CPU, and why', async () => {
   const opened = await open(plain)
   const device = await inPage(opened, async () => {

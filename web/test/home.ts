@@ -269,14 +269,40 @@ class Module_ extends Module {}
 const batches = { 'mlp-sin': mlpSin.batch, 'transformer-add': transformerAdd.batch }
 export type Example = keyof typeof batches
 
+async function compileExample(example: Example, device: Device, seed: number): Promise<CompiledModule> {
+  const options = { seed, device }
+  return ((await (example === 'mlp-sin' ? mlpSin.compile(options) : transformerAdd.compile(options))) as { model: unknown }).model as CompiledModule
+}
+
 /** Losses of the first steps. */
 export async function curve(example: Example, device: Device, seed: number, steps: number): Promise<{ losses: number[]; device: string; msPerStep: number }> {
-  const compiled: { model: CompiledModule } = example === 'mlp-sin' ? await mlpSin.compile({ seed, device }) as never : await transformerAdd.compile({ seed, device }) as never
+  const model = await compileExample(example, device, seed)
   const losses: number[] = []
   const start = performance.now()
-  for (let t = 1; t <= steps; t++) losses.push(await compiled.model.step(batches[example](seed, t) as never))
+  for (let t = 1; t <= steps; t++) losses.push(await model.step(batches[example](seed, t) as never))
   const msPerStep = (performance.now() - start) / steps
-  await compiled.model.destroy()
-  return { losses, device: compiled.model.device, msPerStep }
+  await model.destroy()
+  return { losses, device: model.device, msPerStep }
+}
+
+/** Milliseconds of a step that is waited for, and of one of many in flight: the best of rounds, until both are at most `enough`. The batches
+ *  are there before. A busy machine makes any round slow. */
+export async function speed(example: Example, device: Device, steps: number, rounds: number, enough: number): Promise<{ awaited: number; inFlight: number }> {
+  const model = await compileExample(example, device, 1)
+  const data = Array.from({ length: steps }, (_, t) => batches[example](1, t + 1) as never)
+  const timed = async (body: () => Promise<unknown>): Promise<number> => {
+    const start = performance.now()
+    await body()
+    return (performance.now() - start) / steps
+  }
+  let awaited = Infinity, inFlight = Infinity
+  for (let round = 0; round < rounds && (round < 2 || Math.max(awaited, inFlight) > enough); round++) {
+    awaited = Math.min(awaited, await timed(async () => {
+      for (const batch of data) await model.step(batch)
+    }))
+    inFlight = Math.min(inFlight, await timed(() => Promise.all(data.map((batch) => model.step(batch)))))
+  }
+  await model.destroy()
+  return { awaited, inFlight }
 }
 

@@ -9,7 +9,7 @@ import { pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 import workerThreads from 'node:worker_threads'
 import { bundle, web } from './bundle.mjs'
-import { checkCurve, nativeCurve, runner } from './support.mjs'
+import { checkAgainstNative, checkCurve, checkManySteps, nativeCurve, runner } from './support.mjs'
 
 const { values: options } = parseArgs({ options: { webgpu: { type: 'boolean' }, native: { type: 'string' } } })
 const { test, finish } = runner('node')
@@ -42,6 +42,10 @@ if (options.native)
       await test(`${device}: ${example} learns as native C does`, async () =>
         checkCurve(await home.curve(example, device, 5, steps), nativeCurve(options.native, example, 5, steps)))
   }
+
+await test('cpu: mlp-sin makes over 1,000 steps a second', () => checkManySteps(home.speed))
+if (options.native)
+  await test('cpu: a step of transformer-add in at most four times the native time', () => checkAgainstNative(home.speed, options.native))
 
 /** A program of its own: what it prints. */
 function program(source, environment = {}) {

@@ -37,6 +37,29 @@ export function nativeCurve(program, example, seed, steps) {
   return curves.get(key).slice(0, steps)
 }
 
+/** mlp-sin makes over 1,000 steps a second on the CPU, waited for one by one or not. `measure`: speed() of home.ts. */
+export async function checkManySteps(measure) {
+  const { awaited, inFlight } = await measure('mlp-sin', 'cpu', 300, 20, 1)
+  const said = `${Math.round(1000 / awaited)} steps a second waited for, ${Math.round(1000 / inFlight)} in flight`
+  if (!(awaited < 1 && inFlight < 1)) throw new Error(said)
+  return said
+}
+
+/** A step of transformer-add on the CPU takes at most four times as long as natively on one thread with AVX2. */
+export async function checkAgainstNative(measure, program) {
+  let ours = Infinity, native = Infinity
+  for (let round = 0; round < 4 && !(Number.isFinite(ours) && ours <= 4 * native); round++) { // a busy machine lengthens either: the best count
+    const { awaited, inFlight } = await measure('transformer-add', 'cpu', 15, 2, 0)
+    ours = Math.min(ours, awaited, inFlight)
+    const text = execFileSync(program, ['bench', 'transformer-add', '--device', 'cpu', '--threads', 1, '--steps', 30, '--json'],
+      { encoding: 'utf8', env: { ...process.env, TENSORGRAD_ISA: 'avx2' } })
+    native = Math.min(native, JSON.parse(text).ms_per_step)
+  }
+  const said = `${ours.toFixed(1)} ms, natively ${native.toFixed(1)}: ${(ours / native).toFixed(1)} times`
+  if (!(Number.isFinite(ours) && ours <= 4 * native)) throw new Error(said)
+  return said
+}
+
 /** 1e-4 relative at every step. Says what was seen. */
 export function checkCurve({ losses, device, msPerStep }, native) {
   const errors = losses.map((loss, i) => Math.abs(loss - native[i]) / Math.abs(native[i]))

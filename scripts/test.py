@@ -400,6 +400,9 @@ def counted(name, command, **options):
     return None
 
 
+WASM_SUITES = [f"test_{name}" for name in ("ops", "gradients", "random_graphs", "contract", "vm", "optim", "fusion")]
+
+
 def stage_web():
     """The package for browsers and Node: built, type-checked, run in Node and in headless Chromium on CPU and WebGPU; the demo page."""
     lacking = missing("node", "npm", CLANG, "wasm-ld-19", "chromium")
@@ -417,7 +420,10 @@ def stage_web():
     driver = "/usr/lib/chromium/vk_swiftshader_icd.json"
     vulkan = {"VK_DRIVER_FILES": driver, "VK_ICD_FILENAMES": driver}
     counted("package", ["node", "test/pack.mjs"])
+    counted("core", ["node", "--test", "test/core.test.mjs"], env={"TENSORGRAD_WASM": str(ROOT / "build/wasm/core.wasm")})
     counted("api", ["node", "test/run.mjs"], env={"TENSORGRAD_WASM": str(ROOT / "build/wasm/core.wasm")})
+    if check("web: native suites", ["bash", "scripts/build-wasm-tests", "build/wasm", *WASM_SUITES], "web-build"):
+        counted("suites", ["node", "test/suites.mjs", "../build/wasm"])
     counted("node", ["node", "test/node.mjs", "--webgpu", "--native", program], env=vulkan)
     counted("browser", ["node", "test/browser.mjs", "--native", program])
     counted("demo", ["node", "test/browser-demo.mjs"])

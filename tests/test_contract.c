@@ -474,7 +474,7 @@ static void test_isa_is_only_lowered(void **state) {
     const char *before = getenv("TENSORGRAD_ISA");
     char *kept = before != NULL ? allocate(strlen(before) + 1) : NULL;
     if (kept != NULL) memcpy(kept, before, strlen(before) + 1);
-#if !defined(_WIN32)
+#if !defined(_WIN32) && !defined(__wasm__) /* a module has one */
     assert_int_equal(setenv("TENSORGRAD_ISA", "scalar", 1), 0);
     assert_int_equal(tg_cpu_isa(), TG_ISA_SCALAR_);
     assert_int_equal(setenv("TENSORGRAD_ISA", "nonsense", 1), 0);

@@ -1,5 +1,6 @@
 /* A stand-in for the part of cmocka the tests use, for cross builds where the library cannot be had: runs the group,
- * reports like cmocka, ends a failed test with longjmp. Weak definitions, so that several files may include it. */
+ * reports like cmocka, ends a failed test with longjmp (in a WebAssembly module, which has none, with an exception of JavaScript's: see
+ * web/test/suite.ts). Weak definitions, so that several files may include it. */
 #ifndef CMOCKA_SHIM_H
 #define CMOCKA_SHIM_H
 
@@ -22,7 +23,16 @@ struct CMUnitTest {
     void *initial_state;
 };
 
+#ifdef __wasm__
+__attribute__((noreturn, import_module("tg_test"), import_name("end"))) void cmocka_shim_throw(int code);
+/* Calls body(test, state), and gives what it returned or what ended it. By its pointer: wasm-ld lets the exit handlers run after every
+ * exported function of a command. */
+typedef int (*cmocka_shim_body_function)(const struct CMUnitTest *test, void **state);
+__attribute__((import_module("tg_test"), import_name("call"))) int cmocka_shim_catch(cmocka_shim_body_function body,
+                                                                                     const struct CMUnitTest *test, void **state);
+#else
 CMOCKA_SHIM_WEAK jmp_buf cmocka_shim_jump;
+#endif
 
 CMOCKA_SHIM_WEAK __attribute__((format(printf, 1, 2))) void print_message(const char *format, ...);
 CMOCKA_SHIM_WEAK void print_message(const char *format, ...) {
@@ -36,7 +46,12 @@ CMOCKA_SHIM_WEAK void print_message(const char *format, ...) {
 CMOCKA_SHIM_WEAK __attribute__((noreturn)) void cmocka_shim_end(const char *file, int line, int code);
 CMOCKA_SHIM_WEAK __attribute__((noreturn)) void cmocka_shim_end(const char *file, int line, int code) {
     if (code == 1) printf("%s:%d: error: Failure!\n", file, line);
+#ifdef __wasm__
+    fflush(stdout);
+    cmocka_shim_throw(code);
+#else
     longjmp(cmocka_shim_jump, code);
+#endif
 }
 
 #define CMOCKA_SHIM_CHECK(condition, ...) \
@@ -101,16 +116,24 @@ typedef const char *cmocka_shim_text;
   { #f, f, setup, teardown, state }
 
 /* 0 passed, 1 failed, 2 skipped */
+CMOCKA_SHIM_WEAK int cmocka_shim_body(const struct CMUnitTest *test, void **state);
+CMOCKA_SHIM_WEAK int cmocka_shim_body(const struct CMUnitTest *test, void **state) {
+    if (test->setup_func && test->setup_func(state) != 0) return 1;
+    test->test_func(state);
+    return 0;
+}
+
 CMOCKA_SHIM_WEAK int cmocka_shim_one(const struct CMUnitTest *test, void *group_state);
 CMOCKA_SHIM_WEAK int cmocka_shim_one(const struct CMUnitTest *test, void *group_state) {
     void *state = test->initial_state ? test->initial_state : group_state;
     printf("[ RUN      ] %s\n", test->name);
     fflush(stdout);
+#ifdef __wasm__
+    int result = cmocka_shim_catch(cmocka_shim_body, test, &state);
+#else
     volatile int result = setjmp(cmocka_shim_jump);
-    if (result == 0) {
-        if (test->setup_func && test->setup_func(&state) != 0) result = 1;
-        if (result == 0) test->test_func(&state);
-    }
+    if (result == 0) result = cmocka_shim_body(test, &state);
+#endif
     if (test->teardown_func && test->teardown_func(&state) != 0) result = 1;
     printf("[  %s ] %s\n", result == 0 ? "     OK" : result == 1 ? "FAILED " : "SKIPPED", test->name);
     return result;

@@ -252,6 +252,16 @@ export const tests: Record<string, Test> = {
     await model.destroy()
   },
 
+  async 'a long chain of operations'({ device }) {
+    const model = await compileForward(() => new Module_(), (_, { x }) => {
+      let y: Tensor = x
+      for (let i = 0; i < 600; i++) y = add(relu(y), 1)
+      return y
+    }, { inputs: { x: { shape: [4] } }, device })
+    same(await model.run({ x: Float32Array.of(-1, 0, 1, 2) }), [600, 600, 601, 602], 'the end of the chain')
+    await model.destroy()
+  },
+
   async 'a snapshot and a recovery that is not needed'({ device }) {
     const model = await compileLine(device)
     await model.step(lineBatch(0))

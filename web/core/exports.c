@@ -565,6 +565,7 @@ WEB_EXPORT(int32_t, call_begin)(web_call *call, int32_t kind, const tg_feed *fee
 WEB_EXPORT(int32_t, call_program)(const web_call *call) {
     return call->call.variant != NULL ? tg_web_executable_number(call->call.variant->executable) : 0;
 }
+WEB_EXPORT(int32_t, call_is_last)(const web_call *call) { return call->call.variant == call->call.main; }
 WEB_EXPORT(const void *const *, call_inputs)(const web_call *call) { return call->call.variant->inputs; }
 WEB_EXPORT(void *const *, call_outputs)(const web_call *call) { return call->call.variant->outputs; }
 

@@ -203,7 +203,8 @@ WEB_EXPORT(int32_t, model_recover)(tg_model *model);
  *   while status == 0 and (e = call_program(call)) != 0:   execute e (WebGPU), write its outputs, then
  *       status = call_next(call, 0)
  *   call_result, call_captures; call_end
- * On the CPU: call_run(call) in place of the loop. A model has one call in progress at most; feeds stay where they are until its end. */
+ * On the CPU: call_run(call) in place of the loop. A model has one call in progress at most (but see call_is_last); feeds stay where they are
+ * until its end. */
 
 typedef struct web_call web_call;
 enum { WEB_STEP = 0, WEB_RUN = 1, WEB_CAPTURES = 2 }; /* WEB_STEP or WEB_RUN, + WEB_CAPTURES */
@@ -213,6 +214,9 @@ WEB_EXPORT(void, call_destroy)(web_call *call); /* before the model */
 WEB_EXPORT(int32_t, call_begin)(web_call *call, int32_t kind, const tg_feed *feeds, int32_t n);
 /* The executable (number given by gpu_load) to execute now; 0: the call is done. */
 WEB_EXPORT(int32_t, call_program)(const web_call *call);
+/* 1: that program is the call's last. A step then depends on no other call: once its inputs are read (call_inputs, call_outputs too: they are
+ * the program's, not the call's), another step of the model may begin with another web_call, before this one's outputs are there. */
+WEB_EXPORT(int32_t, call_is_last)(const web_call *call);
 /* Addresses of the program's inputs, and of where its outputs go (0: not wanted): arrays of u32, as many as the program says. */
 WEB_EXPORT(const void *const *, call_inputs)(const web_call *call);
 WEB_EXPORT(void *const *, call_outputs)(const web_call *call);

@@ -176,6 +176,7 @@ interface Exports {
   call_destroy(call: CallAddress): void
   call_begin(call: CallAddress, kind: number, feeds: Address, n: number): number
   call_program(call: CallAddress): number
+  call_is_last(call: CallAddress): number
   call_inputs(call: CallAddress): Address
   call_outputs(call: CallAddress): Address
   call_next(call: CallAddress, status: number): number
@@ -515,6 +516,7 @@ export class Core {
   begin(call: CallAddress, kind: CallKind, feeds: readonly Feed[]): void { this.#ok(this.#x.call_begin(call, kind, this.#callFeeds(feeds), feeds.length)) }
   /** The executable to run now, 0: done. */
   program(call: CallAddress): number { return this.#x.call_program(call) }
+  isLast(call: CallAddress): boolean { return this.#x.call_is_last(call) !== 0 }
   inputs(call: CallAddress, count: number): Uint32Array { return this.u32(this.#x.call_inputs(call), count) }
   outputs(call: CallAddress, count: number): Uint32Array { return this.u32(this.#x.call_outputs(call), count) }
   next(call: CallAddress, status = 0): void { this.#ok(this.#x.call_next(call, status)) }

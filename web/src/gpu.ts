@@ -278,25 +278,29 @@ interface Stage { source: number; group: GPUBindGroup; groups: [number, number, 
 export class Executable {
   readonly #stages: Stage[]
   readonly #pipelines: Promise<GPUComputePipeline[]>
-  readonly #buffers: { workspace: GPUBuffer; inputs: GPUBuffer; constants: GPUBuffer; scratch: GPUBuffer; readback: GPUBuffer }
+  readonly #buffers: { workspace: GPUBuffer; inputs: GPUBuffer; constants: GPUBuffer; scratch: GPUBuffer }
+  readonly #readbacks: GPUBuffer[] = [] // those that no run is using
+  readonly #readbackBytes: number
   readonly #places: (Slice | null)[] = []
   readonly #feed: Uint8Array<ArrayBuffer>
   readonly #inputOffset: number[] // by input; -1: no stage reads it
   readonly #constants = new Map<number, DataArray>() // of outputs that are constants, by buffer
   #perSubmission: number
+  #lastDone = 0 // when the last submission had run: one that was waiting meanwhile began then
 
   /** Everything is started here, synchronously; `ready` says how it went. `core` holds the constants' data. */
   constructor(readonly gpu: Gpu, readonly program: ProgramInfo, core: Core) {
-    const { storage, copySource, copyDestination, mapRead } = USAGE
+    const { storage, copySource, copyDestination } = USAGE
     const fed = storage | copyDestination
     this.#inputOffset = program.inputs.map((_, i) => program.buffers.find(([kind, , , , slot]) => kind === 1 && slot === i)?.[3] ?? -1)
     this.#feed = new Uint8Array(program.inputBlock)
     const outputBytes = offsetsOf(program.outputs.map(({ count }) => ({ bytes: count * 4 }))).at(-1) as number
     this.#buffers = {
       workspace: gpu.buffer(program.workspace, fed | copySource), inputs: gpu.buffer(program.inputBlock, fed),
-      constants: gpu.buffer(program.constantBlock, fed),
-      scratch: gpu.buffer(program.scratch, fed | copySource), readback: gpu.buffer(outputBytes, mapRead | copyDestination),
+      constants: gpu.buffer(program.constantBlock, fed), scratch: gpu.buffer(program.scratch, fed | copySource),
     }
+    this.#readbackBytes = outputBytes
+    this.#readbacks.push(this.#readback())
     this.#place(core)
     this.#stages = program.stages.map((stage) => ({ source: stage.source, groups: stage.groups, group: this.#bind(stage) }))
     this.#pipelines = Promise.all(program.sources.map((source, i) => {
@@ -313,7 +317,11 @@ export class Executable {
   }
 
   unload(): void {
-    for (const buffer of Object.values(this.#buffers)) this.gpu.drop(buffer)
+    for (const buffer of [...Object.values(this.#buffers), ...this.#readbacks]) this.gpu.drop(buffer)
+  }
+
+  #readback(): GPUBuffer {
+    return this.#readbacks.pop() ?? this.gpu.buffer(this.#readbackBytes, USAGE.mapRead | USAGE.copyDestination)
   }
 
   #place(core: Core): void {
@@ -351,22 +359,26 @@ export class Executable {
 
   // ---- one run
 
-  /** `inputs`: addresses in the core's memory, one for each input; `outputs`: where results go, 0: not wanted. Nothing moves them meanwhile. */
-  async run(core: Core, inputs: readonly Address[], outputs: readonly Address[]): Promise<void> {
+  /** `inputs`: addresses in the core's memory, one for each input, read before `submitted` is called: from then on another run may begin;
+   *  `outputs`: where results go, 0: not wanted. Nothing moves those meanwhile. */
+  async run(core: Core, inputs: readonly Address[], outputs: readonly Address[], submitted = (): void => undefined): Promise<void> {
     const pipelines = await this.#pipelines
     this.#writeInputs(core, inputs)
     const wanted = this.program.outputs.map((_, i) => i).filter((i) => outputs[i] !== 0)
     const read = wanted.filter((i) => !this.#isOnHost(i))
     const slices = read.map((i) => ({ ...(this.#places[this.#outputBuffer(i)] as Slice), bytes: (this.program.outputs[i]?.count ?? 0) * 4 }))
     const offsets = offsetsOf(slices)
-    let begin = 0
-    do {
-      const end = Math.min(begin + this.#perSubmission, this.#stages.length)
-      await this.#submit(pipelines, begin, end, end === this.#stages.length ? slices : [], offsets)
-      begin = end
-    } while (begin < this.#stages.length)
-    this.#take(core, read, outputs, offsets)
     for (const i of wanted) if (this.#isOnHost(i)) this.#copyOnHost(core, i, inputs, outputs[i] as Address)
+    let begin = 0, end = Math.min(this.#perSubmission, this.#stages.length)
+    for (; end < this.#stages.length; begin = end, end = Math.min(begin + this.#perSubmission, this.#stages.length))
+      await this.#submit(pipelines, begin, end, () => this.gpu.device.queue.onSubmittedWorkDone())
+    const readback = this.#readback()
+    await this.#submit(pipelines, begin, end, () => {
+      submitted()
+      return read.length > 0 ? readback.mapAsync(MAP_READ, 0, offsets[read.length]) : this.gpu.device.queue.onSubmittedWorkDone()
+    }, (encoder) => copySlices(encoder, slices, offsets, readback))
+    this.#take(core, read, outputs, offsets, readback)
+    this.#readbacks.push(readback)
   }
 
   #outputBuffer(i: number): number { return this.program.outputs[i]?.buffer as number }
@@ -383,18 +395,21 @@ export class Executable {
     if (this.#feed.length > 0) this.gpu.device.queue.writeBuffer(this.#buffers.inputs, 0, this.#feed)
   }
 
-  /** Stages [begin, end), and the slices with the last. Waits until they have run. */
-  async #submit(pipelines: GPUComputePipeline[], begin: number, end: number, slices: readonly Slice[], offsets: readonly number[]): Promise<void> {
+  /** Stages [begin, end), and what `more` encodes behind them, in one submission. Waits for what `done` gives. */
+  async #submit(
+    pipelines: GPUComputePipeline[], begin: number, end: number, done: () => Promise<unknown>, more = (_: GPUCommandEncoder): void => undefined,
+  ): Promise<void> {
     const { device } = this.gpu
-    const start = performance.now()
+    const start = Math.max(performance.now(), this.#lastDone)
     await this.gpu.guarded('running a step', () => {
       const encoder = device.createCommandEncoder()
       if (end > begin) this.#encode(encoder, pipelines, begin, end)
-      copySlices(encoder, slices, offsets, this.#buffers.readback)
+      more(encoder)
       device.queue.submit([encoder.finish()])
-      return slices.length > 0 ? this.#buffers.readback.mapAsync(MAP_READ, 0, offsets[slices.length]) : device.queue.onSubmittedWorkDone()
+      return done()
     })
-    this.#adapt(end - begin, performance.now() - start)
+    this.#adapt(end - begin, performance.now() - Math.max(start, this.#lastDone))
+    this.#lastDone = performance.now()
   }
 
   #encode(encoder: GPUCommandEncoder, pipelines: GPUComputePipeline[], begin: number, end: number): void {
@@ -409,21 +424,22 @@ export class Executable {
     pass.end()
   }
 
+  /** A submission of so many stages has kept the GPU busy for that long. */
   #adapt(stages: number, ms: number): void {
     const all = this.#stages.length
-    if (ms > SLOW_MS && stages > 1) this.#perSubmission = Math.ceil(stages / 2)
+    if (ms > SLOW_MS && stages > 1) this.#perSubmission = Math.max(1, Math.floor((stages * SLOW_MS) / ms))
     else if (ms < SLOW_MS / 4 && stages === this.#perSubmission && stages < all) this.#perSubmission = Math.min(all, stages * 2)
   }
 
-  #take(core: Core, read: readonly number[], outputs: readonly Address[], offsets: readonly number[]): void {
+  #take(core: Core, read: readonly number[], outputs: readonly Address[], offsets: readonly number[], readback: GPUBuffer): void {
     if (read.length === 0) return
-    const mapped = this.#buffers.readback.getMappedRange(0, offsets[read.length])
+    const mapped = readback.getMappedRange(0, offsets[read.length])
     read.forEach((i, at) => {
       const { dtype, count } = this.program.outputs[i] as ProgramInfo['outputs'][number]
       const name = dtypes[dtype] as Dtype
       narrow(core.view(name, outputs[i] as Address, count), name, mapped, offsets[at] as number)
     })
-    this.#buffers.readback.unmap()
+    readback.unmap()
   }
 
   #copyOnHost(core: Core, i: number, inputs: readonly Address[], to: Address): void {

@@ -25,7 +25,7 @@ export interface Home {
 export type Post = (message: Response, transfer: Transferable[]) => void
 
 type Body<K extends RequestKind> = Extract<RequestBody, { kind: K }>
-type Handlers = { [K in RequestKind]: (body: Body<K>) => Answers[K] | Promise<Answers[K]> }
+type Handlers = { [K in RequestKind]: (body: Body<K>, next: () => void) => Answers[K] | Promise<Answers[K]> }
 
 /** A root: what its siblings share. */
 interface Family {
@@ -38,7 +38,8 @@ interface Family {
 interface Model {
   family: Family
   address: ModelAddress
-  call: CallAddress
+  /** Those that no request is using. */
+  calls: CallAddress[]
   info: ModelInfo
 }
 
@@ -48,15 +49,31 @@ const texts: Record<TextKind, Text> = {
 
 // ---------------------------------------------------------------- the queue
 
+/** Steps of a model that a GPU may have at a time: while one is read back the next ones run. */
+const RING = 3
+
 /** Returns what is to be called with each message of the page. */
 export function serve(home: Home, post: Post): (request: Request) => void {
   const worker = new Worker(home)
-  let queue: Promise<void> = Promise.resolve()
-  return (request) => {
-    queue = queue.then(async () => {
-      const response = await worker.answer(request)
-      post(response, response.ok ? buffersOf(response.value) : [])
+  let queue: Promise<void> = Promise.resolve() // until the next request may begin
+  const flying: { key: string | null; answered: Promise<void> }[] = []
+  const begin = async (request: Request): Promise<void> => {
+    const key = worker.overlapKey(request)
+    const mayOverlap = key !== null && flying.every((each) => each.key === key)
+    while (flying.length > (mayOverlap ? RING - 1 : 0)) await flying[0]?.answered
+    await new Promise<void>((next) => {
+      const before = flying.at(-1)?.answered
+      const answered = worker.answer(request, next).then(async (response) => {
+        await before
+        flying.shift()
+        post(response, response.ok ? buffersOf(response.value) : [])
+        next()
+      })
+      flying.push({ key, answered })
     })
+  }
+  return (request) => {
+    queue = queue.then(() => begin(request))
   }
 }
 
@@ -85,10 +102,17 @@ class Worker {
 
   constructor(readonly home: Home) {}
 
-  async answer(request: Request): Promise<Response> {
+  /** Requests with the same key, not null, may begin before the ones before them are answered: plain steps of one model on a GPU. */
+  overlapKey(request: Request): string | null {
+    const isPlain = request.kind === 'step' && !request.withCaptures && this.#models.get(request.graph)?.family.gpu != null
+    return isPlain ? `${request.graph}` : null
+  }
+
+  /** `next` is called when a request of the same key may begin, if that is before the answer. */
+  async answer(request: Request, next: () => void): Promise<Response> {
     try {
-      const handler = this.#handlers[request.kind] as (body: RequestBody) => Promise<Answers[RequestKind]>
-      return { id: request.id, ok: true, value: await handler(request) }
+      const handler = this.#handlers[request.kind] as (body: RequestBody, next: () => void) => Promise<Answers[RequestKind]>
+      return { id: request.id, ok: true, value: await handler(request, next) }
     } catch (error) {
       return { id: request.id, ok: false, error: serialiseError(error) }
     }
@@ -97,8 +121,8 @@ class Worker {
   readonly #handlers: Handlers = {
     createRuntime: (body) => this.#createRuntime(body),
     compileForward: (body) => this.#compileSibling(body),
-    step: async (body) => {
-      const { result, captures } = await this.#call(body, body.withCaptures ? CallKind.stepWithCaptures : CallKind.step)
+    step: async (body, next) => {
+      const { result, captures } = await this.#call(body, body.withCaptures ? CallKind.stepWithCaptures : CallKind.step, next)
       return { loss: result[0] as number, captures }
     },
     run: async (body) => {
@@ -212,7 +236,7 @@ class Worker {
     let address: ModelAddress = 0
     try {
       await this.#guarded(family.gpu, 'compiling', () => (address = body()))
-      const model: Model = { family, address, call: core.createCall(address), info: core.describeModel(address) }
+      const model: Model = { family, address, calls: [core.createCall(address)], info: core.describeModel(address) }
       this.#models.set(graph, model)
       family.models.add(graph)
       return model
@@ -256,58 +280,63 @@ class Worker {
 
   // ---- calls
 
-  async #call(body: { graph: number; feeds: ArrayMessage[] }, kind: CallKind): Promise<{ result: DataArray; captures: CaptureMessage[] | null }> {
+  async #call(
+    body: { graph: number; feeds: ArrayMessage[] }, kind: CallKind, next = (): void => undefined,
+  ): Promise<{ result: DataArray; captures: CaptureMessage[] | null }> {
     const model = this.#model(body.graph)
     const core = this.#theCore
+    const call = model.calls.pop() ?? core.createCall(model.address)
     const asked = kind === CallKind.stepWithCaptures || kind === CallKind.runWithCaptures
     const isStep = kind === CallKind.step || kind === CallKind.stepWithCaptures
-    const captures = () => (asked ? core.captures(model.call).map((info) => captureOf(core, info)) : null)
+    const captures = () => (asked ? core.captures(call).map((info) => captureOf(core, info)) : null)
     try {
-      if (model.family.gpu === null) this.#runOnCpu(model, kind, body.feeds)
-      else await this.#runOnGpu(model, model.family.gpu, kind, body.feeds)
+      if (model.family.gpu === null) this.#runOnCpu(call, kind, body.feeds)
+      else await this.#runOnGpu(call, model.family.gpu, kind, body.feeds, next)
       const { shape, dtype } = model.info.output
-      const result = isStep ? core.result(model.call, 'f32', 1) : core.result(model.call, dtypes[dtype] as Dtype, countOf(shape))
+      const result = isStep ? core.result(call, 'f32', 1) : core.result(call, dtypes[dtype] as Dtype, countOf(shape))
       return { result, captures: captures() }
     } catch (error) {
       if (error instanceof NotFiniteError) { // the step was made
-        error.loss = core.loss(model.call)
+        error.loss = core.loss(call)
         error.captures = captures()
       }
       throw error
     } finally {
-      core.end(model.call)
+      core.end(call)
+      model.calls.push(call)
     }
   }
 
-  #runOnCpu(model: Model, kind: CallKind, feeds: readonly Feed[]): void {
-    this.#theCore.begin(model.call, kind, feeds)
-    this.#theCore.run(model.call)
+  #runOnCpu(call: CallAddress, kind: CallKind, feeds: readonly Feed[]): void {
+    this.#theCore.begin(call, kind, feeds)
+    this.#theCore.run(call)
   }
 
-  async #runOnGpu(model: Model, gpu: Gpu, kind: CallKind, feeds: readonly Feed[]): Promise<void> {
+  /** `next` is called where the core could begin another step of the model. */
+  async #runOnGpu(call: CallAddress, gpu: Gpu, kind: CallKind, feeds: readonly Feed[], next: () => void): Promise<void> {
     const core = this.#theCore
-    await this.#begin(model, gpu, kind, feeds)
-    for (let number = core.program(model.call); number !== 0; number = core.program(model.call)) {
+    await this.#begin(call, gpu, kind, feeds)
+    for (let number = core.program(call); number !== 0; number = core.program(call)) {
       const executable = this.#executables.get(number)
       if (executable === undefined) throw new InternalError('the core runs a program that it did not load')
-      const inputs = [...core.inputs(model.call, executable.program.inputs.length)]
-      const outputs = [...core.outputs(model.call, executable.program.outputs.length)]
+      const inputs = [...core.inputs(call, executable.program.inputs.length)]
+      const outputs = [...core.outputs(call, executable.program.outputs.length)]
       try {
-        await executable.run(core, inputs, outputs)
+        await executable.run(core, inputs, outputs, core.isLast(call) ? next : undefined)
       } catch (error) { // the call ends with it
         core.setError(error instanceof TensorgradError ? error.status : 18, (error as Error).message)
-        core.next(model.call, error instanceof TensorgradError ? error.status : 18)
+        core.next(call, error instanceof TensorgradError ? error.status : 18)
         throw error
       }
-      core.next(model.call)
+      core.next(call)
     }
   }
   /** The first call of its kind compiles: then the device's errors belong to it. Otherwise nothing reaches the device here. */
-  async #begin(model: Model, gpu: Gpu, kind: CallKind, feeds: readonly Feed[]): Promise<void> {
+  async #begin(call: CallAddress, gpu: Gpu, kind: CallKind, feeds: readonly Feed[]): Promise<void> {
     gpu.checkAlive()
     const known = this.#executables.size
     this.#fresh = []
-    this.#theCore.begin(model.call, kind, feeds)
+    this.#theCore.begin(call, kind, feeds)
     if (this.#executables.size !== known) await gpu.guarded('compiling', () => Promise.all(this.#fresh.map((executable) => executable.ready())))
   }
 
@@ -371,7 +400,7 @@ class Worker {
     const core = this.#theCore
     const isRoot = Math.min(...model.family.models) === graph
     for (const each of isRoot ? model.family.models : [graph]) {
-      core.destroyCall(this.#model(each).call)
+      for (const call of this.#model(each).calls) core.destroyCall(call)
       this.#models.delete(each)
     }
     if (!isRoot) model.family.models.delete(graph)

@@ -210,6 +210,33 @@ await test('a lost device: every call says so; recover() goes on from the snapsh
   assert.ok(result.same, 'the parameters are those of the snapshot')
   assert.ok(result.again, 'the next step is as it was')
 })
+const counting = `const submit = GPUQueue.prototype.submit
+let submissions = 0
+GPUQueue.prototype.submit = function (...args) { submissions++; return submit.apply(this, args) }
+const asked = new BroadcastChannel('submissions')
+asked.onmessage = ({ data }) => data === 'how many' && asked.postMessage(submissions)`
+await test('a step that takes long is cut into submissions, between which the page draws', async () => {
+  const { perStep, ms } = await faulty(counting, async () => {
+    const channel = new BroadcastChannel('submissions')
+    const count = () => new Promise((resolve) => {
+      channel.onmessage = ({ data }) => typeof data === 'number' && resolve(data)
+      channel.postMessage('how many')
+    })
+    const { compileModule, matmul, meanLast, Module, mul, sumAll } = await import('tensorgrad')
+    class Large extends Module { W = this.param([256, 256]) }
+    const model = await compileModule(() => new Large(), (m, { x }) => {
+      for (let i = 0; i < 6; i++) x = mul(matmul(x, m.W), meanLast(x))
+      return sumAll(x)
+    }, { inputs: { x: { shape: [128, 256] } }, device: 'webgpu' })
+    const x = new Float32Array(128 * 256).fill(0.01)
+    for (let i = 0; i < 3; i++) await model.step({ x })
+    const before = await count(), start = performance.now()
+    await model.step({ x })
+    return { perStep: await count() - before, ms: performance.now() - start }
+  })
+  assert.ok(ms < 24 || perStep > 1, `${perStep} submissions in ${ms} ms`)
+  return `${perStep} submissions in ${ms.toFixed(0)} ms`
+})
 const badShader = `const make = GPUDevice.prototype.createShaderModule
 GPUDevice.prototype.createShaderModule = function (d) { return make.call(this, { ...d, code: d.code.replace('fn main', '\\noops fn main') }) }`
 await test('a shader that does not compile: kernel, compiler and shader in the message', async () => {

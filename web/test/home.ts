@@ -168,7 +168,7 @@ export const tests: Record<string, Test> = {
 
   async 'concurrent steps, results in order; arrays stay the caller\'s'({ device }) {
     const [model, twin] = await Promise.all([compileLine(device), compileLine(device)])
-    const batches = [0, 1, 2, 3].map(lineBatch)
+    const batches = [0, 1, 2, 3, 4, 5, 6, 7].map(lineBatch)
     const reused = lineBatch(0)
     const together = await Promise.all(batches.map(({ x, y }) => {
       reused.x.set(x)
@@ -176,7 +176,13 @@ export const tests: Record<string, Test> = {
       return model.step(reused) // the same arrays, overwritten right after the call
     }))
     equal(reused.x.length, 12, 'the array is still there')
-    for (let t = 0; t < 4; t++) equal(together[t], await twin.step(batches[t] as never), `loss ${t}`)
+    for (const [t, batch] of batches.entries()) equal(together[t], await twin.step(batch), `loss ${t}`)
+    const answers = await Promise.allSettled(batches.map((batch, t) => model.step(t === 2 ? { ...batch, x: new Float32Array(3) } : batch)))
+    for (const [t, batch] of batches.entries()) {
+      const answer = answers[t] as PromiseSettledResult<number>
+      if (t === 2) check(answer.status === 'rejected' && answer.reason instanceof ShapeError, 'the one that is refused')
+      else equal(answer.status === 'fulfilled' && answer.value, await twin.step(batch), `loss ${t} of those around one that is refused`)
+    }
     const forward = await twin.compileForward((m, { x }) => matmul(x, m.W), { inputs: { x: { shape: [1, 3] } } })
     const W = (await twin.downloadParams())['W'] as Float32Array
     const rows = await Promise.all([0, 1, 2].map((k) => forward.run({ x: Float32Array.from({ length: 3 }, (_, i) => Number(i === k)) })))

@@ -37,9 +37,9 @@ static tg_context *home_context;
 
 /* Provided by web/test/suite.ts. 0: done; else the message has been printed. */
 __attribute__((import_module("tg_test"), import_name("gpu_run"))) int32_t home_gpu_run(int32_t executable, const void *const *inputs,
-                                                                                      void *const *outputs);
-__attribute__((import_module("tg_test"), import_name("gpu_read_state"))) int32_t home_gpu_read_state(int32_t slot, int32_t first, void *data,
-                                                                                                    int32_t count);
+                                                                                       void *const *outputs);
+__attribute__((import_module("tg_test"), import_name("gpu_read_state"))) int32_t home_gpu_read_state(int32_t slot, int32_t first,
+                                                                                                     void *data, int32_t count);
 
 static tg_status home_status(int32_t failed) {
     return failed == 0 ? TG_OK : tg_fail(home_context, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: see above");

@@ -431,7 +431,9 @@ export class Executable {
     else if (ms < SLOW_MS / 4 && stages === this.#perSubmission && stages < all) this.#perSubmission = Math.min(all, stages * 2)
   }
 
-  #take(core: Core, read: readonly number[], outputs: readonly Address[], offsets: readonly number[], readback: GPUBuffer): void {
+  #take(
+    core: Core, read: readonly number[], outputs: readonly Address[], offsets: readonly number[], readback: GPUBuffer,
+  ): void {
     if (read.length === 0) return
     const mapped = readback.getMappedRange(0, offsets[read.length])
     read.forEach((i, at) => {

@@ -1,5 +1,5 @@
-// A native test suite, compiled as a WebAssembly command (scripts/build-wasm-tests), run to its end: on the executor of the CPU in the module,
-// or on a GPU, for whose answers the module is suspended (JSPI). Owns the little of WASI that a suite needs.
+// A native test suite, compiled as a WebAssembly command (scripts/build-wasm-tests), run to its end: on the executor of the CPU in the
+// module, or on a GPU, for whose answers the module is suspended (JSPI). Owns the little of WASI that a suite needs.
 
 import { dtypes, type Core, type ProgramInfo } from '../src/core.js'
 import { Executable, findAdapter, openGpu, type Gpu } from '../src/gpu.js'
@@ -43,7 +43,8 @@ class Suite {
 
   /** What an Executable reads and writes of the core. */
   readonly memory = {
-    view: (dtype: Dtype, at: number, count: number) => new { f32: Float32Array, i32: Int32Array, bool: Uint8Array }[dtype](this.#buffer, at, count),
+    view: (dtype: Dtype, at: number, count: number) =>
+      new { f32: Float32Array, i32: Int32Array, bool: Uint8Array }[dtype](this.#buffer, at, count),
     u8: (at: number, count: number) => new Uint8Array(this.#buffer, at, count),
   } as unknown as Core
   #words(at: number, count: number): number[] { return [...new Uint32Array(this.#buffer, at, count)] }
@@ -171,7 +172,8 @@ class Suite {
     return {
       call: new Suspending((body: number, test: number, state: number) => this.#callWaiting(body, test, state)),
       gpu_run: new Suspending((number: number, inputs: number, outputs: number) => this.#gpuRun(number, inputs, outputs)),
-      gpu_read_state: new Suspending((slot: number, first: number, data: number, count: number) => this.#gpuReadState(slot, first, data, count)),
+      gpu_read_state: new Suspending((slot: number, first: number, data: number, count: number) =>
+        this.#gpuReadState(slot, first, data, count)),
       end,
     }
   }

@@ -1,5 +1,5 @@
-// Native test suites as WebAssembly: node test/suites.mjs FOLDER. Each SUITE.wasm of scripts/build-wasm-tests: on the CPU here, and those that have
-// WebGPU rows in headless Chromium on WebGPU (SwiftShader). Ends with "N passed, N failed", of the suites' own cases.
+// Native test suites as WebAssembly: node test/suites.mjs FOLDER. Each SUITE.wasm of scripts/build-wasm-tests: on the CPU here, and some
+// in headless Chromium on WebGPU (SwiftShader). Ends with "N passed, N failed", of the suites' own cases.
 
 import { readFileSync } from 'node:fs'
 import path from 'node:path'

@@ -52,7 +52,7 @@ if [ "$what" = all ] || [ "$what" = webgpu ]; then
     trap fetch_webgpu EXIT # python may be among what is missing
   fi
 fi
-if [ "$what" = web ]; then # the core as WebAssembly, Node, a browser
+if [ "$what" = all ] || [ "$what" = web ]; then # the core as WebAssembly, Node, a browser
   need clang-19 clang-19
   need lld-19 wasm-ld-19
   need_file wasi-libc '/usr/lib/wasm32-wasi/libc.a' '/usr/lib/*/wasm32-wasi/libc.a'

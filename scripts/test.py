@@ -430,13 +430,11 @@ def stage_web():
     return None
 
 
-# Run when named only: the package is not finished (see web/README.md).
-NAMED_STAGES = [("web", stage_web)]
 STAGES = [
     ("source", stage_source), ("demo", stage_demo), ("gcc", stage_gcc), ("header", stage_header), ("readme", stage_readme),
     ("one-file", stage_one_file), ("install", stage_install), ("webgpu", stage_webgpu), ("clang", stage_clang),
     ("gcc-sanitize", stage_gcc_sanitize), ("cli", stage_cli), ("clang-sanitize", stage_clang_sanitize),
-    ("threads", stage_threads), ("aarch64", stage_aarch64), ("fuzz", stage_fuzz),
+    ("threads", stage_threads), ("aarch64", stage_aarch64), ("fuzz", stage_fuzz), ("web", stage_web),
 ]
 
 
@@ -447,14 +445,14 @@ def main():
     parser.add_argument("stages", nargs="*")
     arguments = parser.parse_args()
     jobs = arguments.jobs
-    known = dict(STAGES + NAMED_STAGES)
+    known = dict(STAGES)
     for stage in arguments.stages:
         if stage not in known:
             parser.error(f"unknown stage {stage}; there are {', '.join(known)}")
     shutil.rmtree(LOGS, ignore_errors=True)
     begin = time.monotonic()
-    for name, function in STAGES + NAMED_STAGES:
-        if name not in (arguments.stages or dict(STAGES)):
+    for name, function in STAGES:
+        if name not in (arguments.stages or known):
             continue
         print(f"== {name}: {function.__doc__}", flush=True)
         start, before = time.monotonic(), tally.passed

@@ -11,7 +11,6 @@ import type { DataArray, Dtype } from './types.js'
 const USAGE = { mapRead: 1, copySource: 4, copyDestination: 8, storage: 128 }
 const MAP_READ = 1
 const COMPUTE_STAGE = 4
-const ALIGN = 256
 const MAX_BINDINGS = 64
 
 /** A submission that takes longer than this makes the next ones shorter: a page draws every 16 ms. */

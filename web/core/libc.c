@@ -1,6 +1,7 @@
 /* libc: the few parts of the C library that the core calls and that would bring a host's files or much code along: formatting,
- * numbers as text (which JavaScript does), memory. Formats: what src/ uses, no more: %s %c %d %u %x %g %f with width, precision, 0,
- * l, ll, z, and * for either. */
+ * functions of numbers and numbers as text (which JavaScript has), text, memory. Formats: what src/ uses, no more: %s %c %d %u %x %g %f
+ * with width, precision, 0, l, ll, z, and * for either. */
+#include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,8 +10,17 @@
 #include <string.h>
 
 /* Writes Number(value).toPrecision(precision) without trailing zeros to out, at most 32 bytes; returns the length. */
-__attribute__((import_module("tg"), import_name("format_number"))) int32_t web_js_format_number(double value, int32_t precision, char *out);
-__attribute__((import_module("tg"), import_name("parse_number"))) double web_js_parse_number(const char *text);
+#define LIBC_IMPORT(type, name) __attribute__((import_module("tg"), import_name(#name))) type web_js_##name
+LIBC_IMPORT(int32_t, format_number)(double value, int32_t precision, char *out);
+LIBC_IMPORT(double, parse_number)(const char *text);
+/* JavaScript's Math: what is the same everywhere is worked out with these when a graph is compiled, never while it runs. */
+LIBC_IMPORT(double, exp)(double x);
+LIBC_IMPORT(double, log)(double x);
+LIBC_IMPORT(double, log1p)(double x);
+LIBC_IMPORT(double, sin)(double x);
+LIBC_IMPORT(double, cos)(double x);
+LIBC_IMPORT(double, tanh)(double x);
+LIBC_IMPORT(double, pow)(double x, double y);
 
 /* ---------------------------------------------------------------- formatting */
 
@@ -149,6 +159,55 @@ long strtol(const char *restrict text, char **restrict end, int base) {
 char *getenv(const char *name) {
     (void)name;
     return NULL;
+}
+
+double exp(double x) { return web_js_exp(x); }
+double log(double x) { return web_js_log(x); }
+double log1p(double x) { return web_js_log1p(x); }
+double sin(double x) { return web_js_sin(x); }
+double cos(double x) { return web_js_cos(x); }
+double tanh(double x) { return web_js_tanh(x); }
+/* In C 1 to any power, NaN too, is 1, and so is -1 to an infinite one; in JavaScript they are NaN. */
+double pow(double x, double y) { return x == 1.0 || (x == -1.0 && isinf(y)) ? 1.0 : web_js_pow(x, y); }
+/* 2 / sqrt(pi) e^(-x^2) (x + 2 x^3 / 3 + 4 x^5 / 15 ...): all terms of one sign. From 6 on it is 1. */
+double erf(double x) {
+    if (fabs(x) >= 6.0) return x > 0.0 ? 1.0 : -1.0;
+    double term = x, sum = x;
+    for (double n = 3.0; fabs(term) > 1e-17 * fabs(sum); n += 2.0) sum += term *= 2.0 * x * x / n; /* not a NaN's */
+    return 1.1283791670955126 * exp(-x * x) * sum;
+}
+
+/* ---------------------------------------------------------------- text: short, rather than fast */
+
+size_t strlen(const char *text) {
+    size_t length = 0;
+    while (text[length] != '\0') length++;
+    return length;
+}
+int strncmp(const char *a, const char *b, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (a[i] != b[i] || a[i] == '\0') return (unsigned char)a[i] - (unsigned char)b[i];
+    return 0;
+}
+int strcmp(const char *a, const char *b) { return strncmp(a, b, SIZE_MAX); }
+int memcmp(const void *a, const void *b, size_t count) {
+    const unsigned char *x = a, *y = b;
+    for (size_t i = 0; i < count; i++)
+        if (x[i] != y[i]) return x[i] - y[i];
+    return 0;
+}
+void *memchr(const void *block, int byte, size_t count) {
+    const unsigned char *at = block;
+    for (; count > 0; count--, at++)
+        if (*at == (unsigned char)byte) return (void *)(uintptr_t)at;
+    return NULL;
+}
+char *strchr(const char *text, int c) { return memchr(text, c, strlen(text) + 1); }
+char *strstr(const char *text, const char *part) {
+    const size_t length = strlen(part);
+    for (; strncmp(text, part, length) != 0; text++)
+        if (*text == '\0') return NULL;
+    return (char *)(uintptr_t)text;
 }
 
 /* ---------------------------------------------------------------- memory

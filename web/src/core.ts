@@ -211,6 +211,7 @@ export class Core {
         return encoder.encodeInto(text.replace('infinity', 'inf'), this.u8(out, 32)).written
       },
       parse_number: (text: number) => Number(this.text(text)),
+      exp: Math.exp, log: Math.log, log1p: Math.log1p, sin: Math.sin, cos: Math.cos, tanh: Math.tanh, pow: Math.pow,
       gpu_open: (out: number) => {
         const opened = gpu.open()
         if (opened !== null) this.f64(out, opened.limits.length).set(opened.limits)

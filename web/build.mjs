@@ -6,10 +6,11 @@
 //   tensorgrad.d.ts        the types, of all of them
 import { spawnSync } from 'node:child_process'
 import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
-import { deflateRawSync } from 'node:zlib'
 import esbuild from 'esbuild'
+import { pack } from './pack.mjs'
 
 const here = fileURLToPath(new URL('.', import.meta.url))
 const { values: options } = parseArgs({ options: { wasm: { type: 'string' }, 'no-types': { type: 'boolean' } } })
@@ -29,14 +30,22 @@ async function bundle(entry, name, more = {}) {
   await esbuild.build({ ...common, entryPoints: [`src/${entry}.ts`], outfile: `${dist}/${name}.js`, ...more })
 }
 
+/** Page and worker share a good part of their code. It comes first in both, word for word: the second time it compresses to nothing. */
 async function inlined(name, bytes) {
-  const worker = await esbuild.build({ ...common, entryPoints: ['src/worker-browser.ts'], write: false })
-  const define = {
-    INLINED_WORKER: JSON.stringify(worker.outputFiles[0].text.trim()),
-    INLINED_CORE: JSON.stringify(deflateRawSync(bytes, { level: 9, memLevel: 9 }).toString('base64')),
-    INLINED_CORE_SIZE: String(bytes.length),
+  const { outputFiles } = await esbuild.build({
+    ...common, entryPoints: ['src/browser.ts', 'src/worker-inlined.ts'], splitting: true, outdir: dist, write: false,
+    define: { INLINED_WORKER: '$worker', INLINED_CORE: '$core' },
+  })
+  const part = (start) => outputFiles.find((file) => path.basename(file.path).startsWith(start)).text.trim()
+  const renamed = (names) => names.replaceAll(/([\w$]+) as ([\w$]+)/g, '$1:$2')
+  const shared = part('chunk-').replace(/export\{([^}]*)\};$/, (_, names) => `return{${names.replaceAll(/([\w$]+) as ([\w$]+)/g, '$2:$1')}}`)
+  const cut = (text) => {
+    const [whole, names] = /^import\{([^}]*)\}from"\.\/chunk-\w+\.js";/.exec(text)
+    return [`const{${renamed(names)}}=(()=>{${shared}})();`, text.slice(whole.length)]
   }
-  await bundle('browser', name, { define })
+  const [before, page] = cut(part('browser')), worker = cut(part('worker-inlined')).join('')
+  const quoted = `'${worker.replaceAll(/[\\']/g, '\\$&').replaceAll('\n', '\\n')}'`
+  writeFileSync(`${dist}/${name}.js`, `${before}const $worker=${quoted};${page}const $core="${Buffer.from(pack(bytes)).toString('base64')}"\n`)
 }
 
 function types() {

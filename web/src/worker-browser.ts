@@ -11,8 +11,9 @@ const locked = new Promise<void>((resolve) => {
   if (navigator.locks === undefined) resolve()
   else void navigator.locks.request(lockOf(scope.name), () => new Promise<never>(() => resolve()))
 })
-const receive = serve(
+const answer = serve(
   { gpu: async () => navigator.gpu ?? null, noGpu: 'this browser has no WebGPU', device: 'auto', adapter: '' },
   (message, transfer) => void locked.then(() => scope.postMessage(message, transfer)),
 )
-scope.onmessage = (event: MessageEvent<Request>) => receive(event.data)
+export const receive = (event: MessageEvent<Request>): void => answer(event.data)
+scope.onmessage = receive

@@ -1,0 +1,11 @@
+// The worker's entry in the one-file build: that of any browser, but a text is the packed core, to be answered with the compiled one.
+
+import { unpackText } from './unpack.js'
+import { receive } from './worker-browser.js'
+
+const scope = self as unknown as { onmessage: unknown; postMessage(message: unknown): void }
+
+scope.onmessage = async (event: MessageEvent) => {
+  if (typeof event.data === 'string') scope.postMessage(await WebAssembly.compile(unpackText(event.data)))
+  else receive(event)
+}

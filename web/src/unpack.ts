@@ -2,7 +2,7 @@
 // came before it: byte by byte and, within functions, instruction by instruction. Packing and unpacking run the same model and must agree
 // to the last bit: its arithmetic is + - * / alone, which is the same in every engine. Knows WebAssembly's binary format, no other module.
 
-const CONTEXTS = 14, LINES = 16, COUNT_LIMIT = 255, NEW = 1 << 30, HEADER = 12 // LINES: bits of their number
+const CONTEXTS = 11, LINES = 15, COUNT_LIMIT = 255, NEW = 1 << 30, HEADER = 12 // LINES: bits of their number
 const OPCODE = 0, INDEX = 1, IMMEDIATE = 2, EXTENDED = 3, FUNCTION = 4, OUTSIDE = 5 // what the next byte is
 
 const hash = (a: number, b: number): number => {
@@ -27,7 +27,7 @@ export function model(size: number, begin: number, end: number, code: (p: number
   let indices = 0, immediates = 0 // operands it still has
   let value = 0, shift = 0 // of the number that is being read
   let depth = 0, body = 0, header = 0, locals = 0
-  let local = 0, localBefore = 0, called = 0
+  let local = 0, instruction = 0, instructionBefore = 0 // whole
   const ops = new Int32Array(7), last = new Int32Array(512) // instructions before, newest first; the last operand of each sort
 
   const operands = (numbers: number, bytes: number) => {
@@ -66,12 +66,11 @@ export function model(size: number, begin: number, end: number, code: (p: number
         body++
         ops.copyWithin(1, 0)
         ops[0] = 511
-        local = localBefore = depth = 0
+        local = depth = 0
       }
     } else {
       if (op === 0x0e && at === 0) indices += value + 1 // br_table
-      if (op > 0x1f && op < 0x23) localBefore = local, local = value
-      if (op === 0x10) called = value
+      if (op > 0x1f && op < 0x23) local = value
       if (indices === 1) last[op] = value
       at++
       if (--indices === 0) kind = immediates > 0 ? IMMEDIATE : OPCODE
@@ -98,30 +97,27 @@ export function model(size: number, begin: number, end: number, code: (p: number
   const contextsOfCode = () => {
     place = hash(hash(kind === OPCODE ? 0 : op + 1, at * 8 + shift), kind)
     const part = hash(place, shift > 0 ? value : 0)
+    add(part)
     add(hash(place, orders[1]!))
-    add(hash(place, orders[2]!))
     add(orders[3]!)
-    add(orders[6]!)
+    add(hash(instruction, instructionBefore))
     let history = ops[0]!
     for (let i = 1; i < 6; i++) {
       history = hash(history, ops[i]!)
       if (i !== 4) add(hash(part, history))
-      if (i === 1) add(hash(part, hash(called, history)))
     }
     add(hash(part, last[op]!))
     add(hash(part, body))
     add(hash(part, hash(body, local)))
-    add(hash(part, hash(local, hash(localBefore, ops[0]!))))
-    add(hash(part, hash(depth, hash(body, ops[0]!))))
   }
   const contextsOfText = () => {
     place = 0
-    for (const order of orders) add(order)
+    for (let i = 1; i < 7; i++) add(orders[i]!)
     add(word)
     add(hash(word, before(1)))
-    add(before(2))
     add(hash(before(2), before(3)))
-    add(hash(hash(before(4), before(1)), before(8)))
+    add(hash(before(4), before(1)))
+    add(hash(before(4), before(8)))
   }
 
   // ---- the model. A line is 15 slots for four bits of a byte, after a mark of whose it is; a slot holds how likely a 1 is and how often it
@@ -212,7 +208,9 @@ export function model(size: number, begin: number, end: number, code: (p: number
     else contextsOfCode()
     match()
     const byte = out[position] = codeByte()
+    instruction = hash(instruction, byte)
     take(byte)
+    if (kind === OPCODE) instructionBefore = instruction, instruction = 0
     word = (byte | 32) > 96 && (byte | 32) < 123 ? hash(word, byte) : 0
   }
   return out

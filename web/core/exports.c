@@ -15,7 +15,10 @@ static TG_LIST(tg_graph *) web_graphs; /* by number - 1; NULL: destroyed, or its
 
 /* ---------------------------------------------------------------- module */
 
+void __wasm_call_ctors(void); /* empty, but unless it is called the linker wraps it around every export */
+
 WEB_EXPORT(int32_t, init)(void) {
+    __wasm_call_ctors();
     web_context = tg_context_create(NULL);
     if (web_context == NULL) return 0;
     tg_text_init(&web_text, web_context);

@@ -1,10 +1,21 @@
-/* stubs: what the core refers to and a page has not: the export as C, and in the build for WebGPU alone the CPU. */
+/* stubs: what the core refers to and a page has not: the export as C, second opinions on graphs, which only page and worker exchange, and
+ * in the build for WebGPU alone the CPU. */
 #include "emit/emit.h"
+#include "ir/rules.h"
 #include "run/executor.h"
 
 tg_status tg_emit_c(const tg_program *program, tg_text_buffer *text) {
     (void)program;
     return tg_fail(text->ctx, TG_ERROR_UNSUPPORTED, TG_SITE_NONE, "text: C source is printed by the native library alone");
+}
+
+tg_status tg_graph_check(const tg_graph *g, char *message, size_t size) {
+    (void)g, (void)message, (void)size;
+    return TG_OK;
+}
+tg_status tg_graph_verify(const tg_graph *g) {
+    (void)g;
+    return TG_OK;
 }
 
 #ifdef TG_WEB_NO_CPU

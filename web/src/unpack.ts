@@ -16,9 +16,9 @@ const squash = (x: number): number => { // 1 / (1 + e^-x), nearly
 }
 const between = (x: number, low: number, high: number): number => (x < low ? low : x > high ? high : x)
 
-/** `size` bytes, of which those of functions' bodies (their count left out) are from `begin` to `end`. `code` says or is told each bit,
- *  of which 1 has `p` in 65536. */
-export function model(size: number, begin: number, end: number, code: (p: number) => number): Uint8Array<ArrayBuffer> {
+/** `size` bytes, of which those of functions' bodies (without their number and sizes) are from `begin` to `end`. `code` says or is told each
+ *  bit, of which 1 has `p` in 65536. `starts` receives where each body begins, and the last one ends. */
+export function model(size: number, begin: number, end: number, code: (p: number) => number, starts: number[]): Uint8Array<ArrayBuffer> {
   const out = new Uint8Array(size)
   let position = 0
 
@@ -39,6 +39,7 @@ export function model(size: number, begin: number, end: number, code: (p: number
   const enter = () => {
     kind = FUNCTION
     header = value = shift = 0
+    starts.push(position)
   }
   const takeOpcode = (byte: number) => {
     ops.copyWithin(1, 0)
@@ -58,10 +59,10 @@ export function model(size: number, begin: number, end: number, code: (p: number
       if (!isSimd) operands(0, number === 10 ? 2 : number === 11 ? 1 : 0)
       else if (number < 12 || (number > 83 && number < 94)) operands(2, number > 83 && number < 92 ? 1 : 0)
       else operands(0, number < 14 ? 16 : number > 20 && number < 35 ? 1 : 0)
-    } else if (kind === FUNCTION) { // the size of a body; groups of locals: their number, then a count and a type each
-      if (header < 2) locals = header++ * 2 * value
+    } else if (kind === FUNCTION) { // groups of locals: their number, then a count and a type each
+      if (header++ === 0) locals = 2 * value
       else locals--
-      if (header > 1 && locals === 0) {
+      if (locals === 0) {
         operands(0, 0)
         body++
         ops.copyWithin(1, 0)
@@ -199,7 +200,7 @@ export function model(size: number, begin: number, end: number, code: (p: number
     return known & 255
   }
 
-  for (; position < size; position++) {
+  while (position < size) {
     if (position === begin) enter()
     if (position === end) kind = OUTSIDE
     for (let i = 1; i < 7; i++) orders[i] = hash(orders[i - 1]!, before(i))
@@ -207,7 +208,7 @@ export function model(size: number, begin: number, end: number, code: (p: number
     if (kind === OUTSIDE) contextsOfText()
     else contextsOfCode()
     match()
-    const byte = out[position] = codeByte()
+    const byte = out[position++] = codeByte()
     instruction = hash(instruction, byte)
     take(byte)
     if (kind === OPCODE) instructionBefore = instruction, instruction = 0
@@ -222,7 +223,8 @@ export function unpack(packed: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>
   let low = 0, high = 0xffffffff, window = 0, at = HEADER
   const shift = () => (window = ((window << 8) | packed[at++]!) >>> 0)
   for (let i = 0; i < 4; i++) shift()
-  return model(size, begin, end, (p) => {
+  const starts: number[] = []
+  const bytes = model(size, begin, end, (p) => {
     const middle = low + Math.floor((high - low) / 65536 * p), bit = window <= middle ? 1 : 0
     if (bit) high = middle
     else low = middle + 1
@@ -231,7 +233,14 @@ export function unpack(packed: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>
       high = ((high << 8) | 255) >>> 0
     }
     return bit
-  })
+  }, starts)
+  const out = [...bytes.subarray(0, begin)] // the bodies' sizes again
+  for (let i = 1; i < starts.length; i++) {
+    let left = starts[i]! - starts[i - 1]!
+    for (; left > 127; left >>= 7) out.push((left & 127) | 128)
+    out.push(left, ...bytes.subarray(starts[i - 1], starts[i]))
+  }
+  return Uint8Array.from([...out, ...bytes.subarray(end)])
 }
 
 /** The same from base64. */

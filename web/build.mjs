@@ -30,7 +30,7 @@ async function bundle(entry, name, more = {}) {
   await esbuild.build({ ...common, entryPoints: [`src/${entry}.ts`], outfile: `${dist}/${name}.js`, ...more })
 }
 
-/** Page and worker share a good part of their code. It comes first in both, word for word: the second time it compresses to nothing. */
+/** What page and worker share comes first in both, word for word: the second time it compresses to nothing. */
 async function inlined(name, bytes) {
   const { outputFiles } = await esbuild.build({
     ...common, entryPoints: ['src/browser.ts', 'src/worker-inlined.ts'], splitting: true, outdir: dist, write: false,
@@ -38,14 +38,16 @@ async function inlined(name, bytes) {
   })
   const part = (start) => outputFiles.find((file) => path.basename(file.path).startsWith(start)).text.trim()
   const renamed = (names) => names.replaceAll(/([\w$]+) as ([\w$]+)/g, '$1:$2')
-  const shared = part('chunk-').replace(/export\{([^}]*)\};$/, (_, names) => `return{${names.replaceAll(/([\w$]+) as ([\w$]+)/g, '$2:$1')}}`)
+  const returned = (names) => `return{${names.replaceAll(/([\w$]+) as ([\w$]+)/g, '$2:$1')}}`
+  const shared = part('chunk-').replace(/export\{([^}]*)\};$/, (_, names) => returned(names))
   const cut = (text) => {
     const [whole, names] = /^import\{([^}]*)\}from"\.\/chunk-\w+\.js";/.exec(text)
     return [`const{${renamed(names)}}=(()=>{${shared}})();`, text.slice(whole.length)]
   }
   const [before, page] = cut(part('browser')), worker = cut(part('worker-inlined')).join('')
   const quoted = `'${worker.replaceAll(/[\\']/g, '\\$&').replaceAll('\n', '\\n')}'`
-  writeFileSync(`${dist}/${name}.js`, `${before}const $worker=${quoted};${page}const $core="${Buffer.from(pack(bytes)).toString('base64')}"\n`)
+  const packed = Buffer.from(pack(bytes)).toString('base64')
+  writeFileSync(`${dist}/${name}.js`, `${before}const $worker=${quoted};${page}const $core="${packed}"\n`)
 }
 
 function types() {

@@ -2,8 +2,9 @@
 import { readFileSync } from 'node:fs'
 import { transformSync } from 'esbuild'
 
-const source = transformSync(readFileSync(new URL('./src/unpack.ts', import.meta.url), 'utf8'), { loader: 'ts', format: 'esm', target: 'es2022' }).code
-const { model, unpack } = await import(`data:text/javascript;base64,${Buffer.from(source).toString('base64')}`)
+const source = readFileSync(new URL('./src/unpack.ts', import.meta.url), 'utf8')
+const { code } = transformSync(source, { loader: 'ts', target: 'es2022' })
+const { model, unpack } = await import(`data:text/javascript;base64,${Buffer.from(code).toString('base64')}`)
 
 /** [value, what follows it] of the number at `at`. */
 function number(wasm, at) {
@@ -16,7 +17,11 @@ function number(wasm, at) {
 /** The module without the sizes of its functions' bodies, which unpacking works out again; the bodies are [begin, end). */
 function withoutSizes(wasm) {
   let at = 8
-  for (; wasm[at] !== 10; at = number(wasm, at + 1).reduce((size, begin) => begin + size)) if (at >= wasm.length) throw new Error('a module without code')
+  while (wasm[at] !== 10) {
+    if (at >= wasm.length) throw new Error('pack.mjs: a module without code')
+    const [size, begin] = number(wasm, at + 1)
+    at = begin + size
+  }
   let [count, next] = number(wasm, number(wasm, at + 1)[1])
   const begin = next, parts = [wasm.subarray(0, next)]
   for (; count > 0; count--) {
@@ -43,9 +48,4 @@ export function pack(wasm) {
   const packed = Uint8Array.from(out)
   if (Buffer.compare(unpack(packed), wasm) !== 0) throw new Error('pack.mjs: what was packed does not unpack to the same')
   return packed
-}
-if (process.argv[1] === new URL(import.meta.url).pathname) for (const file of process.argv.slice(2)) {
-  const t = process.cpuUsage().user, w = readFileSync(file)
-  const p = pack(w)
-  console.log(file, p.length, (process.cpuUsage().user - t) / 2e3 | 0, 'ms cpu each way')
 }

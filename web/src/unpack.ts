@@ -16,8 +16,8 @@ const squash = (x: number): number => { // 1 / (1 + e^-x), nearly
 }
 const between = (x: number, low: number, high: number): number => (x < low ? low : x > high ? high : x)
 
-/** `size` bytes, of which those of functions' bodies (without their number and sizes) are from `begin` to `end`. `code` says or is told each
- *  bit, of which 1 has `p` in 65536. `starts` receives where each body begins, and the last one ends. */
+/** `size` bytes, of which those of functions' bodies (without their number and sizes) are from `begin` to `end`. `code` says or is told
+ *  each bit, of which 1 has `p` in 65536. `starts` receives where each body begins, and the last one ends. */
 export function model(size: number, begin: number, end: number, code: (p: number) => number, starts: number[]): Uint8Array<ArrayBuffer> {
   const out = new Uint8Array(size)
   let position = 0
@@ -44,7 +44,7 @@ export function model(size: number, begin: number, end: number, code: (p: number
   const takeOpcode = (byte: number) => {
     ops.copyWithin(1, 0)
     ops[0] = op = byte
-    if (byte > 0xfb) operands(kind = EXTENDED, 0), kind = EXTENDED
+    if (byte > 0xfb) operands(0, 0), kind = EXTENDED
     else if (byte === 0x0b) depth-- || enter() // end
     else if (byte === 0x11 || (byte > 0x27 && byte < 0x3f)) operands(2, 0) // call_indirect, loads, stores
     else if (byte > 1 && byte < 5) depth++, operands(1, 0) // block, loop, if
@@ -121,10 +121,10 @@ export function model(size: number, begin: number, end: number, code: (p: number
     add(hash(before(4), before(8)))
   }
 
-  // ---- the model. A line is 15 slots for four bits of a byte, after a mark of whose it is; a slot holds how likely a 1 is and how often it
-  // was asked. Guesses are weighed by what sort of byte it is and how sure each is, added as logits, and refined by how such a sum did before.
+  // ---- the model. A line is 15 slots for four bits of a byte, after a mark of whose it is; a slot holds how likely a 1 is and how often
+  // it was asked. Guesses are weighed by what sort of byte it is and how sure each is, added as logits, and refined by how such a sum did.
   const INPUTS = CONTEXTS + 1, SURE = 9, SET = 512 * INPUTS * SURE, STEPS = 33
-  const slots = new Int32Array((CONTEXTS * 16 << LINES) + 64).fill(NEW, CONTEXTS * 16 << LINES) // 23 bits and 8; at the end of matches
+  const REPEATS = CONTEXTS * 16 << LINES, slots = new Int32Array(REPEATS + 64).fill(NEW, REPEATS) // 23 bits and 8; at the end of matches
   const weights = new Float64Array(3 * SET).fill(0.07), inputs = new Float64Array(INPUTS), sures = new Int32Array(INPUTS), asked = new Int32Array(INPUTS)
   const refined = new Float32Array(2 * 65536 * STEPS), logits = new Float64Array(4096), lines = new Int32Array(CONTEXTS)
   const rates = Float64Array.from({ length: 256 }, (_, i) => 1 / (i + 1.3))
@@ -173,15 +173,17 @@ export function model(size: number, begin: number, end: number, code: (p: number
       const set2 = 2 * SET + ((known & 255) + (isOpcode ? 0 : 256)) * INPUTS * SURE
       let sum = 0, used = contexts
       for (let i = 0; i < contexts; i++) asked[i] = lines[i]! + node
-      if (guess >> (left + 1) === known) asked[used++] = (CONTEXTS * 16 << LINES) + (matchLength < 31 ? matchLength : 31) * 2 + ((guess >> left) & 1)
+      if (guess >> (left + 1) === known) asked[used++] = REPEATS + (matchLength < 31 ? matchLength : 31) * 2 + ((guess >> left) & 1)
       for (let i = 0; i < used; i++) {
-        const slot = slots[asked[i]!]!, sure = (i < contexts ? sureness[slot & 255]! : 1 + (matchLength > 31 ? 7 : matchLength >> 2)) + i * SURE
+        const slot = slots[asked[i]!]!
+        const sure = (i < contexts ? sureness[slot & 255]! : 1 + (matchLength > 31 ? 7 : matchLength >> 2)) + i * SURE
         sures[i] = sure
         sum += (weights[set0 + sure]! + weights[set1 + sure]! + weights[set2 + sure]!) * (inputs[i] = logits[slot >> 19]!)
       }
       const p = squash(sum), step = (between(sum, -7.99, 7.99) + 8) * 2, below = step | 0, part = step - below
       const rough = ((sort << 8) | known) * STEPS + below, fine = (65536 + (hash(near, known) >>> 16)) * STEPS + below
-      const refinedP = refined[rough]! * (1 - part) + refined[rough + 1]! * part + (refined[fine]! * (1 - part) + refined[fine + 1]! * part) * 2
+      const refinedP = refined[rough]! * (1 - part) + refined[rough + 1]! * part
+        + (refined[fine]! * (1 - part) + refined[fine + 1]! * part) * 2
       const bit = code(between(((p + refinedP) * 16384) | 0, 1, 65535))
       refined[rough]! += (bit - refined[rough]!) * 0.03 * (1 - part)
       refined[rough + 1]! += (bit - refined[rough + 1]!) * 0.03 * part

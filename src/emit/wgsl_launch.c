@@ -135,6 +135,18 @@ static size_t launch_word(const char *text) {
     return length;
 }
 
+/* The number that `length` digits make. */
+static int launch_number(const char *digits, size_t length) {
+    int number = 0;
+    for (size_t i = 0; i < length; i++) number = number * 10 + (digits[i] - '0');
+    return number;
+}
+static size_t launch_digits(const char *text) {
+    size_t length = 0;
+    while (length < 9 && text[length] >= '0' && text[length] <= '9') length++;
+    return length;
+}
+
 static void launch_add_name(launch_join *j, const char *name, size_t length, const char *to) {
     if (j->name_count == LAUNCH_MAX_SHARED || length >= LAUNCH_NAME) {
         tg_wgsl_fail(j->w, TG_ERROR_LIMIT, "too many names in one kernel");
@@ -173,8 +185,8 @@ static void launch_read_array(launch_join *j, const char *line, launch_shared *o
     char type[16] = "";
     const size_t length = launch_word(line);
     const char *open = strchr(line, '<'), *comma = strchr(line, ',');
-    int count = 0;
-    if (open == NULL || comma == NULL || comma < open || (size_t)(comma - open) > sizeof type || sscanf(comma + 1, "%d", &count) != 1) {
+    const size_t digits = comma != NULL && comma[1] == ' ' ? launch_digits(comma + 2) : 0;
+    if (open == NULL || comma < open || (size_t)(comma - open) > sizeof type || digits == 0) {
         tg_wgsl_fail(j->w, TG_ERROR_INTERNAL, "an array in workgroup memory that cannot be shared");
         return;
     }
@@ -183,7 +195,7 @@ static void launch_read_array(launch_join *j, const char *line, launch_shared *o
     for (int32_t i = 0; i < *own_count; i++) ordinal += strcmp(own[i].type, type) == 0;
     snprintf(own[*own_count].type, sizeof own->type, "%s", type);
     (*own_count)++;
-    launch_share(j, line, length, type, ordinal, count);
+    launch_share(j, line, length, type, ordinal, launch_number(comma + 2, digits));
 }
 
 /* Finds what the part declares at module scope. Says whether it uses workgroup memory. */
@@ -271,11 +283,11 @@ static const char *launch_access(launch_join *j, tg_text_buffer *out, const char
 /* Rewrites a word that is followed by '[' and names memory; returns where to go on, NULL when it does not. */
 static const char *launch_memory(launch_join *j, tg_text_buffer *out, const char *word, size_t length, const char *end) {
     const tg_wgsl_part *part = j->part;
-    int argument = -1, read = 0;
     if (word + length >= end || word[length] != '[') return NULL;
     if (length == 7 && strncmp(word, "scratch", 7) == 0)
         return launch_access(j, out, word + length, end, &(launch_view){TG_WGSL_SCRATCH, part->scratch, part->scratch_type, false});
-    if (word[0] != 'a' || sscanf(word + 1, "%d%n", &argument, &read) != 1 || (size_t)read + 1 != length) return NULL;
+    if (word[0] != 'a' || length < 2 || launch_digits(word + 1) + 1 != length) return NULL;
+    const int argument = launch_number(word + 1, length - 1);
     if (argument >= part->kernel->argument_count || !part->used[argument]) return NULL;
     const tg_buffer *buffer = &j->w->program->buffers[part->kernel->arguments[argument].buffer];
     return launch_access(j, out, word + length, end,

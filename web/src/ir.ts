@@ -224,11 +224,12 @@ export interface BufferPlan {
   readonly peakBytes: number
   readonly text: string
 }
+/** One dispatch: a kernel, or several that are launched together. */
 export interface KernelSpec {
   readonly label: string
   readonly wgsl: string
   readonly workgroups: readonly [number, number, number]
-  /** Buffers of the plan by binding; -1: scratch. */
+  /** Buffers of the plan by binding; below 0 a whole block: -1 scratch, -2 the workspace, -3 the inputs, -4 the constants, -5 - s state s. */
   readonly bindings: readonly number[]
 }
 export interface CompiledIR {

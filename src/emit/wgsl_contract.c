@@ -44,7 +44,8 @@ typedef struct wgsl_contract_tile {
     int32_t resident;                        /* workgroups on one multiprocessor at a time */
 } wgsl_contract_tile;
 static const wgsl_contract_tile wgsl_contract_tiles[] = {
-    {128, 128, 8, 8, 16, 0.50, 2}, /* 64 multiply-adds per 4 vec4 reads; measured 31 of 60 TFLOP/s on an H200 */
+    {128, 128, 16, 8, 8, 0.64, 2}, /* 128 multiply-adds per 6 vec4 reads; measured 38.7 of 60 TFLOP/s on an H200 */
+    {128, 128, 8, 8, 8, 0.45, 2},  /* 64 per 4; of the size of those below, for kernels side by side */
     {128, 64, 8, 4, 16, 0.42, 3},  {64, 128, 4, 8, 16, 0.42, 3},
     {64, 64, 4, 4, 16, 0.30, 4},                                 /* 16 multiply-adds per 2 vec4 reads: workgroup memory is the limit */
     {32, 64, 4, 4, 16, 0.28, 8},   {32, 32, 4, 4, 16, 0.25, 16}, /* two warps: little to hide a barrier behind */
@@ -184,7 +185,8 @@ static void wgsl_contract_widen(wgsl_contract_operand *o) {
 #define WGSL_CONTRACT_LANES 128
 #define WGSL_CONTRACT_WARPS 64        /* resident on one multiprocessor */
 #define WGSL_CONTRACT_SLICE_WAIT 800  /* a slice of a tile never takes less: a read from memory and two barriers */
-#define WGSL_CONTRACT_TILE_START 1500 /* addresses, first slice, epilogue */
+#define WGSL_CONTRACT_TILE_START 1000 /* addresses, first slice */
+#define WGSL_CONTRACT_TILE_FINISH 25  /* instructions of the epilogue at an output */
 #define WGSL_CONTRACT_READ_WAIT 250   /* a step of four k never takes less: a read, mostly from a cache */
 #define WGSL_CONTRACT_WARP_START 40   /* addresses and epilogue of a warp: some 160 instructions */
 #define WGSL_CONTRACT_BARRIER 60      /* a level of the tree of ways */
@@ -193,7 +195,8 @@ static void wgsl_contract_widen(wgsl_contract_operand *o) {
 #define WGSL_CONTRACT_MOST_PARTS 64
 #define WGSL_CONTRACT_MOST_SCRATCH (32 << 20) /* bytes; a binding holds 128 MiB */
 /* A sum is one chain of additions up to so many; then it is added to a total and starts anew, so that the error stays that of
- * a few hundred additions (relative 1e-6 at K = 4096). The 8 x 8 block has no registers for totals: its chains are longer. */
+ * a few hundred additions (relative 1e-6 at K = 4096). Larger blocks have no registers for totals: their chains are longer, so that
+ * the totals may lie in memory meanwhile. */
 #define WGSL_CONTRACT_CHAIN 512
 #define WGSL_CONTRACT_LONG_CHAIN 4096
 #define WGSL_CONTRACT_MOST_TOTALS 32
@@ -216,13 +219,13 @@ static double wgsl_contract_tile_cost(const wgsl_contract_state *s, const wgsl_c
     const wgsl_contract_tile *tile = c->tile;
     const int64_t groups = s->batch * wgsl_contract_ceil(s->rows, tile->m) * wgsl_contract_ceil(s->columns, tile->n) * c->parts;
     const int64_t each = wgsl_contract_ceil(groups, wgsl_contract_processors(&s->w->frame));
-    const int64_t resident = s->w->frame.slices > 0 ? 1 : wgsl_contract_min(each, tile->resident),
-                  slices = wgsl_contract_ceil(c->part_length, tile->slice);
+    const int64_t resident = wgsl_contract_min(each, tile->resident), slices = wgsl_contract_ceil(c->part_length, tile->slice);
     const double work = (double)tile->m * tile->n * tile->slice / (WGSL_CONTRACT_LANES * tile->rate);
     const double slice = wgsl_contract_larger((double)resident * work, WGSL_CONTRACT_SLICE_WAIT);
     /* a last round that is not full is shorter, but not in proportion: whole rounds when there are few */
     const double rounds = (double)wgsl_contract_ceil(each, resident);
-    return rounds * ((double)slices * slice + WGSL_CONTRACT_TILE_START) + wgsl_contract_parts_cost(s, c->parts);
+    const double finish = (double)tile->m * tile->n / WGSL_CONTRACT_LANES * WGSL_CONTRACT_TILE_FINISH;
+    return rounds * ((double)slices * slice + WGSL_CONTRACT_TILE_START + (double)resident * finish) + wgsl_contract_parts_cost(s, c->parts);
 }
 
 /* Cycles that a warp's fetch of four k of one row takes of a multiprocessor: four loads with their addresses, or one of a vec4.
@@ -266,9 +269,10 @@ static void wgsl_contract_offer(wgsl_contract_choice *best, const wgsl_contract_
     if (best->size == 0 || c->cycles < best->cycles) *best = *c;
 }
 
+/* Not in a chain, whose workgroups are larger where they may be, and whose panels take the workgroup memory where not. */
 static void wgsl_contract_try_tiles(const wgsl_contract_state *s, wgsl_contract_choice *best) {
     const tg_wgsl_limits *limits = s->w->limits;
-    if (limits->slow_barriers) return;
+    if (limits->slow_barriers || s->w->frame.slices > 0) return;
     for (size_t i = 0; i < sizeof wgsl_contract_tiles / sizeof wgsl_contract_tiles[0]; i++) {
         const wgsl_contract_tile *tile = &wgsl_contract_tiles[i];
         wgsl_contract_choice c = {.tile = tile, .thread_m = tile->thread_m, .thread_n = tile->thread_n, .ways = 1};
@@ -766,15 +770,19 @@ static void wgsl_contract_panels(wgsl_contract_state *s) {
 
 /* ---------------------------------------------------------------- tiles */
 
-/* One operand's part of a tile: how it is fetched and where it lies in workgroup memory.
- *   four rows of one k:  [k][row / 4], read as they lie
- *   four k of one row:   [k / 4][row], rows exchanged within eight by k so that neither the writes (lanes along k) nor the reads
- *                        (lanes along rows) meet in a bank; no padding needed */
+/* One operand's part of a tile: how it is fetched and where it lies in workgroup memory, tile_left[register][invocation]. What an
+ * invocation reads of a slice is a column of that, at constant registers: robust access checks one index for the whole kernel, and
+ * neighbours read neighbouring vec4s.
+ *   four rows of one k:  [k][row / 4], the latter split into rows / 4 of the invocation (outer) and invocations
+ *   four k of one row:   [k / 4][row], likewise. Where fetching lanes lie along k, invocations are exchanged within eight by k, so
+ *                        that they do not meet in a bank when they write. */
 typedef struct wgsl_contract_part {
     const wgsl_contract_operand *operand;
     int32_t rows, thread_rows;
     int32_t threads;  /* along this side */
     int32_t fetches;  /* vec4s an invocation fetches per slice */
+    int32_t height;   /* registers of one step: vec4s that an invocation reads for one k, or for four */
+    bool k_first;     /* fetching lanes lie along k */
     const char *own;  /* "x" or "y" */
     const char *tile; /* index of the tile along this side */
     int64_t total;    /* rows there are */
@@ -787,40 +795,45 @@ static wgsl_contract_part wgsl_contract_make_part(const wgsl_contract_state *s, 
     p.thread_rows = left ? c->thread_m : c->thread_n;
     p.threads = p.rows / p.thread_rows;
     p.fetches = p.rows * c->tile->slice / 4 / c->size;
+    p.height = p.operand->along_rows ? p.thread_rows / 4 : p.thread_rows;
+    p.k_first = !p.operand->along_rows && p.operand->unit == WGSL_UNIT_K;
     p.total = left ? s->rows : s->columns;
     return p;
 }
 
-/* Declares where fetch i of this invocation comes from (left_i, left_k_i) and goes to (left_to_i). */
+/* Declares where fetch i of this invocation comes from (left_0, left_k0) and goes to (left_to0, left_own0). */
 static void wgsl_contract_plan_fetch(wgsl_contract_state *s, const wgsl_contract_part *p, int32_t i) {
     const wgsl_contract_operand *o = p->operand;
-    const int32_t slice = s->choice.tile->slice, fours = slice / 4, rows = o->along_rows ? p->rows / 4 : p->rows;
+    const int32_t fours = s->choice.tile->slice / 4, rows = o->along_rows ? p->rows / 4 : p->rows;
     const int64_t last = (o->along_rows ? p->total / 4 : p->total) - 1;
-    const bool k_first = !o->along_rows && o->unit == WGSL_UNIT_K;
     const bool ragged = p->total % p->rows != 0;
-    const int32_t inner = k_first ? fours : rows;
+    const int32_t inner = p->k_first ? fours : rows;
+    const char *name = o->name;
     char unit[32], row[WGSL_CONTRACT_TEXT];
     snprintf(unit, sizeof unit, i == 0 ? "t" : "(t + %d)", (int)(i * s->choice.size));
-    tg_wgsl_line(s->w, "let %s_r%d = %s %s %d;", o->name, (int)i, unit, k_first ? ">>" : "&",
-                 k_first ? wgsl_contract_log2(inner) : inner - 1);
-    tg_wgsl_line(s->w, "let %s_q%d = %s %s %d;", o->name, (int)i, unit, k_first ? "&" : ">>",
-                 k_first ? inner - 1 : wgsl_contract_log2(inner));
-    if (ragged) snprintf(row, sizeof row, "min(%s * %d + %s_r%d, %lld)", p->tile, (int)rows, o->name, (int)i, (long long)last);
-    else snprintf(row, sizeof row, "(%s * %d + %s_r%d)", p->tile, (int)rows, o->name, (int)i);
+    tg_wgsl_line(s->w, "let %s_r%d = %s %s %d;", name, (int)i, unit, p->k_first ? ">>" : "&",
+                 p->k_first ? wgsl_contract_log2(inner) : inner - 1);
+    tg_wgsl_line(s->w, "let %s_q%d = %s %s %d;", name, (int)i, unit, p->k_first ? "&" : ">>",
+                 p->k_first ? inner - 1 : wgsl_contract_log2(inner));
+    if (ragged) snprintf(row, sizeof row, "min(%s * %d + %s_r%d, %lld)", p->tile, (int)rows, name, (int)i, (long long)last);
+    else snprintf(row, sizeof row, "(%s * %d + %s_r%d)", p->tile, (int)rows, name, (int)i);
     wgsl_contract_row(s, o, i, row);
-    tg_wgsl_line(s->w, "let %s_k%d = %s_q%d%s;", o->name, (int)i, o->name, (int)i, o->along_rows ? "" : " * 4");
-    if (o->along_rows)
-        tg_wgsl_line(s->w, "let %s_to%d = %s_q%d * %d + %s_r%d;", o->name, (int)i, o->name, (int)i, (int)rows, o->name, (int)i);
-    else
-        tg_wgsl_line(s->w, "let %s_to%d = %s_q%d * %d + (%s_r%d ^ (%s_q%d * %d));", o->name, (int)i, o->name, (int)i, (int)rows, o->name,
-                     (int)i, o->name, (int)i, 8 / (int)fours);
+    tg_wgsl_line(s->w, "let %s_k%d = %s_q%d%s;", name, (int)i, name, (int)i, o->along_rows ? "" : " * 4");
+    tg_wgsl_line(s->w, "let %s_to%d = %s_q%d * %d + (%s_r%d >> %d);", name, (int)i, name, (int)i, (int)p->height, name, (int)i,
+                 wgsl_contract_log2(p->threads));
+    if (p->k_first)
+        tg_wgsl_line(s->w, "let %s_own%d = (%s_r%d & %d) ^ (%s_q%d * %d);", name, (int)i, name, (int)i, (int)p->threads - 1, name, (int)i,
+                     8 / (int)fours);
+    else tg_wgsl_line(s->w, "let %s_own%d = %s_r%d & %d;", name, (int)i, name, (int)i, (int)p->threads - 1);
 }
 
 static void wgsl_contract_plan_part(wgsl_contract_state *s, const wgsl_contract_part *p) {
+    const int32_t fours = s->choice.tile->slice / 4;
     wgsl_contract_base(s, p->operand);
     for (int32_t i = 0; i < p->fetches; i++) wgsl_contract_plan_fetch(s, p, i);
-    const int32_t vectors = p->rows * s->choice.tile->slice / 4;
-    tg_wgsl_global(s->w, "var<workgroup> tile_%s: array<vec4<f32>, %d>;", p->operand->name, (int)vectors);
+    for (int q = 1; p->k_first && q < fours; q++) tg_wgsl_line(s->w, "let %s%d = %s ^ %d;", p->own, q, p->own, q * 8 / (int)fours);
+    tg_wgsl_global(s->w, "var<workgroup> tile_%s: array<array<vec4<f32>, %d>, %d>;", p->operand->name, (int)p->threads,
+                   (int)(fours * p->thread_rows));
 }
 
 static void wgsl_contract_fetch_part(tg_wgsl *w, const wgsl_contract_part *p, const char *let, const char *k) {
@@ -831,56 +844,79 @@ static void wgsl_contract_fetch_part(tg_wgsl *w, const wgsl_contract_part *p, co
 
 static void wgsl_contract_keep_part(tg_wgsl *w, const wgsl_contract_part *p) {
     const char *name = p->operand->name;
-    for (int i = 0; i < p->fetches; i++) tg_wgsl_line(w, "tile_%s[%s_to%d] = next_%s%d;", name, name, i, name, i);
+    for (int i = 0; i < p->fetches; i++) tg_wgsl_line(w, "tile_%s[%s_to%d][%s_own%d] = next_%s%d;", name, name, i, name, i, name, i);
 }
 
-/* The four k of each of the invocation's rows: l0, l1, ... (r0, r1, ...). */
-static void wgsl_contract_read_fours(tg_wgsl *w, const wgsl_contract_part *p, int32_t slice) {
+/* let l<i> (r<i>): register i of step `step`, a k, or the four k `q` */
+static void wgsl_contract_read_one(tg_wgsl *w, const wgsl_contract_part *p, int step, int q, int i) {
     const char *name = p->operand->name;
-    tg_wgsl_line(w, "let %s_at = q * %d + (%s ^ (q * %d));", name, (int)p->rows, p->own, 32 / (int)slice);
-    for (int i = 0; i < p->thread_rows; i++)
-        tg_wgsl_line(w, "let %c%d = tile_%s[%s_at + %d];", name[0], i, name, name, i * (int)p->threads);
+    char own[16];
+    if (p->k_first && q > 0) snprintf(own, sizeof own, "%s%d", p->own, q);
+    else snprintf(own, sizeof own, "%s", p->own);
+    tg_wgsl_line(w, "let %c%d = tile_%s[%d][%s];", name[0], i, name, step * (int)p->height + i, own);
 }
 
-/* The invocation's rows of one k, four by four: l0, l1, ... */
-static void wgsl_contract_read_rows(tg_wgsl *w, const wgsl_contract_part *p, const char *k) {
-    const char *name = p->operand->name;
-    for (int i = 0; i < p->thread_rows / 4; i++)
-        tg_wgsl_line(w, "let %c%d = tile_%s[%s * %d + %s + %d];", name[0], i, name, k, (int)p->rows / 4, p->own, i * (int)p->threads);
+static void wgsl_contract_read(tg_wgsl *w, const wgsl_contract_part *p, int step, int q) {
+    for (int i = 0; i < p->height; i++) wgsl_contract_read_one(w, p, step, q, i);
 }
 
-/* c += l r^T for one k; component of fours: which of four k */
-static void wgsl_contract_multiply(const wgsl_contract_state *s, int component) {
-    static const char letter[4] = {'x', 'y', 'z', 'w'};
-    tg_wgsl *w = s->w;
-    const char k = letter[component];
+static const char wgsl_contract_component[4] = {'x', 'y', 'z', 'w'};
+
+/* let b<first>, ...: the invocation's columns of k component `k`, four a vec4, from r0, r1, ... */
+static void wgsl_contract_columns(const wgsl_contract_state *s, int k, int first) {
+    const char c = wgsl_contract_component[k];
     for (int j = 0; j < s->choice.thread_n / 4; j++) {
-        if (s->right.along_rows) tg_wgsl_line(w, "let b%d = r%d;", j, j);
-        else tg_wgsl_line(w, "let b%d = vec4<f32>(r%d.%c, r%d.%c, r%d.%c, r%d.%c);", j, 4 * j, k, 4 * j + 1, k, 4 * j + 2, k, 4 * j + 3, k);
+        if (s->right.along_rows) tg_wgsl_line(s->w, "let b%d = r%d;", first + j, j);
+        else
+            tg_wgsl_line(s->w, "let b%d = vec4<f32>(r%d.%c, r%d.%c, r%d.%c, r%d.%c);", first + j, 4 * j, c, 4 * j + 1, c, 4 * j + 2, c,
+                         4 * j + 3, c);
     }
-    for (int i = 0; i < s->choice.thread_m; i++)
-        for (int j = 0; j < s->choice.thread_n / 4; j++) {
-            const bool rows = s->left.along_rows;
-            tg_wgsl_line(w, "c%d_%d = fma(vec4<f32>(l%d.%c), b%d, c%d_%d);", i, j, rows ? i / 4 : i, rows ? letter[i % 4] : k, j, i, j);
-        }
+}
+
+/* c += l r^T, of one row and one k */
+static void wgsl_contract_multiply(const wgsl_contract_state *s, int row, int k, int first) {
+    const bool rows = s->left.along_rows;
+    const char c = wgsl_contract_component[rows ? row % 4 : k];
+    for (int j = 0; j < s->choice.thread_n / 4; j++)
+        tg_wgsl_line(s->w, "c%d_%d = fma(vec4<f32>(l%d.%c), b%d, c%d_%d);", row, j, rows ? row / 4 : row, c, first + j, row, j);
+}
+
+/* Four k, k by k: l for four k, or r, is in registers meanwhile. */
+static void wgsl_contract_step(const wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right, int q) {
+    tg_wgsl *w = s->w;
+    if (!s->left.along_rows) wgsl_contract_read(w, left, q, q);
+    if (!s->right.along_rows) wgsl_contract_read(w, right, q, q);
+    for (int k = 0; k < 4; k++) {
+        tg_wgsl_line(w, "{");
+        if (s->left.along_rows) wgsl_contract_read(w, left, 4 * q + k, q);
+        if (s->right.along_rows) wgsl_contract_read(w, right, 4 * q + k, q);
+        wgsl_contract_columns(s, k, 0);
+        for (int i = 0; i < s->choice.thread_m; i++) wgsl_contract_multiply(s, i, k, 0);
+        tg_wgsl_line(w, "}");
+    }
+}
+
+/* Four k, row by row, where both operands come by four k: there are no registers for all of either. */
+static void wgsl_contract_step_by_rows(const wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right,
+                                       int q) {
+    tg_wgsl *w = s->w;
+    const int vectors = (int)s->choice.thread_n / 4;
+    wgsl_contract_read(w, right, q, q);
+    for (int k = 0; k < 4; k++) wgsl_contract_columns(s, k, k * vectors);
+    for (int i = 0; i < s->choice.thread_m; i++) {
+        wgsl_contract_read_one(w, left, q, q, i);
+        for (int k = 0; k < 4; k++) wgsl_contract_multiply(s, i, k, k * vectors);
+    }
 }
 
 static void wgsl_contract_slice(const wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right) {
-    tg_wgsl *w = s->w;
-    const int32_t slice = s->choice.tile->slice;
-    tg_wgsl_line(w, "for (var q = 0; q < %d; q++) {", (int)slice / 4);
-    if (!s->left.along_rows) wgsl_contract_read_fours(w, left, slice);
-    if (!s->right.along_rows) wgsl_contract_read_fours(w, right, slice);
-    for (int component = 0; component < 4; component++) {
-        char k[32];
-        snprintf(k, sizeof k, "(q * 4 + %d)", component);
-        tg_wgsl_line(w, "{");
-        if (s->left.along_rows) wgsl_contract_read_rows(w, left, k);
-        if (s->right.along_rows) wgsl_contract_read_rows(w, right, k);
-        wgsl_contract_multiply(s, component);
-        tg_wgsl_line(w, "}");
+    const bool by_rows = !s->left.along_rows && !s->right.along_rows;
+    for (int q = 0; q < s->choice.tile->slice / 4; q++) {
+        tg_wgsl_line(s->w, "{");
+        if (by_rows) wgsl_contract_step_by_rows(s, left, right, q);
+        else wgsl_contract_step(s, left, right, q);
+        tg_wgsl_line(s->w, "}");
     }
-    tg_wgsl_line(w, "}");
 }
 
 static int wgsl_contract_chain(const wgsl_contract_choice *c) {
@@ -896,17 +932,14 @@ static void wgsl_contract_each_sum(const wgsl_contract_state *s, const char *bef
         }
 }
 
-static void wgsl_contract_tile_sums(wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right) {
+/* Slices from k = `begin` up to `end`, while the next one, of the whole part, is on its way. */
+static void wgsl_contract_tile_slices(const wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right,
+                                      const char *begin, const char *end) {
     tg_wgsl *w = s->w;
-    const int slice = (int)s->choice.tile->slice, chain = wgsl_contract_chain(&s->choice);
-    const bool totals = s->choice.part_length > chain;
+    const int slice = (int)s->choice.tile->slice;
     char next[32];
     snprintf(next, sizeof next, "k + %d", slice);
-    wgsl_contract_each_sum(s, "var c", NULL, " = vec4<f32>();");
-    if (totals) wgsl_contract_each_sum(s, "var total", NULL, " = vec4<f32>();");
-    wgsl_contract_fetch_part(w, left, "var ", "k_begin");
-    wgsl_contract_fetch_part(w, right, "var ", "k_begin");
-    tg_wgsl_line(w, "for (var k = k_begin; k < k_end; k += %d) {", slice);
+    tg_wgsl_line(w, "for (var k = %s; k < %s; k += %d) {", begin, end, slice);
     tg_wgsl_line(w, "workgroupBarrier();");
     wgsl_contract_keep_part(w, left);
     wgsl_contract_keep_part(w, right);
@@ -916,14 +949,27 @@ static void wgsl_contract_tile_sums(wgsl_contract_state *s, const wgsl_contract_
     wgsl_contract_fetch_part(w, right, "", next);
     tg_wgsl_line(w, "}");
     wgsl_contract_slice(s, left, right);
-    if (totals) {
-        tg_wgsl_line(w, "if ((k + %d) %% %d == 0) {", slice, chain);
-        wgsl_contract_each_sum(s, "total", " += c", ";");
-        wgsl_contract_each_sum(s, "c", NULL, " = vec4<f32>();");
-        tg_wgsl_line(w, "}");
-    }
     tg_wgsl_line(w, "}");
-    if (totals) wgsl_contract_each_sum(s, "c", " += total", ";");
+}
+
+static void wgsl_contract_tile_sums(wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right) {
+    tg_wgsl *w = s->w;
+    const int chain = wgsl_contract_chain(&s->choice);
+    wgsl_contract_each_sum(s, "var c", NULL, " = vec4<f32>();");
+    wgsl_contract_fetch_part(w, left, "var ", "k_begin");
+    wgsl_contract_fetch_part(w, right, "var ", "k_begin");
+    if (s->choice.part_length <= chain) {
+        wgsl_contract_tile_slices(s, left, right, "k_begin", "k_end");
+        return;
+    }
+    wgsl_contract_each_sum(s, "var total", NULL, " = vec4<f32>();");
+    tg_wgsl_line(w, "for (var chain = k_begin; chain < k_end; chain += %d) {", chain);
+    tg_wgsl_line(w, "let chain_end = min(chain + %d, k_end);", chain);
+    wgsl_contract_tile_slices(s, left, right, "chain", "chain_end");
+    wgsl_contract_each_sum(s, "total", " += c", ";");
+    wgsl_contract_each_sum(s, "c", NULL, " = vec4<f32>();");
+    tg_wgsl_line(w, "}");
+    wgsl_contract_each_sum(s, "c", " = total", ";");
 }
 
 /* Row `index` (i or j) of the invocation, in the whole problem. */
@@ -973,6 +1019,13 @@ static void wgsl_contract_tile_place(wgsl_contract_state *s, int64_t tile_rows, 
     tg_wgsl_line(w, "let tile_column = in_band / band_rows;");
 }
 
+/* let x, y: 32 neighbouring invocations lie 8 by 4, where they read the fewest different vec4s. */
+static void wgsl_contract_tile_lanes(tg_wgsl *w, int32_t threads) {
+    const int across = wgsl_contract_log2(threads / 8);
+    tg_wgsl_line(w, "let x = (t & 7) | (((t >> 5) & %d) << 3);", (1 << across) - 1);
+    tg_wgsl_line(w, "let y = ((t >> 3) & 3) | ((t >> %d) << 2);", 5 + across);
+}
+
 static void wgsl_contract_tiled(wgsl_contract_state *s) {
     const wgsl_contract_choice *c = &s->choice;
     tg_wgsl *w = s->w;
@@ -983,8 +1036,7 @@ static void wgsl_contract_tiled(wgsl_contract_state *s) {
     wgsl_contract_fetch(s, &s->right, end);
     wgsl_contract_tile_place(s, tile_rows, tile_columns);
     wgsl_contract_range(s);
-    tg_wgsl_line(w, "let x = t & %d;", (int)right.threads - 1);
-    tg_wgsl_line(w, "let y = t >> %d;", wgsl_contract_log2(right.threads));
+    wgsl_contract_tile_lanes(w, right.threads);
     wgsl_contract_plan_part(s, &left);
     wgsl_contract_plan_part(s, &right);
     wgsl_contract_tile_sums(s, &left, &right);
@@ -1061,6 +1113,7 @@ void tg_wgsl_contract(tg_wgsl *w) {
 #undef WGSL_CONTRACT_WARPS
 #undef WGSL_CONTRACT_SLICE_WAIT
 #undef WGSL_CONTRACT_TILE_START
+#undef WGSL_CONTRACT_TILE_FINISH
 #undef WGSL_CONTRACT_READ_WAIT
 #undef WGSL_CONTRACT_WARP_START
 #undef WGSL_CONTRACT_BARRIER

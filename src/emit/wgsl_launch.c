@@ -22,6 +22,7 @@
 #define LAUNCH_MAX_BLOCKS 64 /* bindings of one stage */
 #define LAUNCH_MAX_SHARED 24 /* arrays in workgroup memory */
 #define LAUNCH_NAME 48
+#define LAUNCH_TYPE 32
 
 typedef struct launch_block {
     int32_t binding; /* as tg_wgsl_stage.bindings */
@@ -30,7 +31,7 @@ typedef struct launch_block {
 } launch_block;
 
 typedef struct launch_shared {
-    char type[16];
+    char type[LAUNCH_TYPE]; /* "f32", "array<vec4<f32>, 16>" */
     int32_t count;
 } launch_shared;
 
@@ -157,14 +158,28 @@ static void launch_add_name(launch_join *j, const char *name, size_t length, con
     snprintf(n->to, sizeof n->to, "%s", to);
 }
 
-/* The `ordinal`-th array of a type, at least `count` long. */
-static void launch_share(launch_join *j, const char *name, size_t length, const char *type, int32_t ordinal, int32_t count) {
-    char to[LAUNCH_NAME], kind[16];
+/* "shared_vec4f32_0": the `ordinal`-th array of a type */
+static void launch_shared_name(char name[LAUNCH_NAME], const char *type, int32_t ordinal) {
+    char kind[LAUNCH_TYPE];
     size_t letters = 0;
     for (const char *c = type; *c; c++)
         if (launch_is_word(*c)) kind[letters++] = *c;
     kind[letters] = '\0';
-    snprintf(to, sizeof to, "shared_%s_%d", kind, (int)ordinal);
+    snprintf(name, LAUNCH_NAME, "shared_%s_%d", kind, (int)ordinal);
+}
+
+/* Bytes of one element of an array of `type`, which may be an array of a type without arrays in it. */
+static int64_t launch_type_bytes(const char *type) {
+    const char *comma = strrchr(type, ',');
+    int count = 1;
+    if (comma != NULL && sscanf(comma + 1, "%d", &count) != 1) return INT32_MAX;
+    return (strstr(type, "vec4") != NULL ? 16 : 4) * (int64_t)count;
+}
+
+/* The `ordinal`-th array of a type, at least `count` long. */
+static void launch_share(launch_join *j, const char *name, size_t length, const char *type, int32_t ordinal, int32_t count) {
+    char to[LAUNCH_NAME];
+    launch_shared_name(to, type, ordinal);
     launch_add_name(j, name, length, to);
     for (int32_t i = 0, seen = 0; i < j->shared_count; i++) {
         if (strcmp(j->shared[i].type, type) != 0 || seen++ != ordinal) continue;
@@ -180,11 +195,13 @@ static void launch_share(launch_join *j, const char *name, size_t length, const 
     s->count = count;
 }
 
-/* "var<workgroup> NAME: array<TYPE, COUNT>;" */
+/* "var<workgroup> NAME: array<TYPE, COUNT>;", from NAME on; TYPE may be an array itself. */
 static void launch_read_array(launch_join *j, const char *line, launch_shared *own, int32_t *own_count) {
-    char type[16] = "";
+    char type[LAUNCH_TYPE] = "";
     const size_t length = launch_word(line);
-    const char *open = strchr(line, '<'), *comma = strchr(line, ',');
+    const char *open = strchr(line, '<'), *comma = NULL;
+    for (const char *c = line; *c && *c != ';'; c++)
+        if (*c == ',') comma = c;
     const size_t digits = comma != NULL && comma[1] == ' ' ? launch_digits(comma + 2) : 0;
     if (open == NULL || comma < open || (size_t)(comma - open) > sizeof type || digits == 0) {
         tg_wgsl_fail(j->w, TG_ERROR_INTERNAL, "an array in workgroup memory that cannot be shared");
@@ -367,15 +384,12 @@ static void launch_declare(launch_join *j, tg_text_buffer *text) {
     int64_t bytes = 0;
     for (int32_t i = 0; i < j->shared_count; i++) {
         const launch_shared *s = &j->shared[i];
-        char kind[16];
-        size_t letters = 0;
+        char shared[LAUNCH_NAME];
         int32_t ordinal = 0;
-        for (const char *c = s->type; *c; c++)
-            if (launch_is_word(*c)) kind[letters++] = *c;
-        kind[letters] = '\0';
         for (int32_t k = 0; k < i; k++) ordinal += strcmp(j->shared[k].type, s->type) == 0;
-        tg_text_add(text, "var<workgroup> shared_%s_%d: array<%s, %d>;\n", kind, (int)ordinal, s->type, (int)s->count);
-        bytes += (int64_t)s->count * (strncmp(s->type, "vec4", 4) == 0 ? 16 : 4);
+        launch_shared_name(shared, s->type, ordinal);
+        tg_text_add(text, "var<workgroup> %s: array<%s, %d>;\n", shared, s->type, (int)s->count);
+        bytes += (int64_t)s->count * launch_type_bytes(s->type);
     }
     if (bytes > j->w->limits->workgroup_bytes)
         tg_wgsl_fail(j->w, TG_ERROR_LIMIT, "kernels of one launch that share too much workgroup memory");
@@ -563,3 +577,4 @@ tg_status tg_emit_wgsl_text(const tg_program *program, const tg_wgsl_limits *lim
 #undef LAUNCH_MAX_BLOCKS
 #undef LAUNCH_MAX_SHARED
 #undef LAUNCH_NAME
+#undef LAUNCH_TYPE

@@ -170,9 +170,8 @@ static void launch_shared_name(char name[LAUNCH_NAME], const char *type, int32_t
 
 /* Bytes of one element of an array of `type`, which may be an array of a type without arrays in it. */
 static int64_t launch_type_bytes(const char *type) {
-    const char *comma = strrchr(type, ',');
-    int count = 1;
-    if (comma != NULL && sscanf(comma + 1, "%d", &count) != 1) return INT32_MAX;
+    const char *comma = strchr(type, ',');
+    const int count = comma != NULL ? launch_number(comma + 2, launch_digits(comma + 2)) : 1;
     return (strstr(type, "vec4") != NULL ? 16 : 4) * (int64_t)count;
 }
 

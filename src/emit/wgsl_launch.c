@@ -11,18 +11,17 @@
 #include <string.h>
 
 #define LAUNCH_SIZE 256 /* invocations of a workgroup */
-#define LAUNCH_CHAIN_SIZE \
-  512 /* in a chain, where a workgroup has a multiprocessor for itself: 256 took 1.14 times as long on an H200 for \
-         transformer-add, 1024 1.7 times */
-#define LAUNCH_OVERLAP \
-  2 /* side by side, a kernel waits for memory about half of its time, in which another one runs: measured as above \
-     */
+/* In a chain, where a workgroup has a multiprocessor for itself: 256 took 1.14 times as long on an H200 for transformer-add, 1024 1.7
+ * times. */
+#define LAUNCH_CHAIN_SIZE 512
+#define LAUNCH_OVERLAP 2     /* side by side, a kernel waits for memory about half of its time, in which another one runs: measured alike */
 #define LAUNCH_SLOW_SIZE 64  /* where barriers are slow: side by side there are none */
 #define LAUNCH_SLOW_CHAIN 4  /* and in a chain there is one between kernels */
 #define LAUNCH_MAX_BLOCKS 64 /* bindings of one stage */
 #define LAUNCH_MAX_SHARED 24 /* arrays in workgroup memory */
 #define LAUNCH_NAME 48
 #define LAUNCH_TYPE 32
+#define LAUNCH_ARRAY "var<workgroup> " /* how an array in workgroup memory begins */
 
 typedef struct launch_block {
     int32_t binding; /* as tg_wgsl_stage.bindings */
@@ -214,9 +213,10 @@ static void launch_read_array(launch_join *j, const char *line, launch_shared *o
     launch_share(j, line, length, type, ordinal, launch_number(comma + 2, digits));
 }
 
+static bool launch_is_array(const char *line) { return strncmp(line, LAUNCH_ARRAY, sizeof LAUNCH_ARRAY - 1) == 0; }
+
 /* Finds what the part declares at module scope. Says whether it uses workgroup memory. */
 static bool launch_find_names(launch_join *j, int32_t number) {
-    static const char array[] = "var<workgroup> ";
     launch_shared own[LAUNCH_MAX_SHARED];
     int32_t own_count = 0;
     j->name_count = 0;
@@ -227,8 +227,10 @@ static bool launch_find_names(launch_join *j, int32_t number) {
             const size_t length = launch_word(line + 3);
             snprintf(to, sizeof to, "k%d_%.*s", (int)number, (int)length, line + 3);
             launch_add_name(j, line + 3, length, to);
-        } else if (strncmp(line, array, sizeof array - 1) == 0 && own_count < LAUNCH_MAX_SHARED)
-            launch_read_array(j, line + sizeof array - 1, own, &own_count);
+        } else if (launch_is_array(line)) {
+            if (own_count == LAUNCH_MAX_SHARED) tg_wgsl_fail(j->w, TG_ERROR_LIMIT, "too many arrays in workgroup memory");
+            else launch_read_array(j, line + sizeof LAUNCH_ARRAY - 1, own, &own_count);
+        }
         if (end == NULL) break;
         line = end + 1;
     }
@@ -333,8 +335,6 @@ static void launch_rewrite(launch_join *j, tg_text_buffer *out, const char *from
 }
 
 /* ---------------------------------------------------------------- functions */
-
-static bool launch_is_array(const char *line) { return strncmp(line, "var<workgroup> ", 15) == 0; }
 
 /* The part's functions and its main as function k<number>. */
 static void launch_print_function(launch_join *j, int32_t number) {
@@ -577,3 +577,4 @@ tg_status tg_emit_wgsl_text(const tg_program *program, const tg_wgsl_limits *lim
 #undef LAUNCH_MAX_SHARED
 #undef LAUNCH_NAME
 #undef LAUNCH_TYPE
+#undef LAUNCH_ARRAY

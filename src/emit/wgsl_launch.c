@@ -18,7 +18,8 @@
 #define LAUNCH_SLOW_SIZE 64  /* where barriers are slow: side by side there are none */
 #define LAUNCH_SLOW_CHAIN 4  /* and in a chain there is one between kernels */
 #define LAUNCH_MAX_BLOCKS 64 /* bindings of one stage */
-#define LAUNCH_MAX_SHARED 24 /* arrays in workgroup memory */
+#define LAUNCH_MOST_SCRATCH (128 << 20) /* bytes: what every device binds */
+#define LAUNCH_MAX_SHARED 24            /* arrays in workgroup memory */
 #define LAUNCH_NAME 48
 #define LAUNCH_TYPE 32
 #define LAUNCH_ARRAY "var<workgroup> " /* how an array in workgroup memory begins */
@@ -456,8 +457,9 @@ static tg_status launch_print_parts(launch_join *j) {
         if (w->stage_count > j->stage_count) j->stage_count = w->stage_count;
         j->scratch_words += w->scratch_words;
     }
+    if (j->scratch_words > LAUNCH_MOST_SCRATCH / 4) tg_wgsl_fail(w, TG_ERROR_LIMIT, "kernels of one launch that need too much scratch");
     if (j->launch->slices > 0 && j->stage_count > 1) return TG_INTERNAL(w->arena->ctx, "a kernel of a chain in several stages");
-    return TG_OK;
+    return w->status;
 }
 
 static tg_status launch_print_joined(launch_join *j, tg_wgsl_kernel *out) {
@@ -574,6 +576,7 @@ tg_status tg_emit_wgsl_text(const tg_program *program, const tg_wgsl_limits *lim
 #undef LAUNCH_SLOW_SIZE
 #undef LAUNCH_SLOW_CHAIN
 #undef LAUNCH_MAX_BLOCKS
+#undef LAUNCH_MOST_SCRATCH
 #undef LAUNCH_MAX_SHARED
 #undef LAUNCH_NAME
 #undef LAUNCH_TYPE

@@ -701,7 +701,7 @@ typedef struct tg_model_info {
     int64_t parameters; /* trained numbers */
     int nodes;          /* graph nodes after the passes */
     int kernels;
-    int dispatches;        /* launches of one step or run; a large reduction is more than one */
+    int dispatches;        /* launches of one step or run: a GPU's hold several kernels; a large reduction is more than one */
     int64_t program_bytes; /* the program's own size */
     int64_t peak_bytes;    /* parameters, gradients, optimiser state, inputs, constants, workspace */
     int64_t workspace_bytes;

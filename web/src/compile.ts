@@ -285,7 +285,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
   get kernelCount(): number {
     return this.#message.kernelCount
   }
-  /** Launches of one step or run: a large reduction is more than one. */
+  /** Launches of one step or run: on a GPU one holds several kernels, and a large reduction is more than one. */
   get dispatchCount(): number {
     return this.#message.dispatchCount
   }

@@ -46,20 +46,46 @@ static bool next_point(const tg_kernel *k, int64_t *index, int64_t end) {
 
 static int64_t extent_of_first(const tg_kernel *k) { return k->loop_count > 0 ? k->extent[0] : 1; }
 
-/* Lowest and highest element an access touches while loop 0 is in [begin, end). Bounded ones are walked point by point when that is
- * affordable. False: it may touch nothing (then *lo > *hi), or less than that. */
+/* Does every bound that no other loop has a part in hold where loop d is at `index`? */
+static bool bounds_allow(const tg_kernel *k, const tg_instruction *x, int d, int64_t index) {
+    for (int32_t i = 0; x && i < x->bound_count; i++) {
+        const tg_bound *bound = &x->bounds[i];
+        bool alone = true;
+        for (int other = 0; other < k->loop_count; other++)
+            alone = alone && (other == d || bound->at.stride[other] == 0 || k->extent[other] == 1);
+        const int64_t v = bound->at.offset + bound->at.stride[d] * index;
+        if (alone && (v < bound->lo || v >= bound->hi)) return false;
+    }
+    return true;
+}
+
+/* Lowest and highest element an access touches while loop 0 is in [begin, end), as far as bounds on one loop each tell. */
+static void access_reach(const tg_kernel *k, const tg_instruction *x, const tg_affine *at, int64_t begin, int64_t end, int64_t *lo,
+                         int64_t *hi) {
+    *lo = *hi = at->offset;
+    for (int d = 0; d < k->loop_count; d++) {
+        int64_t first = d == 0 ? begin : 0, last = (d == 0 ? end : k->extent[d]) - 1;
+        while (first <= last && !bounds_allow(k, x, d, first)) first++;
+        while (first <= last && !bounds_allow(k, x, d, last)) last--;
+        if (first > last) {
+            *lo = INT64_MAX;
+            *hi = INT64_MIN;
+            return;
+        }
+        *lo += at->stride[d] * (at->stride[d] > 0 ? first : last);
+        *hi += at->stride[d] * (at->stride[d] > 0 ? last : first);
+    }
+}
+
+/* The same, exactly: bounded ones are walked point by point when that is affordable. False: it may touch nothing (then *lo > *hi), or
+ * less than that. */
 static bool access_range_in(const tg_kernel *k, const tg_instruction *x, const tg_affine *at, int64_t begin, int64_t end, int64_t *lo,
                             int64_t *hi) {
     int64_t points = 1;
-    *lo = *hi = at->offset + (k->loop_count > 0 ? at->stride[0] * begin : 0);
-    for (int d = 0; d < k->loop_count; d++) {
-        int64_t reach = at->stride[d] * ((d == 0 ? end - begin : k->extent[d]) - 1);
-        if (reach < 0) *lo += reach;
-        else *hi += reach;
-        points = points > CHECK_MAX_POINTS ? points : points * k->extent[d];
-    }
+    access_reach(k, x, at, begin, end, lo, hi);
     if (!x || x->bound_count == 0) return true;
-    if (points > CHECK_MAX_POINTS) return false;
+    for (int d = 0; d < k->loop_count; d++) points = points > CHECK_MAX_POINTS ? points : points * k->extent[d];
+    if (points > CHECK_MAX_POINTS || *lo > *hi) return false;
     int64_t index[TG_MAX_LOOP] = {begin};
     *lo = INT64_MAX;
     *hi = INT64_MIN;

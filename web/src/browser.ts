@@ -25,6 +25,7 @@ function unpackAside(): Promise<WebAssembly.Module> {
     const worker = newWorker(newWorkerName())
     worker.onerror = (event) => {
       event.preventDefault()
+      worker.terminate()
       reject(new Error(event.message))
     }
     worker.onmessage = (event) => {
@@ -41,7 +42,8 @@ function startWorker() {
 }
 
 setPlatform({
-  loadModule: () => unpackAside().catch(() => WebAssembly.compile(unpackText(INLINED_CORE))), // without workers: what starts one says so
+  // Where it cannot be: here, if only to hear why. Without workers, what starts one says so.
+  loadModule: () => unpackAside().catch(() => WebAssembly.compile(unpackText(INLINED_CORE))),
   loadModuleNow: () => new WebAssembly.Module(unpackText(INLINED_CORE)),
   startWorker,
 })

@@ -5,7 +5,7 @@ import { receive } from './worker-browser.js'
 
 const scope = self as unknown as { onmessage: unknown; postMessage(message: unknown): void }
 
-scope.onmessage = async (event: MessageEvent) => {
-  if (typeof event.data === 'string') scope.postMessage(await WebAssembly.compile(unpackText(event.data)))
-  else receive(event)
+scope.onmessage = (event: MessageEvent) => {
+  if (typeof event.data !== 'string') receive(event)
+  else WebAssembly.compile(unpackText(event.data)).then((module) => scope.postMessage(module), reportError) // to the page's worker.onerror
 }

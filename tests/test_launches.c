@@ -300,6 +300,20 @@ static void networks_are_launched_as_planned(void **state) {
     assert_true(all);
 }
 
+/* Halves of rows trade places at more points than the checker walks one by one. */
+static tg_tensor build_many_points(tg_graph *g, void *user) {
+    (void)user;
+    enum { HALF = 4096 };
+    tg_tensor h = tg_tanh(layer(g, "a", tg_input(g, "x", TG_SHAPE(32, 6), TG_F32), 2 * HALF));
+    const tg_tensor parts[] = {tg_neg(tg_narrow(h, 1, HALF, HALF)), tg_narrow(h, 1, 0, HALF)};
+    return tg_tanh(layer(g, "b", tg_softmax(tg_concat(parts, 2, 1), -1), 8));
+}
+
+static void chains_of_many_points_pass_the_checker(void **state) {
+    (void)state;
+    assert_int_equal(plan_shape(build_many_points, NULL).chains, 1);
+}
+
 static void networks_compute_the_same(void **state) {
     (void)state;
     for (int i = 0; i < SUPPORT_COUNT(networks); i++) check_values(networks[i].name, networks[i].build, networks[i].user, close_by);
@@ -756,6 +770,7 @@ static void every_failing_allocation_is_an_error(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(networks_are_launched_as_planned),
+        cmocka_unit_test(chains_of_many_points_pass_the_checker),
         cmocka_unit_test(networks_compute_the_same),
         cmocka_unit_test(random_networks_compute_the_same),
         cmocka_unit_test(examples_take_few_launches),

@@ -36,7 +36,7 @@ typedef struct tg_wgsl_stage {
     int32_t binding_count;
     const int32_t *bindings; /* @group(0) @binding(i) var<storage, read_write>. A lone kernel binds buffers, each once, as array<f32, n>,
                                 array<i32, n>, array<u32, n> (bool: 0 or 1) or array<vec4<f32>, n / 4> over all count elements; kernels
-                                launched together bind blocks and states, as array<u32, n> */
+                                launched together bind blocks and states, as array<u32, n> or array<vec4<u32>, n / 4> */
 } tg_wgsl_stage;
 typedef struct tg_wgsl_kernel {
     int32_t stage_count;

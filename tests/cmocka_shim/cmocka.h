@@ -115,7 +115,6 @@ typedef const char *cmocka_shim_text;
 #define cmocka_unit_test_prestate_setup_teardown(f, setup, teardown, state) \
   { #f, f, setup, teardown, state }
 
-/* 0 passed, 1 failed, 2 skipped */
 CMOCKA_SHIM_WEAK int cmocka_shim_body(const struct CMUnitTest *test, void **state);
 CMOCKA_SHIM_WEAK int cmocka_shim_body(const struct CMUnitTest *test, void **state) {
     if (test->setup_func && test->setup_func(state) != 0) return 1;
@@ -123,6 +122,7 @@ CMOCKA_SHIM_WEAK int cmocka_shim_body(const struct CMUnitTest *test, void **stat
     return 0;
 }
 
+/* 0 passed, 1 failed, 2 skipped */
 CMOCKA_SHIM_WEAK int cmocka_shim_one(const struct CMUnitTest *test, void *group_state);
 CMOCKA_SHIM_WEAK int cmocka_shim_one(const struct CMUnitTest *test, void *group_state) {
     void *state = test->initial_state ? test->initial_state : group_state;

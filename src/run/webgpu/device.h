@@ -141,12 +141,13 @@ typedef struct webgpu_pipeline { /* one per different source */
     size_t length;
     uint64_t hash;
     int32_t binding_count;
-    int32_t kernel; /* the first that needs it */
+    int32_t kernel; /* the first of the launch that needed it first */
     tg_wgpu_shader_module module;
     tg_wgpu_compute_pipeline handle;
 } webgpu_pipeline;
 typedef struct webgpu_step { /* one dispatch */
-    int32_t pipeline, kernel;
+    int32_t pipeline;
+    int32_t kernel; /* the first of its launch, for messages */
     tg_wgpu_bind_group group;
     uint32_t groups[3];
 } webgpu_step;

@@ -209,6 +209,10 @@ export class Gpu {
       copySlices(encoder, slices, offsets, this.#readback)
       this.device.queue.submit([encoder.finish()])
       await this.#readback.mapAsync(MAP_READ, 0, alignUp(bytes, 4))
+    }).catch((error: unknown) => {
+      this.drop(this.#readback) // it may be mapped
+      this.#readback = null
+      throw error
     })
     const mapped = (this.#readback as unknown as GPUBuffer).getMappedRange(0, alignUp(bytes, 4))
     results.forEach((to, i) => narrow(to, (this.states[ranges[i]?.slot as number] as State).dtype, mapped, offsets[i] as number))
@@ -375,7 +379,10 @@ export class Executable {
     await this.#submit(pipelines, begin, end, () => {
       submitted()
       return read.length > 0 ? readback.mapAsync(MAP_READ, 0, offsets[read.length]) : this.gpu.device.queue.onSubmittedWorkDone()
-    }, (encoder) => copySlices(encoder, slices, offsets, readback))
+    }, (encoder) => copySlices(encoder, slices, offsets, readback)).catch((error: unknown) => {
+      this.gpu.drop(readback) // it may be mapped
+      throw error
+    })
     this.#take(core, read, outputs, offsets, readback)
     this.#readbacks.push(readback)
   }

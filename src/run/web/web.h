@@ -34,15 +34,19 @@ TG_WEB_IMPORT(gpu_load) int32_t tg_web_gpu_load(int32_t device, const char *prog
 TG_WEB_IMPORT(gpu_unload) void tg_web_gpu_unload(int32_t device, int32_t executable);
 
 /* {"workspace":bytes, "scratch":bytes, "inputBlock":bytes, "constantBlock":bytes,
- *  "buffers":[[storage, dtype, count, offset, slot, data]], storage 0 workspace: bytes from `offset` of the workspace, slot -1 when no
- *        stage binds it; 1 input: bytes from `offset` of the block of inputs, slot is the program's input;   2 state: bytes from `offset`
- * of the state `slot`;  3 constant: bytes from `offset` of the block of constants, filled from `count` elements at address `data`, bool as
- * bytes. Offsets are multiples of 256. dtype: tg_dtype, "inputs":[{"name","dtype","count"}], "outputs":[{"buffer","dtype","count"}],
+ *  "buffers":[[storage, dtype, count, offset, slot, data]],
+ *  "inputs":[{"name","dtype","count"}], "outputs":[{"buffer","dtype","count"}],
  *  "sources":[WGSL], entry point main,
- *  "stages":[{"source", "groups":[x, y, z], "bindings":[buffer, ...], "scratch":bytes, "label"}]}   in order of execution.
- * bindings[i] is @group(0) @binding(i), a storage buffer bound read_write: count * 4 bytes of buffers[..] at its offset; -1: the
+ *  "stages":[{"source", "groups":[x, y, z], "bindings":[binding, ...], "scratch":bytes, "label"}]}   in order of execution.
+ *
+ * A buffer lies from byte `offset`, a multiple of 256, of
+ *   storage 0   the workspace; slot -1: no stage binds it
+ *   storage 1   the block of inputs; slot is the program's input
+ *   storage 2   state `slot` of the device
+ *   storage 3   the block of constants, filled from `count` elements at address `data`, bool as bytes
+ * dtype: tg_dtype. bindings[i] is @group(0) @binding(i), a storage buffer bound read_write: count * 4 bytes of buffers[binding]; -1: the
  * scratch buffer from 0, stage.scratch bytes; -2, -3, -4: all of the workspace, of the block of inputs, of constants; -5 - slot: all of
- * a state. An output whose buffer is an input or a constant is copied from the module's memory by
- * JavaScript, any other is read back from its buffer. No stages and nothing to read back: nothing to submit. */
+ * a state. An output whose buffer is an input or a constant is copied from the module's memory by JavaScript, any other is read back
+ * from its buffer. No stages and nothing to read back: nothing to submit. */
 #endif
 #endif

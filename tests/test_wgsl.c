@@ -263,6 +263,46 @@ static void literals_lie_within_the_range_of_f32(void **state) {
     print_free(&p);
 }
 
+/* Gradients of tables that are small enough for partial tables, 16 MiB of them each, and do not need each other. */
+static tg_tensor build_tables(tg_graph *g, void *user) {
+    enum { TABLES = 12 };
+    tg_tensor sum = tg_full(g, TG_SCALAR, 0.0, TG_F32), tables[TABLES], gradients[TABLES];
+    (void)user;
+    for (int i = 0; i < TABLES; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "rows%d", i);
+        tg_tensor rows = tg_input(g, name, TG_SHAPE(4096), TG_I32);
+        snprintf(name, sizeof name, "table%d", i);
+        tables[i] = tg_input(g, name, TG_SHAPE(1000, 64), TG_F32);
+        sum = tg_add(sum, tg_mean(tg_square(tg_embedding(tables[i], rows)), TG_ALL));
+    }
+    if (tg_grad(sum, tables, TABLES, gradients) != TG_OK) return sum;
+    for (int i = 0; i < TABLES; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "gradient%d", i);
+        tg_capture(name, gradients[i]);
+    }
+    return sum;
+}
+
+static void scratch_of_a_launch_fits_a_binding(void **state) {
+    (void)state;
+    printed p = print_case(build_tables, NULL, false);
+    int64_t together = 0, largest = 0;
+    for (int32_t i = 0; i < p.program->launch_count; i++) {
+        const tg_launch *l = &p.program->launches[i];
+        tg_wgsl_kernel launch;
+        int64_t sum = 0;
+        for (int32_t k = l->first; k < l->first + l->count; k++) sum += p.kernels[k].scratch_bytes;
+        assert_int_equal(tg_emit_wgsl_launch(p.program, i, &tg_wgsl_guaranteed, &p.arena, &launch), TG_OK);
+        together = sum > together ? sum : together;
+        largest = launch.scratch_bytes > largest ? launch.scratch_bytes : largest;
+    }
+    assert_true(together > INT64_C(128) << 20); /* or this tests nothing */
+    assert_in_range(largest, 1, INT64_C(128) << 20);
+    print_free(&p);
+}
+
 static void texts_are_deterministic(void **state) {
     (void)state;
     printed p = print_case(build_everything, NULL, false), q = print_case(build_everything, NULL, false);
@@ -404,6 +444,7 @@ int main(void) {
         cmocka_unit_test(large_grids_are_folded),
         cmocka_unit_test(narrower_devices_are_refused),
         cmocka_unit_test(literals_lie_within_the_range_of_f32),
+        cmocka_unit_test(scratch_of_a_launch_fits_a_binding),
         cmocka_unit_test(texts_are_deterministic),
         cmocka_unit_test(every_failing_allocation_is_an_error),
         cmocka_unit_test(examples_print),

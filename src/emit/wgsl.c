@@ -262,16 +262,20 @@ static void wgsl_address(tg_wgsl *w, const tg_instruction *in) {
     tg_wgsl_affine(w, &in->at);
 }
 
-/* a3[address], or 0 where a bound fails; then the address is 0 as well. */
+/* select(0f, a3[select(0,  of a load that bounds may forbid. */
+static void wgsl_guarded(tg_wgsl *w, const tg_instruction *in) {
+    const char *zero = in->dtype == TG_F32 ? "0f" : in->dtype == TG_I32 ? "0" : "0u";
+    tg_text_add(&w->main, "select(%s, a%d[select(", zero, (int)in->argument);
+    if (w->frame.slices > 0) tg_wgsl_slice(w, tg_wgsl_count(w, in->argument) / w->frame.slices);
+    tg_text_add(&w->main, "0, ");
+}
+
+/* a3[address], or 0 where a bound fails; then the address is 0 as well, or in a chain the slice's own
+ * first element, which no other workgroup writes. */
 static void wgsl_load(tg_wgsl *w, int32_t i) {
     const tg_instruction *in = &w->kernel->body[i];
     tg_wgsl_use(w, in->argument);
-    if (in->bound_count > 0)
-        tg_text_add(&w->main, "select(%s, a%d[select(0, ",
-                    in->dtype == TG_F32   ? "0f"
-                    : in->dtype == TG_I32 ? "0"
-                                          : "0u",
-                    (int)in->argument);
+    if (in->bound_count > 0) wgsl_guarded(w, in);
     else tg_text_add(&w->main, "a%d[", (int)in->argument);
     wgsl_address(w, in);
     if (in->bound_count > 0) tg_text_add(&w->main, ", b%d)], b%d)", (int)i, (int)i);

@@ -55,7 +55,10 @@ typedef struct launcher {
 static double kernel_operations(const tg_kernel *k) {
     double points = 1;
     for (int d = 0; d < k->loop_count; d++) points *= (double)k->extent[d];
-    return k->kind == TG_KERNEL_CONTRACT ? k->flops : points * (double)k->body_count;
+    if (k->kind == TG_KERNEL_CONTRACT) return k->flops;
+    for (int32_t i = 0; i < k->body_count; i++) /* every point is compared with every row of the table */
+        if (k->body[i].op == TG_K_SCATTER) points *= (double)k->body[i].rows;
+    return points * (double)k->body_count;
 }
 
 static double time_in_chain(const tg_kernel *k, int32_t slices) {

@@ -57,6 +57,7 @@ static const int32_t wgsl_contract_blocks[][2] = {{1, 1}, {1, 2}, {2, 1}, {1, 4}
 typedef struct wgsl_contract_choice {
     const wgsl_contract_tile *tile; /* NULL: direct, or panels */
     int32_t panel;                  /* rows of a panel; 0: no panels */
+    int32_t lanes;                  /* panels: columns side by side, a power of two */
     int32_t panel_k;                /* of k in workgroup memory at a time, a multiple of 4 */
     int32_t thread_m, thread_n;
     int32_t size;        /* invocations of a workgroup */
@@ -329,9 +330,9 @@ static bool wgsl_contract_try_panels(const wgsl_contract_state *s, wgsl_contract
     wgsl_contract_choice c = {.thread_m = 1, .thread_n = 1, .size = w->frame.size, .parts = 1};
     const int64_t panels = wgsl_contract_ceil(s->rows, WGSL_CONTRACT_PANEL_ROWS);
     c.panel = (int32_t)wgsl_contract_ceil(s->rows, panels);
-    int32_t lanes = 1;
-    while (lanes < s->columns && lanes < c.size) lanes *= 2;
-    for (c.ways = c.size / lanes; c.ways > 1 && 4 * c.ways > s->k;) c.ways /= 2;
+    c.lanes = 1;
+    while (c.lanes < s->columns && c.lanes < c.size) c.lanes *= 2;
+    for (c.ways = c.size / c.lanes; c.ways > 1 && 4 * c.ways > s->k;) c.ways /= 2;
     c.part_length = wgsl_contract_ceil(s->k, 4) * 4;
     c.panel_k = (int32_t)wgsl_contract_min(c.part_length, vectors / c.panel * 4);
     if ((int64_t)c.size * wgsl_contract_ceil(c.panel, 4) > vectors || c.panel_k < 4 * c.ways) return false;
@@ -743,8 +744,7 @@ static void wgsl_contract_panel_together(wgsl_contract_state *s, int32_t lanes) 
 static void wgsl_contract_panels(wgsl_contract_state *s) {
     const wgsl_contract_choice *c = &s->choice;
     tg_wgsl *w = s->w;
-    int32_t lanes = 1;
-    while (lanes < s->columns && lanes < c->size) lanes *= 2;
+    const int32_t lanes = c->lanes;
     const int64_t panels = wgsl_contract_ceil(s->rows, c->panel), blocks = wgsl_contract_ceil(s->columns, lanes);
     const wgsl_contract_end end = wgsl_contract_end_of(s, c->panel_k);
     const int64_t vectors =

@@ -116,14 +116,17 @@ static bool launch_is_wide(const launch_join *j, int32_t binding) {
     return false;
 }
 
-static void launch_bind(launch_join *j, int32_t binding) {
+/* Binds the block once; says whether as vec4s. */
+static bool launch_bind(launch_join *j, int32_t binding) {
     for (int32_t i = 0; i < j->block_count; i++)
-        if (j->blocks[i].binding == binding) return;
+        if (j->blocks[i].binding == binding) return j->blocks[i].wide;
     if (j->block_count == LAUNCH_MAX_BLOCKS || j->block_count == j->w->limits->storage_buffers) {
         tg_wgsl_fail(j->w, TG_ERROR_LIMIT, "kernels of one launch that bind too many buffers");
-        return;
+        return false;
     }
-    j->blocks[j->block_count++] = (launch_block){binding, launch_block_words(j, binding), launch_is_wide(j, binding)};
+    launch_block *block = &j->blocks[j->block_count++];
+    *block = (launch_block){binding, launch_block_words(j, binding), launch_is_wide(j, binding)};
+    return block->wide;
 }
 
 /* ---------------------------------------------------------------- names of a part */
@@ -168,6 +171,13 @@ static void launch_shared_name(char name[LAUNCH_NAME], const char *type, int32_t
     snprintf(name, LAUNCH_NAME, "shared_%s_%d", kind, (int)ordinal);
 }
 
+/* How many arrays of a type stand among the first `count`: which of its type the next one is. */
+static int32_t launch_ordinal(const launch_shared *shared, int32_t count, const char *type) {
+    int32_t ordinal = 0;
+    for (int32_t i = 0; i < count; i++) ordinal += strcmp(shared[i].type, type) == 0;
+    return ordinal;
+}
+
 /* Bytes of one element of an array of `type`, which may be an array of a type without arrays in it. */
 static int64_t launch_type_bytes(const char *type) {
     const char *comma = strchr(type, ',');
@@ -207,8 +217,7 @@ static void launch_read_array(launch_join *j, const char *line, launch_shared *o
         return;
     }
     memcpy(type, open + 1, (size_t)(comma - open - 1));
-    int32_t ordinal = 0;
-    for (int32_t i = 0; i < *own_count; i++) ordinal += strcmp(own[i].type, type) == 0;
+    const int32_t ordinal = launch_ordinal(own, *own_count, type);
     snprintf(own[*own_count].type, sizeof own->type, "%s", type);
     (*own_count)++;
     launch_share(j, line, length, type, ordinal, launch_number(comma + 2, digits));
@@ -269,13 +278,13 @@ static void launch_index(launch_join *j, tg_text_buffer *out, int64_t first, con
 
 static void launch_read(launch_join *j, tg_text_buffer *out, const launch_view *v, const char *from, const char *end) {
     char name[32];
+    const bool component = launch_bind(j, v->binding) && !v->wide;
     const char *block = launch_block_name(v->binding, name, sizeof name);
     const bool plain = strcmp(v->type, "u32") == 0;
     if (!plain) tg_text_add(out, v->wide ? "bitcast<vec4<%s>>(" : "bitcast<%s>(", v->type);
-    if (v->wide) tg_text_add(out, "%s[", block);
-    else tg_text_add(out, launch_is_wide(j, v->binding) ? "at_%s(" : "%s[", block);
+    tg_text_add(out, component ? "at_%s(" : "%s[", block);
     launch_index(j, out, v->wide ? v->first / 4 : v->first, from, end);
-    tg_text_add(out, !v->wide && launch_is_wide(j, v->binding) ? ")" : "]");
+    tg_text_add(out, component ? ")" : "]");
     if (!plain) tg_text_add(out, ")");
 }
 
@@ -283,11 +292,11 @@ static void launch_read(launch_join *j, tg_text_buffer *out, const launch_view *
 static const char *launch_access(launch_join *j, tg_text_buffer *out, const char *open, const char *end, const launch_view *v) {
     char name[32];
     const char *close = launch_closing(open, end);
-    launch_bind(j, v->binding);
     if (strncmp(close, "] = ", 4) != 0) {
         launch_read(j, out, v, open + 1, close);
         return close + 1;
     }
+    (void)launch_bind(j, v->binding);
     const bool plain = strcmp(v->type, "u32") == 0;
     const char *value = close + 4, *semicolon = value;
     while (semicolon < end && *semicolon != ';') semicolon++;
@@ -385,9 +394,7 @@ static void launch_declare(launch_join *j, tg_text_buffer *text) {
     for (int32_t i = 0; i < j->shared_count; i++) {
         const launch_shared *s = &j->shared[i];
         char shared[LAUNCH_NAME];
-        int32_t ordinal = 0;
-        for (int32_t k = 0; k < i; k++) ordinal += strcmp(j->shared[k].type, s->type) == 0;
-        launch_shared_name(shared, s->type, ordinal);
+        launch_shared_name(shared, s->type, launch_ordinal(j->shared, i, s->type));
         tg_text_add(text, "var<workgroup> %s: array<%s, %d>;\n", shared, s->type, (int)s->count);
         bytes += (int64_t)s->count * launch_type_bytes(s->type);
     }

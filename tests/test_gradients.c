@@ -460,7 +460,8 @@ static bool has_gradient(tg_op op) {
     switch (tg_op_table[op].class_) {
     case TG_CLASS_LEAF:
     case TG_CLASS_COMPARE:
-    case TG_CLASS_LOGICAL: return false;
+    case TG_CLASS_LOGICAL:
+    case TG_CLASS_RANDOM: return false;
     case TG_CLASS_REDUCE: return op != TG_OP_ARGMAX && op != TG_OP_ARGMIN;
     default: return true;
     }

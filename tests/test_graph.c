@@ -569,7 +569,7 @@ static bool everything_build(tg_graph *g) {
     const int32_t scattered = tg_ir_scatter_add(g, idx, rows, 5);
     bool ok = tg_ir_writeback(g, table, scattered) && tg_ir_writeback(g, step, tg_ir_binary(g, TG_OP_ADD, step, one)) &&
               tg_ir_check_index(g, idx, 0, 5, true, -100, "embedding");
-    int32_t loss = tg_ir_reduce(g, TG_OP_SUM, product, 7);
+    int32_t loss = tg_ir_reduce(g, TG_OP_SUM, tg_ir_binary(g, TG_OP_ADD, product, tg_ir_cast(g, tg_ir_draw(g, TG_SHAPE(3), 6), TG_F32)), 7);
     loss = tg_ir_reshape(g, loss, TG_SCALAR);
     loss = tg_ir_binary(g, TG_OP_ADD, loss, tg_ir_reshape(g, tg_ir_reduce(g, TG_OP_SUM, packed, 1), TG_SCALAR));
     if (!ok || loss == 0) return false;
@@ -630,6 +630,8 @@ static void damage_capture(tg_graph *g) { g->captures.items[0].node = 0; }
 static void damage_writeback(tg_graph *g) { g->writebacks.items[0].source = g->result; }
 static void damage_twice(tg_graph *g) { g->writebacks.items[1] = g->writebacks.items[0]; }
 static void damage_check(tg_graph *g) { g->checks.items[0].node = g->result; }
+static void damage_bound(tg_graph *g) { g->nodes.items[damage_find(g, TG_OP_RANDOM)].attr.value = 2147483649.0; }
+static void damage_stream(tg_graph *g) { g->nodes.items[damage_find(g, TG_OP_RANDOM)].attr.index = -1; }
 static void damage_result(tg_graph *g) { g->result = (int32_t)g->nodes.count; }
 static void damage_poison(tg_graph *g) { g->nodes.items[0].op = TG_OP_INPUT; }
 
@@ -658,6 +660,8 @@ static void verify_finds_every_damage(void **state) {
         {damage_writeback, "writeback 0: "},
         {damage_twice, "is written twice"},
         {damage_check, "index check 0 is broken"},
+        {damage_bound, "random: the bound 2147483649 is not a whole number in [1, 2^31]"},
+        {damage_stream, "random: stream -1"},
         {damage_result, "the result is node %"},
         {damage_poison, "node %0 is not poison"},
     };
@@ -699,6 +703,7 @@ static void text_is_readable(void **state) {
     (void)tg_ir_const(g, TG_SHAPE(2), TG_BOOL, 1);
     assert_true(tg_ir_writeback(g, n, next));
     assert_true(tg_ir_check_index(g, n, 0, 7, true, -1, "one_hot"));
+    (void)tg_ir_random(g, n, n, n, 3, INT64_C(1) << 31);
     g->result = y;
     tg_text_buffer text;
     tg_text_init(&text, f.ctx);
@@ -717,6 +722,7 @@ static void text_is_readable(void **state) {
                                    "%12 = add i32[] %2 %11\n"
                                    "%13 = const f32[10] {1, -2.5, 3, 4, 5, 6, 7, 8, ...}\n"
                                    "%14 = const bool[2] true\n"
+                                   "%15 = random i32[] %2 %2 %2 stream=3 below=2147483648\n"
                                    "check %2 in [0, 7) or -1 for one_hot\n"
                                    "writeback %2 <- %12\n"
                                    "result %6\n");

@@ -246,6 +246,19 @@ static tg_tensor build_select(tg_graph *g, const op_setup *s) {
     return wrap(g, tg_ir_select(g, c, a, b));
 }
 
+/* variants: the bound; the key is one, or one for each element, or of the index alone */
+static tg_tensor build_random(tg_graph *g, const op_setup *s) {
+    static const int64_t bounds[] = {INT64_C(1) << 31, 1, 10, INT64_C(1) << 24, 1000003};
+    const int32_t index = x0(g, s).id, key = x1(g, s).id;
+    const int32_t one = operand(g, s, "k", TG_SCALAR, TG_I32).id;
+    const int32_t key0 = s->variant % 3 == 0 ? one : key, key1 = s->variant % 3 == 1 ? one : s->variant % 3 == 2 ? index : key;
+    return wrap(g, tg_ir_random(g, index, s->variant == 0 ? one : key0, s->variant == 0 ? one : key1, s->variant * 7, bounds[s->variant]));
+}
+static int random_variants(const op_setup *s) {
+    (void)s;
+    return 5;
+}
+
 static tg_tensor build_cast(tg_graph *g, const op_setup *s) { return wrap(g, tg_ir_cast(g, x0(g, s).id, (tg_dtype)s->variant)); }
 static int cast_variants(const op_setup *s) {
     (void)s;
@@ -414,6 +427,7 @@ BINARY_ROW(AND, BOOL, EXACT)
 BINARY_ROW(OR, BOOL, EXACT)
 ROW(SELECT, .build = build_select, .dtypes = F32 | I32 | BOOL, .tolerance = EXACT)
 ROW(CAST, .build = build_cast, .dtypes = F32 | I32 | BOOL, .tolerance = ROUNDED, .variants = cast_variants)
+ROW(RANDOM, .build = build_random, .dtypes = I32, .tolerance = EXACT, .variants = random_variants)
 /* sums of up to 1,400 (big: 4.2 million) numbers under 2 in magnitude, some order of f32 additions */
 REDUCE_ROW(SUM, F32 | I32, {4.0, 2e-4, 0.0}, .big = true, .values = VALUES_SUMMABLE)
 REDUCE_ROW(REDUCE_MAX, F32 | I32, EXACT, .big = true)

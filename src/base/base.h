@@ -87,6 +87,8 @@ uint64_t tg_hash_text(uint64_t seed, const char *text);
 
 /* ---- Philox 4x32-10 (Salmon et al. 2011): four 32-bit words from a 128-bit counter and a 64-bit key. */
 void tg_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+/* floor((high 2^32 + low) bound / 2^64): uniform in [0, bound), to one part in 2^32 even of the largest bound. */
+uint32_t tg_random_below(uint32_t high, uint32_t low, uint32_t bound);
 /* Element i of stream `stream` under `seed`: uniform in (0, 1), and standard normal by Box-Muller in f64. Pure functions:
  * same arguments, same value on every home. */
 double tg_random_uniform(uint64_t seed, uint64_t stream, uint64_t i);

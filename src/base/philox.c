@@ -26,6 +26,10 @@ void tg_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]
     for (int i = 0; i < 4; i++) out[i] = state[i];
 }
 
+uint32_t tg_random_below(uint32_t high, uint32_t low, uint32_t bound) {
+    return (uint32_t)(((uint64_t)high * bound + ((uint64_t)low * bound >> 32)) >> 32);
+}
+
 static void philox_element(uint64_t seed, uint64_t stream, uint64_t i, uint32_t out[4]) {
     const uint32_t counter[4] = {(uint32_t)i, (uint32_t)(i >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)};
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};

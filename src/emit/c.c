@@ -32,6 +32,18 @@ static const emit_c_helper emit_c_helpers[] = {
     {"tg_max_i32", "static int32_t tg_max_i32(int32_t a, int32_t b) { return a > b ? a : b; }"},
     {"tg_to_i32", "static int32_t tg_to_i32(float x) { /* truncates, saturates, NaN is 0 */\n"
                   "    return x != x ? 0 : x >= 2147483648.0f ? INT32_MAX : x <= -2147483648.0f ? INT32_MIN : (int32_t)x;\n}"},
+    {"tg_random", "static int32_t tg_random(int32_t index, int32_t key0, int32_t key1, uint32_t stream, uint32_t bound) {\n"
+                  "    uint32_t a = (uint32_t)index, b = 0, c = stream, d = 0, k = (uint32_t)key0, l = (uint32_t)key1;\n"
+                  "    for (int round = 0; round < 10; round++) { /* Philox 4x32 */\n"
+                  "        const uint64_t left = (uint64_t)0xD2511F53u * a, right = (uint64_t)0xCD9E8D57u * c;\n"
+                  "        a = (uint32_t)(right >> 32) ^ b ^ k;\n"
+                  "        b = (uint32_t)right;\n"
+                  "        c = (uint32_t)(left >> 32) ^ d ^ l;\n"
+                  "        d = (uint32_t)left;\n"
+                  "        k += 0x9E3779B9u;\n"
+                  "        l += 0xBB67AE85u;\n"
+                  "    }\n"
+                  "    return (int32_t)(((uint64_t)a * bound + ((uint64_t)b * bound >> 32)) >> 32);\n}"},
     {"tg_row", "static int64_t tg_row(int32_t index, int64_t rows) { return index < 0 ? 0 : index >= rows ? rows - 1 : index; }"},
 };
 #define EMIT_C_HELPERS ((int)(sizeof emit_c_helpers / sizeof emit_c_helpers[0]))
@@ -247,6 +259,11 @@ static void emit_c_expression(emit_c_kernel *k, const tg_instruction *in) {
     tg_text_buffer *text = k->file->text;
     switch (in->op) {
     case TG_OP_CONST: emit_c_literal(text, in->dtype, in->value); return;
+    case TG_OP_RANDOM:
+        emit_c_use_helpers(k->file, "tg_random");
+        tg_text_add(text, "tg_random(v%d, v%d, v%d, %ldu, %.0fu)", (int)in->src[0], (int)in->src[1], (int)in->src[2], (long)in->stream,
+                    in->value);
+        return;
     case TG_K_LOAD:
     case TG_K_GATHER: emit_c_load(k, in); return;
     case TG_K_INSIDE: emit_c_bounds(k, in); return;

@@ -287,6 +287,10 @@ static void wgsl_expression(tg_wgsl *w, int32_t i) {
     const tg_instruction *in = &w->kernel->body[i];
     switch (in->op) {
     case TG_OP_CONST: tg_wgsl_literal(w, in->dtype, in->value); return;
+    case TG_OP_RANDOM:
+        tg_text_add(&w->main, "%s(v%d, v%d, v%d, %ldu, %.0fu)", tg_wgsl_helper(w, "tg_random"), (int)in->src[0], (int)in->src[1],
+                    (int)in->src[2], (long)in->stream, in->value);
+        return;
     case TG_K_LOAD:
     case TG_K_GATHER: wgsl_load(w, i); return;
     case TG_K_INSIDE: tg_wgsl_bounds(w, in->bounds, in->bound_count); return;

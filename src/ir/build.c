@@ -194,6 +194,15 @@ int32_t tg_ir_cast(tg_graph *g, int32_t x, tg_dtype dtype) {
     return build_node(g, build_draft(TG_OP_CAST, dtype, TG_SCALAR, &x, 1), false);
 }
 
+int32_t tg_ir_random(tg_graph *g, int32_t index, int32_t key0, int32_t key1, int32_t stream, int64_t bound) {
+    int32_t inputs[3] = {index, key0, key1};
+    if (!build_broadcast_operands(g, TG_OP_RANDOM, inputs, 3)) return 0;
+    tg_node draft = build_draft(TG_OP_RANDOM, TG_I32, TG_SCALAR, inputs, 3);
+    draft.attr.index = stream;
+    draft.attr.value = (double)bound;
+    return build_node(g, draft, false);
+}
+
 /* ---------------------------------------------------------------- reductions, views */
 
 /* A reduction over nothing: the operand itself, or index 0 everywhere. */

@@ -22,6 +22,7 @@ typedef enum tg_op_class {
     TG_CLASS_LOGICAL,
     TG_CLASS_SELECT,
     TG_CLASS_CAST,
+    TG_CLASS_RANDOM,
     TG_CLASS_REDUCE,
     TG_CLASS_VIEW,
     TG_CLASS_JOIN,
@@ -37,16 +38,16 @@ typedef struct tg_op_info {
 } tg_op_info;
 extern const tg_op_info tg_op_table[TG_OP_COUNT];
 
-/* true for UNARY BINARY COMPARE LOGICAL SELECT CAST */
+/* true for UNARY BINARY COMPARE LOGICAL SELECT CAST RANDOM */
 bool tg_op_is_elementwise(tg_op op);
 
 typedef struct tg_attributes {
     uint32_t axes;              /* REDUCE, FLIP: bit i = axis i.  IOTA, CONCAT: the axis itself */
     int32_t perm[TG_MAX_RANK];  /* PERMUTE */
     int64_t start[TG_MAX_RANK]; /* SLICE, PAD */
-    double value;               /* CONST without data: the number (i32 and bool too) */
+    double value;               /* CONST without data: the number (i32 and bool too).  RANDOM: the bound, 1 .. 2^31 */
     const void *data;           /* CONST with data: shape's count elements (bool: bytes), in the graph's arena */
-    int32_t index;              /* INPUT, PARAM, STATE: position in its table */
+    int32_t index;              /* INPUT, PARAM, STATE: position in its table.  RANDOM: its stream */
     const int64_t *offsets;     /* PACK: one per input */
 } tg_attributes;
 
@@ -137,6 +138,7 @@ int32_t tg_ir_unary(tg_graph *g, tg_op op, int32_t x);
 int32_t tg_ir_binary(tg_graph *g, tg_op op, int32_t a, int32_t b);  /* BINARY, COMPARE, LOGICAL; broadcasts by inserting views */
 int32_t tg_ir_select(tg_graph *g, int32_t c, int32_t a, int32_t b); /* broadcasts */
 int32_t tg_ir_cast(tg_graph *g, int32_t x, tg_dtype dtype);
+int32_t tg_ir_random(tg_graph *g, int32_t index, int32_t key0, int32_t key1, int32_t stream, int64_t bound); /* broadcasts */
 int32_t tg_ir_reduce(tg_graph *g, tg_op op, int32_t x, uint32_t axes); /* keeps dims as 1; axes 0 returns x (ARG*: zeros) */
 int32_t tg_ir_reshape(tg_graph *g, int32_t x, tg_shape shape);         /* no -1 here */
 int32_t tg_ir_permute(tg_graph *g, int32_t x, const int32_t *perm);
@@ -154,6 +156,14 @@ int32_t tg_ir_param(tg_graph *g, const char *full_name, tg_shape shape, tg_init 
 int32_t tg_ir_state(tg_graph *g, const char *name, tg_shape shape, tg_dtype dtype, double value);
 bool tg_ir_writeback(tg_graph *g, int32_t destination, int32_t source);
 bool tg_ir_check_index(tg_graph *g, int32_t node, int64_t lo, int64_t hi, bool has_ignore, int32_t ignore, const char *op);
+
+/* ---- random numbers (random.c). The state "tg.random", i32 [2], is the key of a run: each run that succeeds adds 1 to its first
+ * word, so that no two runs draw the same. */
+#define TG_RANDOM_STATE "tg.random"
+#define TG_RANDOM_WORDS 2
+/* i32 of any shape, uniform in [0, bound), from a stream that no other draw of g has. The first draw makes the state and what
+ * advances it. */
+int32_t tg_ir_draw(tg_graph *g, tg_shape shape, int64_t bound);
 
 /* Broadcast of two shapes by NumPy's rule. false when they do not fit. */
 bool tg_shape_broadcast(tg_shape a, tg_shape b, tg_shape *out);

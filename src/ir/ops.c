@@ -21,7 +21,8 @@ bool tg_op_is_elementwise(tg_op op) {
     case TG_CLASS_COMPARE:
     case TG_CLASS_LOGICAL:
     case TG_CLASS_SELECT:
-    case TG_CLASS_CAST: return true;
+    case TG_CLASS_CAST:
+    case TG_CLASS_RANDOM: return true;
     case TG_CLASS_LEAF:
     case TG_CLASS_REDUCE:
     case TG_CLASS_VIEW:
@@ -52,6 +53,7 @@ unsigned tg_op_dtypes(tg_op op) {
     case TG_OP_ARGMAX:
     case TG_OP_ARGMIN:
     case TG_OP_IOTA: return f32 | i32;
+    case TG_OP_RANDOM: return i32;
     case TG_OP_NOT:
     case TG_OP_AND:
     case TG_OP_OR: return boolean;

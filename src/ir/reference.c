@@ -114,6 +114,18 @@ static void tg_reference_IOTA(const reference_call *call) {
     }
 }
 
+/* ---------------------------------------------------------------- random bits */
+
+static void tg_reference_RANDOM(const reference_call *call) {
+    for (int64_t i = 0; i < call->count; i++) {
+        const uint32_t counter[4] = {(uint32_t)(int32_t)reference_in(call, 0)[i], 0, (uint32_t)call->node->attr.index, 0};
+        const uint32_t key[2] = {(uint32_t)(int32_t)reference_in(call, 1)[i], (uint32_t)(int32_t)reference_in(call, 2)[i]};
+        uint32_t word[4];
+        tg_philox(counter, key, word);
+        call->out[i] = (double)tg_random_below(word[0], word[1], (uint32_t)call->node->attr.value);
+    }
+}
+
 /* ---------------------------------------------------------------- elementwise, one operand */
 
 /* Defines the evaluation of NAME as out[i] = f(x[i]) with `x` bound, in f32 and in i32. */

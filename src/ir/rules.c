@@ -2,6 +2,7 @@
  * Must not know how nodes are stored, and changes nothing. Cost: O(inputs) each. */
 #include "ir/rules.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -176,6 +177,14 @@ tg_status tg_shape_rule_SELECT(tg_rule *rule) { return rule_elementwise(rule, ru
 tg_status tg_shape_rule_CAST(tg_rule *rule) {
     if (!tg_dtype_valid(rule->node->dtype)) return rule_refuse(rule, TG_ERROR_DTYPE, "%d is no element type", (int)rule->node->dtype);
     return rule_elementwise(rule, rule->node->dtype);
+}
+
+tg_status tg_shape_rule_RANDOM(tg_rule *rule) {
+    const double bound = rule->node->attr.value;
+    if (!(bound >= 1 && bound <= 2147483648.0 && bound == floor(bound)))
+        return rule_refuse(rule, TG_ERROR_ARGUMENT, "the bound %.17g is not a whole number in [1, 2^31]", bound);
+    if (rule->node->attr.index < 0) return rule_refuse(rule, TG_ERROR_INTERNAL, "stream %d", (int)rule->node->attr.index);
+    return rule_elementwise(rule, TG_I32);
 }
 
 /* ---------------------------------------------------------------- reductions */

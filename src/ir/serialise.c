@@ -13,7 +13,16 @@ enum { SERIAL_VERSION = 1, SERIAL_NODE_BYTES = 20, SERIAL_CHUNK = 1024 };
 #define SERIAL_NO_TEXT UINT32_MAX
 
 /* Which attributes a node has besides its inputs. */
-typedef enum serial_form { SERIAL_PLAIN, SERIAL_AXES, SERIAL_PERM, SERIAL_BOX, SERIAL_CONST, SERIAL_INDEX, SERIAL_OFFSETS } serial_form;
+typedef enum serial_form {
+    SERIAL_PLAIN,
+    SERIAL_AXES,
+    SERIAL_PERM,
+    SERIAL_BOX,
+    SERIAL_CONST,
+    SERIAL_INDEX,
+    SERIAL_OFFSETS,
+    SERIAL_DRAW
+} serial_form;
 
 static serial_form serial_form_of(tg_op op) {
     switch (op) {
@@ -21,6 +30,7 @@ static serial_form serial_form_of(tg_op op) {
     case TG_OP_PARAM:
     case TG_OP_STATE: return SERIAL_INDEX;
     case TG_OP_CONST: return SERIAL_CONST;
+    case TG_OP_RANDOM: return SERIAL_DRAW;
     case TG_OP_IOTA:
     case TG_OP_SUM:
     case TG_OP_REDUCE_MAX:
@@ -141,6 +151,10 @@ static void serial_put_attributes(serial_writer *w, const tg_node *node) {
     case SERIAL_INDEX: serial_put_u32(w, (uint32_t)node->attr.index); break;
     case SERIAL_OFFSETS:
         for (int32_t i = 0; i < node->input_count; i++) serial_put_i64(w, node->attr.offsets[i]);
+        break;
+    case SERIAL_DRAW:
+        serial_put_u32(w, (uint32_t)node->attr.index);
+        serial_put_f64(w, node->attr.value);
         break;
     }
 }
@@ -447,6 +461,10 @@ static void serial_take_attributes(serial_reader *r, tg_node *node) {
     case SERIAL_CONST: serial_take_const(r, node); break;
     case SERIAL_INDEX: node->attr.index = serial_take_i32(r); break;
     case SERIAL_OFFSETS: serial_take_offsets(r, node); break;
+    case SERIAL_DRAW:
+        node->attr.index = serial_take_i32(r);
+        node->attr.value = serial_take_f64(r);
+        break;
     }
 }
 

@@ -368,7 +368,12 @@ static int emit_elementwise(struct tg_builder *b, int32_t node, const tg_index_m
     }
     const tg_node *n = builder_node(b, node);
     if (n->op == TG_OP_STOP_GRADIENT) return src[0];
-    return emit_alu(b, (int32_t)n->op, n->dtype, src[0], src[1], src[2], count);
+    int made = emit_alu(b, (int32_t)n->op, n->dtype, src[0], src[1], src[2], count);
+    if (made >= 0 && n->op == TG_OP_RANDOM) {
+        b->body[made].value = n->attr.value;
+        b->body[made].stream = n->attr.index;
+    }
+    return made;
 }
 
 static int emit_reduce(struct tg_builder *b, int32_t node) {

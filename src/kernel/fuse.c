@@ -88,6 +88,7 @@ static int operation_cost(tg_op op) {
     case TG_OP_RSQRT:
     case TG_OP_RECIPROCAL: return TG_COST_DIVIDE;
     case TG_OP_GATHER: return TG_COST_GATHER;
+    case TG_OP_RANDOM: return TG_COST_RANDOM;
     default: return TG_COST_CHEAP;
     }
 }

@@ -39,7 +39,7 @@ typedef struct tg_bound {
     int64_t lo, hi;
 } tg_bound;
 
-/* A body instruction's operation: an elementwise tg_op (UNARY, BINARY, COMPARE, LOGICAL, SELECT, CAST), a reduction
+/* A body instruction's operation: an elementwise tg_op (UNARY, BINARY, COMPARE, LOGICAL, SELECT, CAST, RANDOM), a reduction
  * tg_op (SUM, REDUCE_MAX, REDUCE_MIN, ARGMAX, ARGMIN: src[0] ELEMENT -> OUTER; CONST), or one of these. */
 enum {
     TG_K_LOAD = TG_OP_COUNT, /* argument[at]; 0 when a bound fails (and then memory is not touched) */
@@ -62,7 +62,8 @@ typedef struct tg_instruction {
     int64_t row_stride, rows; /* GATHER, SCATTER */
     int32_t bound_count;
     const tg_bound *bounds;
-    double value; /* CONST */
+    double value;   /* CONST: the number. RANDOM: the bound */
+    int32_t stream; /* RANDOM */
 } tg_instruction;
 
 typedef enum tg_access { TG_ACCESS_READ = 1, TG_ACCESS_WRITE = 2, TG_ACCESS_READ_WRITE = 3 } tg_access;

@@ -46,6 +46,7 @@ static bool intern_same_attributes(const tg_node *a, const tg_node *b) {
     case TG_OP_PARAM:
     case TG_OP_STATE: return a->attr.index == b->attr.index;
     case TG_OP_CONST: return intern_same_const(a, b);
+    case TG_OP_RANDOM: return a->attr.index == b->attr.index && intern_bits(a) == intern_bits(b);
     case TG_OP_PERMUTE: return memcmp(a->attr.perm, b->attr.perm, rank * sizeof a->attr.perm[0]) == 0;
     case TG_OP_SLICE:
     case TG_OP_PAD: return memcmp(a->attr.start, b->attr.start, rank * sizeof a->attr.start[0]) == 0;
@@ -82,7 +83,8 @@ static uint64_t intern_hash_attributes(uint64_t hash, const tg_node *node) {
     switch (node->op) {
     case TG_OP_INPUT:
     case TG_OP_PARAM:
-    case TG_OP_STATE: return tg_hash(hash, &node->attr.index, sizeof node->attr.index);
+    case TG_OP_STATE:
+    case TG_OP_RANDOM: return tg_hash(hash, &node->attr.index, sizeof node->attr.index);
     case TG_OP_CONST:
         if (node->attr.data != NULL) return tg_hash(hash, node->attr.data, intern_data_bytes(node));
         bits = intern_bits(node);

@@ -1,4 +1,4 @@
-/* call: the phases of a step or run: everything checked; then the program of index checks, where a step has one; then the program
+/* call: the phases of a step or run: everything checked; then the program of index checks, where there is one; then the program
  * itself; then what it brought back. Owns the order in which these may change a model. Must not know how a program is executed. */
 #include "run/call.h"
 
@@ -56,7 +56,7 @@ static tg_status call_aim_main(tg_model_call *call) {
     return TG_OK;
 }
 
-/* Computed indices of a step are checked before the step, by a program of their own. */
+/* Computed indices are checked before anything changes, by a program of their own. */
 static tg_status call_aim_check(tg_model_call *call, tg_variant *check) {
     call->variant = check;
     tg_status status = tg_feeds_bind(call->model, check);
@@ -73,7 +73,9 @@ static tg_status call_begin(tg_model_call *call, const tg_feed *feeds, int n) {
     if (call->main == NULL) return model->ctx->status;
     status = tg_feeds_bind(model, call->main);
     if (status != TG_OK) return status;
-    tg_variant *check = call_is_step(call) ? model->variants[TG_VARIANT_CHECK] : NULL;
+    tg_variant *check;
+    status = tg_model_check_variant(model, call->main, call_is_step(call), &check);
+    if (status != TG_OK) return status;
     return check != NULL ? call_aim_check(call, check) : call_aim_main(call);
 }
 
@@ -97,7 +99,7 @@ static tg_status call_finish_run(const tg_model_call *call) {
 }
 
 static tg_status call_advance(tg_model_call *call) {
-    if (call->variant != call->main) { /* of a step's index checks */
+    if (call->variant != call->main) { /* of the index checks */
         tg_status status = call_read_flags(call);
         return status == TG_OK ? call_aim_main(call) : status;
     }

@@ -67,6 +67,7 @@ static tg_status checkpoint_add_training(checkpoint_map *map, const tg_model *mo
     for (int32_t slot = 0; slot < family->states.count; slot++) {
         const tg_family_state *state = &family->states.items[slot];
         if (strcmp(state->name, "tg.parameters") == 0 || strcmp(state->name, "tg.gradients") == 0) continue;
+        if (strcmp(state->name, TG_RANDOM_RUNS) == 0) continue; /* runs begin anew */
         bool of_training = checkpoint_is_training_name(state->name);
         if (!of_training && !checkpoint_has_state(model, state->name)) continue;
         bool flat = of_training && state->dtype == TG_F32 && state->shape.rank == 1 && state->count == family->layout.total;
@@ -241,6 +242,7 @@ static tg_status checkpoint_check(checkpoint_load *load) {
 
 static tg_status checkpoint_write(const checkpoint_load *load) {
     tg_family *family = load->model->family;
+    if (load->training) family->seed = load->seed;
     /* parameters alone into a training model: a fresh start from them */
     tg_status status = load->model->training ? tg_family_reset(family, TG_RESET_OPTIMIZER_AND_USER) : TG_OK;
     for (int64_t i = 0; i < load->map->places.count && status == TG_OK; i++) {
@@ -249,10 +251,7 @@ static tg_status checkpoint_write(const checkpoint_load *load) {
         status = tg_family_write(family, place->slot, place->first, tg_safetensors_find(load->file, place->name)->data, place->count);
     }
     if (status != TG_OK) return status;
-    if (load->training) {
-        family->steps = load->steps;
-        family->seed = load->seed;
-    }
+    if (load->training) family->steps = load->steps;
     return tg_family_snapshot(family);
 }
 

@@ -274,8 +274,24 @@ static tg_status family_restart_schedule(tg_family *family, int32_t slot) {
     return tg_family_write(family, slot, 0, encoded, TG_LR_STATE);
 }
 
+static bool family_is_random(const tg_family_state *state) {
+    return (strcmp(state->name, TG_RANDOM_STATE) == 0 || strcmp(state->name, TG_RANDOM_RUNS) == 0) && state->dtype == TG_I32 &&
+           state->count == TG_RANDOM_WORDS;
+}
+
+/* A key of random numbers is itself random bits of the seed: counting it up from step to step, as draws do, never meets what another
+ * seed, however near, or the runs use. */
+static tg_status family_fill_random(tg_family *family, int32_t slot) {
+    const uint32_t counter[4] = {0, 0, 0, 1}, seed[2] = {(uint32_t)family->seed, (uint32_t)(family->seed >> 32)};
+    uint32_t word[4];
+    tg_philox(counter, seed, word);
+    return tg_family_write(family, slot, 0, strcmp(family->states.items[slot].name, TG_RANDOM_STATE) == 0 ? word : word + 2,
+                           TG_RANDOM_WORDS);
+}
+
 static tg_status family_fill(tg_family *family, int32_t slot) {
     const tg_family_state *state = &family->states.items[slot];
+    if (family_is_random(state)) return family_fill_random(family, slot);
     if (strcmp(state->name, "tg.parameters") == 0) return family_fill_params(family, slot);
     if (family_is_schedule(state)) return family_restart_schedule(family, slot);
     return family_fill_value(family, slot);
@@ -286,7 +302,7 @@ tg_status tg_family_reset(tg_family *family, tg_reset_kind kind) {
         const char *name = family->states.items[slot].name;
         bool is_parameters = strcmp(name, "tg.parameters") == 0, is_training = strncmp(name, "tg.", 3) == 0;
         if (is_parameters && kind != TG_RESET_ALL) continue;
-        if (!is_training && kind == TG_RESET_OPTIMIZER) continue;
+        if (kind == TG_RESET_OPTIMIZER && (!is_training || family_is_random(&family->states.items[slot]))) continue;
         tg_status status = family_fill(family, slot);
         if (status != TG_OK) return status;
     }

@@ -39,8 +39,11 @@ static tg_status model_check_reserved(const tg_model *model) {
         const tg_state_info *state = &g->states.items[i];
         if (strncmp(state->name, "tg.", 3) != 0) continue;
         bool is_step = strcmp(state->name, "tg.step") == 0, is_lr = strcmp(state->name, "tg.lr") == 0;
-        int64_t count = is_step ? 1 : is_lr ? TG_LR_STATE : model->family->layout.total;
-        if (state->dtype == (is_step ? TG_I32 : TG_F32) && state->shape.rank == !is_step && tg_shape_count(state->shape) == count) continue;
+        bool is_random = strcmp(state->name, TG_RANDOM_STATE) == 0;
+        int64_t count = is_step ? 1 : is_lr ? TG_LR_STATE : is_random ? TG_RANDOM_WORDS : model->family->layout.total;
+        if (state->dtype == (is_step || is_random ? TG_I32 : TG_F32) && state->shape.rank == !is_step &&
+            tg_shape_count(state->shape) == count)
+            continue;
         return tg_fail(model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "compile: state %.200s is none that training makes", state->name);
     }
     return TG_OK;
@@ -77,10 +80,8 @@ static tg_status model_compile(tg_model *model, const tg_compile_options *option
     status = model_check_reserved(model);
     if (status != TG_OK) return status;
     tg_variant *main = tg_model_variant(model, model->training ? TG_VARIANT_STEP : TG_VARIANT_RUN);
-    if (main == NULL) return model->ctx->status;
-    if (model->training && main->program->computed_check_count > 0 && tg_model_variant(model, TG_VARIANT_CHECK) == NULL)
-        return model->ctx->status;
-    return TG_OK;
+    tg_variant *check;
+    return main != NULL ? tg_model_check_variant(model, main, model->training, &check) : model->ctx->status;
 }
 
 static tg_model *model_compile_root(tg_context *ctx, tg_graph *traced, const tg_compile_options *options, bool training) {
@@ -104,7 +105,8 @@ static tg_model *model_compile_sibling(tg_model *parent, tg_graph *traced) {
     model->no_fusion = parent->no_fusion;
     model->next = model->root->next;
     model->root->next = model;
-    if (model_check_reserved(model) == TG_OK && tg_model_variant(model, TG_VARIANT_RUN) != NULL) return model;
+    tg_variant *main = model_check_reserved(model) == TG_OK ? tg_model_variant(model, TG_VARIANT_RUN) : NULL, *check;
+    if (main != NULL && tg_model_check_variant(model, main, false, &check) == TG_OK) return model;
     tg_model_destroy(model);
     return NULL;
 }

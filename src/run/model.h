@@ -18,6 +18,10 @@ typedef struct tg_family_state {
     void *kept; /* the snapshot's values, on the host; NULL where the device cannot be lost */
 } tg_family_state;
 
+/* Where runs draw their random numbers: a state like TG_RANDOM_STATE, which is of steps. So a run between two steps leaves what the
+ * steps draw as it was. Shared by all models of a family. */
+#define TG_RANDOM_RUNS "tg.random.runs"
+
 #define TG_CHUNK_BYTES 16384 /* initial values are made and written in pieces of this size */
 
 typedef struct tg_family {
@@ -44,7 +48,8 @@ typedef enum tg_variant_kind {
     TG_VARIANT_STEP_CAPTURES,
     TG_VARIANT_RUN,
     TG_VARIANT_RUN_CAPTURES,
-    TG_VARIANT_CHECK, /* nothing but the index checks on computed values: runs before a step, so that a bad index changes nothing */
+    TG_VARIANT_CHECK,     /* nothing but the index checks on computed values: runs before a step, so that a bad index changes nothing */
+    TG_VARIANT_RUN_CHECK, /* the same before a run that draws random numbers: what it changes is where the next run's begin */
     TG_VARIANT_COUNT
 } tg_variant_kind;
 
@@ -123,7 +128,9 @@ tg_status tg_family_open_again(tg_family *family, tg_device **device);
 tg_status tg_model_check_gradients(const tg_model *model);
 
 /* ---- variants */
-tg_variant *tg_model_variant(tg_model *model, tg_variant_kind kind);   /* made when first asked for; NULL recorded */
+tg_variant *tg_model_variant(tg_model *model, tg_variant_kind kind); /* made when first asked for; NULL recorded */
+/* The program of index checks that must pass before `main` may run, because it changes something; NULL: none. */
+tg_status tg_model_check_variant(tg_model *model, const tg_variant *main, bool is_step, tg_variant **out);
 void tg_variant_destroy(const tg_family *family, tg_variant *variant); /* NULL is fine */
 
 /* ---- feeds: all checks of one call, then model->fed is filled */

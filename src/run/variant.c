@@ -29,12 +29,32 @@ static tg_status variant_keep_checks(tg_graph *g) {
     return g->result != 0 ? TG_OK : g->ctx->status;
 }
 
+/* A run writes nothing back but where the next one's random numbers begin. */
+static void variant_keep_random(tg_graph *g) {
+    int64_t kept = 0;
+    for (int64_t i = 0; i < g->writebacks.count; i++) {
+        const tg_node *to = tg_graph_node(g, g->writebacks.items[i].destination);
+        if (to->op == TG_OP_STATE && strcmp(g->states.items[to->attr.index].name, TG_RANDOM_STATE) == 0)
+            g->writebacks.items[kept++] = g->writebacks.items[i];
+    }
+    g->writebacks.count = kept;
+}
+
+/* Runs have a state of their own. */
+static void variant_draw_for_runs(tg_graph *g) {
+    for (int64_t i = 0; i < g->states.count; i++)
+        if (strcmp(g->states.items[i].name, TG_RANDOM_STATE) == 0) g->states.items[i].name = TG_RANDOM_RUNS;
+}
+
 static tg_status variant_prepare(const tg_model *model, tg_graph *g, tg_variant_kind kind) {
     tg_status status = TG_OK;
-    bool captures = kind == TG_VARIANT_STEP_CAPTURES || kind == TG_VARIANT_RUN_CAPTURES;
+    const bool captures = kind == TG_VARIANT_STEP_CAPTURES || kind == TG_VARIANT_RUN_CAPTURES;
+    const bool runs = kind == TG_VARIANT_RUN || kind == TG_VARIANT_RUN_CAPTURES;
     if (kind == TG_VARIANT_STEP || kind == TG_VARIANT_STEP_CAPTURES) status = variant_append_training(model, g);
+    else if (runs) variant_keep_random(g);
     else g->writebacks.count = 0;
-    if (kind == TG_VARIANT_CHECK) status = variant_keep_checks(g);
+    if (runs || kind == TG_VARIANT_RUN_CHECK) variant_draw_for_runs(g);
+    if (kind == TG_VARIANT_CHECK || kind == TG_VARIANT_RUN_CHECK) status = variant_keep_checks(g);
     if (status == TG_OK) status = tg_flatten_params(g, &model->family->layout);
     return status == TG_OK ? tg_pass_run(g, captures) : status;
 }
@@ -127,4 +147,11 @@ tg_variant *tg_model_variant(tg_model *model, tg_variant_kind kind) {
     }
     tg_variant_destroy(model->family, variant);
     return NULL;
+}
+
+tg_status tg_model_check_variant(tg_model *model, const tg_variant *main, bool is_step, tg_variant **out) {
+    *out = NULL;
+    if (main->program->computed_check_count == 0 || (!is_step && main->graph->writebacks.count == 0)) return TG_OK;
+    *out = tg_model_variant(model, is_step ? TG_VARIANT_CHECK : TG_VARIANT_RUN_CHECK);
+    return *out != NULL ? TG_OK : model->ctx->status;
 }

@@ -52,6 +52,7 @@ typedef enum tg_vm_fn_id {
 #define TG_VM_X(name, t, with_index) TG_VM_##name##_row, TG_VM_##name##_col, TG_VM_##name##_fold, TG_VM_##name##_merge,
     TG_VM_REDUCTION(TG_VM_X)
 #undef TG_VM_X
+    TG_VM_random,     /* operands as a ternary's, in code->splat what varies */
     TG_VM_finish_sum, /* f64 accumulator -> f32 */
     TG_VM_spread,     /* one value per row, or per column, or one -> a full tile */
     TG_VM_load, TG_VM_load_bool, TG_VM_gather, TG_VM_gather_bool, TG_VM_index_i, TG_VM_index_f, TG_VM_inside,
@@ -98,7 +99,7 @@ typedef struct tg_vm_access {
     int32_t argument, stream;
     int32_t bound_count;
     const tg_vm_bound_code *bounds;
-    int64_t row_stride, rows; /* GATHER, SCATTER */
+    int64_t row_stride, rows; /* GATHER, SCATTER; RANDOM: stream, bound */
 } tg_vm_access;
 
 /* ---- code */

@@ -418,7 +418,7 @@ static int32_t code_spread(tg_vm_maker *m, int32_t v) {
     return value->spread;
 }
 
-/* Elementwise code over `count` operand values; fn is the variant in which all operands vary. */
+/* Elementwise code over `count` operand values; fn is the variant in which all operands vary, or one that is told. */
 static void code_elementwise(tg_vm_maker *m, int32_t i, int32_t position, int32_t fn, const int32_t *operands, int count) {
     int32_t class_ = m->values[i].class_, slots[3] = {0, 0, 0}, mask = 0;
     const bool spreads = class_ == TG_VM_CLASS_FULL && m->out->tile_cols < TG_VM_SHORT_ROW && m->out->mode != TG_VM_EPILOGUE;
@@ -431,7 +431,20 @@ static void code_elementwise(tg_vm_maker *m, int32_t i, int32_t position, int32_
     code_release_operands(m, i, position);
     int32_t out = code_output(m, i);
     int32_t extent = code_extent(m, class_, operands, slots, count, out);
-    tg_vm_emit(m, fn + mask, out, slots[0], slots[1], slots[2], extent, NULL);
+    tg_vm_emit(m, fn == TG_VM_random ? fn : fn + mask, out, slots[0], slots[1], slots[2], extent, NULL);
+    if (fn == TG_VM_random && !m->failed) m->codes.items[m->codes.count - 1].splat = mask;
+}
+static void code_random(tg_vm_maker *m, int32_t i, int32_t position) {
+    const tg_instruction *random = &m->kernel->body[i];
+    int32_t operands[3] = {tg_vm_source(m, random, 0), tg_vm_source(m, random, 1), tg_vm_source(m, random, 2)};
+    tg_vm_access *access = TG_NEW(m->arena, tg_vm_access, 1);
+    if (access == NULL) {
+        m->failed = true;
+        return;
+    }
+    *access = (tg_vm_access){.row_stride = random->stream, .rows = (int64_t)random->value};
+    code_elementwise(m, i, position, TG_VM_random, operands, 3);
+    if (!m->failed) m->codes.items[m->codes.count - 1].access = access;
 }
 static void code_unary(tg_vm_maker *m, int32_t i, int32_t position) {
     const tg_instruction *instruction = &m->kernel->body[i];
@@ -535,6 +548,7 @@ static void code_instruction(tg_vm_maker *m, int32_t i, int32_t position) {
     else if (op == TG_K_ACC) value->slot = m->out->acc_slot;
     else if (tg_vm_is_reduction(op)) code_reduction(m, i);
     else if (op == TG_OP_SELECT) code_select(m, i, position);
+    else if (op == TG_OP_RANDOM) code_random(m, i, position);
     else if (tg_vm_operand_count(op) == 1) code_unary(m, i, position);
     else if (code_is_fused(m, instruction, 0) || code_is_fused(m, instruction, 1)) code_multiply_add(m, i, position);
     else code_binary(m, i, position);

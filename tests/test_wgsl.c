@@ -311,6 +311,61 @@ static void scratch_of_a_launch_fits_a_binding(void **state) {
     print_free(&p);
 }
 
+static void schedules_as_text(void **state) {
+    (void)state;
+    static const char *const good[] = {
+        "direct rows=1 columns=4 size=256 ways=8 ways_first=1 parts=64",
+        "tiles tile_m=128 tile_n=64 rows=8 columns=4 slice=16 buffers=2 by_rows=1 unrolled=0 parts=1",
+        "chain size=512 panel=8",
+        "beside size=128 overlap=4",
+    };
+    static const char *const bad[] = {
+        "",
+        "none",
+        "tile",
+        "tiles",
+        "tiles ",
+        "direct rows=1",
+        "direct rows=1 columns=4 size=256 ways=8 ways_first=1",
+        "direct rows=1 columns=4 size=256 ways=8 ways_first=1 parts=64 ",
+        "direct rows=1 columns=4 size=256 ways=8 ways_first=1 parts=",
+        "direct rows=1 columns=4 size=256 ways=8 ways_first=1 parts=64 parts=64",
+        "chain size=512 panel=-8",
+        "chain size=512 panel=8x",
+        "chain size=512  panel=8",
+        "chain size=10000 panel=8",
+        "chain size=99999999999999999999 panel=8",
+        "chain size=512 overlap=8",
+        "Chain size=512 panel=8",
+        "chain size=512\tpanel=8",
+        "chains size=512 panel=8",
+        "chain sizes=512 panel=8",
+    };
+    char text[TG_SCHEDULE_TEXT];
+    tg_schedule schedule, again;
+    for (int i = 0; i < SUPPORT_COUNT(good); i++) {
+        assert_true(tg_schedule_parse(good[i], strlen(good[i]), &schedule));
+        assert_string_equal(tg_schedule_print(&schedule, text, sizeof text), good[i]);
+        assert_true(tg_schedule_equal(&schedule, &schedule));
+        for (int j = 0; j < i; j++)
+            assert_true(tg_schedule_parse(good[j], strlen(good[j]), &again) && !tg_schedule_equal(&schedule, &again));
+        for (size_t room = 1; room < 20; room++) assert_true(strlen(tg_schedule_print(&schedule, text, room)) < room);
+    }
+    const tg_schedule kept = schedule;
+    for (int i = 0; i < SUPPORT_COUNT(bad); i++) {
+        assert_false(tg_schedule_parse(bad[i], strlen(bad[i]), &schedule));
+        assert_true(tg_schedule_equal(&schedule, &kept));
+    }
+    assert_false(tg_schedule_parse(good[0], strlen(good[0]) - 10, &schedule)); /* no NUL where it ends */
+    assert_true(tg_schedule_parse("chain panel=8 size=512", 22, &schedule));   /* any order */
+    const tg_schedule_entry items[] = {{"a", kept}, {"b", kept}, {"a", schedule}};
+    const tg_schedules table = {items, 3};
+    assert_ptr_equal(tg_schedule_find(&table, "a"), &items[2].schedule);
+    assert_ptr_equal(tg_schedule_find(&table, "b"), &items[1].schedule);
+    assert_null(tg_schedule_find(&table, "c"));
+    assert_null(tg_schedule_find(NULL, "a"));
+}
+
 static void texts_are_deterministic(void **state) {
     (void)state;
     printed p = print_case(build_everything, NULL, false), q = print_case(build_everything, NULL, false);
@@ -453,6 +508,7 @@ int main(void) {
         cmocka_unit_test(narrower_devices_are_refused),
         cmocka_unit_test(literals_lie_within_the_range_of_f32),
         cmocka_unit_test(scratch_of_a_launch_fits_a_binding),
+        cmocka_unit_test(schedules_as_text),
         cmocka_unit_test(texts_are_deterministic),
         cmocka_unit_test(every_failing_allocation_is_an_error),
         cmocka_unit_test(examples_print),

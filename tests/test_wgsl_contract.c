@@ -6,7 +6,7 @@
 #include "support.h"
 
 #include "emit/emit.h"
-#include "run/executor.h"
+#include "run/webgpu/webgpu.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -21,6 +21,7 @@ typedef struct contraction {
     const char *method;                                             /* that the first stage's comment must name, or NULL */
 } contraction;
 
+enum { SCHEDULES = 4 }; /* of each layout run on a device: a software one takes a second for the larger ones */
 enum { A, B, BIAS, Y, BUFFERS, Z = BUFFERS };
 
 typedef struct handmade {
@@ -284,6 +285,124 @@ static void test_an_operand_the_epilogue_reads_is_not_vectors(void **state) {
     printed_free(&p);
 }
 
+/* ---------------------------------------------------------------- schedules */
+
+static void check_limits_of(const tg_wgsl_kernel *printed) {
+    for (int32_t s = 0; s < printed->stage_count; s++) {
+        const char *source = printed->stages[s].source, *size = strstr(source, "@workgroup_size(");
+        assert_in_range(shared_bytes(source), 0, tg_wgsl_guaranteed.workgroup_bytes);
+        assert_non_null(size);
+        assert_in_range(strtol(size + 16, NULL, 10), 1, tg_wgsl_guaranteed.invocations);
+    }
+    assert_in_range(printed->scratch_bytes, 0, INT64_C(128) << 20);
+}
+
+static void print_with(printed_contraction *p, const char *key, const tg_schedule *schedule, tg_wgsl_kernel *printed) {
+    const tg_schedule_entry entry = {key, *schedule};
+    const tg_schedules table = {&entry, 1};
+    tg_wgsl_limits limits = tg_wgsl_guaranteed;
+    limits.schedules = &table;
+    if (tg_emit_wgsl_launch(&p->made.program, 0, &limits, &p->arena, printed) != TG_OK) fail_msg("%s", tg_error_message(p->ctx));
+}
+
+/* Each is followed, differs from the others in what is printed, and keeps within the limits. */
+static void check_schedules(const contraction *c, int32_t least) {
+    printed_contraction p;
+    print_contraction(&p, c);
+    tg_wgsl_choices choices;
+    assert_int_equal(tg_wgsl_find_choices(&p.made.program, 0, &tg_wgsl_guaranteed, &p.arena, &choices), TG_OK);
+    assert_true(choices.count >= least);
+    const char **sources = calloc((size_t)choices.count, sizeof *sources);
+    assert_non_null(sources);
+    for (int32_t i = 0; i < choices.count; i++) {
+        tg_wgsl_kernel printed;
+        print_with(&p, choices.key, &choices.items[i], &printed);
+        assert_int_equal(printed.tuned, 1);
+        check_limits_of(&printed);
+        sources[i] = printed.stages[0].source;
+        for (int32_t j = 0; j < i; j++) assert_string_not_equal(sources[i], sources[j]);
+    }
+    assert_string_equal(sources[0], p.wgsl.stages[0].source); /* the first is the printer's own */
+    free(sources);
+    printed_free(&p);
+}
+
+static void test_every_schedule_is_printed(void **state) {
+    (void)state;
+    const contraction large = {"", "m", "n", "k", {4096, 4096, 4096}, "mk", "kn", "mn", PLAIN, NULL};
+    const contraction odd = {"b", "m", "n", "k", {3, 131, 260, 71}, "bmk", "bnk", "bmn", PLAIN, NULL};
+    const contraction vector = {"", "", "n", "k", {4096, 4096}, "k", "kn", "n", PLAIN, NULL};
+    check_schedules(&large, 100);
+    check_schedules(&odd, 100);
+    check_schedules(&vector, 10);
+}
+
+static void test_what_a_table_may_not_say(void **state) {
+    (void)state;
+    const contraction c = {"", "m", "n", "k", {256, 256, 256}, "mk", "kn", "mn", PLAIN, NULL};
+    static const char *const foreign[] = {
+        "direct rows=1 columns=1 size=96 ways=1 ways_first=0 parts=1",                                   /* no power of two */
+        "direct rows=1 columns=1 size=1024 ways=1 ways_first=0 parts=1",                                 /* too many invocations */
+        "direct rows=9 columns=9 size=64 ways=1 ways_first=0 parts=1",                                   /* no such block */
+        "direct rows=1 columns=1 size=64 ways=64 ways_first=0 parts=9999",                               /* scratch */
+        "direct rows=0 columns=0 size=0 ways=0 ways_first=0 parts=0",                                    /* nothing at all */
+        "tiles tile_m=128 tile_n=128 rows=16 columns=8 slice=32 buffers=2 by_rows=0 unrolled=0 parts=1", /* workgroup memory */
+        "tiles tile_m=64 tile_n=64 rows=4 columns=4 slice=8 buffers=1 by_rows=0 unrolled=0 parts=1",     /* half a fetch each */
+        "tiles tile_m=9999 tile_n=9999 rows=9999 columns=9999 slice=9999 buffers=99 by_rows=9 unrolled=9 parts=9", /* anything */
+        "chain size=256 panel=8",
+        "beside size=256 overlap=2",
+    };
+    printed_contraction p;
+    print_contraction(&p, &c);
+    tg_wgsl_choices choices;
+    assert_int_equal(tg_wgsl_find_choices(&p.made.program, 0, &tg_wgsl_guaranteed, &p.arena, &choices), TG_OK);
+    for (int i = 0; i < SUPPORT_COUNT(foreign); i++) {
+        tg_schedule schedule;
+        tg_wgsl_kernel printed;
+        assert_true(tg_schedule_parse(foreign[i], strlen(foreign[i]), &schedule));
+        print_with(&p, choices.key, &schedule, &printed);
+        assert_int_equal(printed.tuned, 0);
+        assert_string_equal(printed.stages[0].source, p.wgsl.stages[0].source);
+    }
+    /* what is right, but for another contraction */
+    tg_wgsl_kernel printed;
+    print_with(&p, "contract 1x256x256x255 k 4row stored", &choices.items[1], &printed);
+    assert_int_equal(printed.tuned, 0);
+    printed_free(&p);
+}
+
+/* Launches of two: other workgroup sizes, other panels, other numbers of parts. */
+static void test_schedules_of_launches(void **state) {
+    (void)state;
+    const contraction c = {"", "m", "n", "k", {64, 64, 512}, "mk", "kn", "mn", PLAIN, NULL};
+    for (int32_t slices = 0; slices <= 4; slices += 4) {
+        printed_contraction p;
+        print_contraction(&p, &c);
+        join(&p.made, slices);
+        tg_wgsl_choices choices;
+        tg_wgsl_kernel own, printed;
+        assert_int_equal(tg_emit_wgsl_launch(&p.made.program, 0, &tg_wgsl_guaranteed, &p.arena, &own), TG_OK);
+        assert_int_equal(tg_wgsl_find_choices(&p.made.program, 0, &tg_wgsl_guaranteed, &p.arena, &choices), TG_OK);
+        assert_in_range(choices.count, 4, 64);
+        int different = 0;
+        for (int32_t i = 0; i < choices.count; i++) {
+            print_with(&p, choices.key, &choices.items[i], &printed);
+            assert_int_equal(printed.tuned, 1);
+            check_limits_of(&printed);
+            different += strcmp(printed.stages[0].source, own.stages[0].source) != 0;
+            if (i == 0) assert_int_equal(different, 0);
+        }
+        assert_true(different >= 3);
+        /* not one of the choices */
+        tg_schedule foreign = choices.items[0];
+        foreign.size = 192;
+        print_with(&p, choices.key, &foreign, &printed);
+        assert_int_equal(printed.tuned, 0);
+        assert_string_equal(printed.stages[0].source, own.stages[0].source);
+        printed_free(&p);
+    }
+}
+
 /* ---------------------------------------------------------------- on a device */
 
 static double value_of(int buffer, int64_t i) {
@@ -363,7 +482,7 @@ static void run_twice(tg_context *ctx, tg_device *device, const handmade *h, flo
     tg_webgpu_executor.unload(device, executable);
 }
 
-enum { ALONE, BESIDE, CHAIN };
+enum { ALONE, BESIDE, CHAIN, TUNED };
 
 /* The two kernels are one source, unless that needs more than a device guarantees. */
 static void check_joined(tg_context *ctx, const handmade *h) {
@@ -395,7 +514,7 @@ static void compare_on_device(tg_context *ctx, tg_device *device, const contract
     assert_non_null(want);
     sum_in_f64(&h, data, want);
     for (int64_t i = 0; joint == CHAIN && i < outputs; i++) want[i] += (double)data[BIAS][i];
-    if (joint != ALONE) {
+    if (joint == BESIDE || joint == CHAIN) {
         join(&h, slices);
         check_joined(ctx, &h);
     }
@@ -410,7 +529,8 @@ static void compare_on_device(tg_context *ctx, tg_device *device, const contract
                  c->b, c->y, (long long)c->extent[0],
                  joint == ALONE    ? "alone"
                  : joint == BESIDE ? "side by side"
-                                   : "in a chain",
+                 : joint == CHAIN  ? "in a chain"
+                                   : "by a schedule",
                  largest, mean, same ? "equal" : "DIFFER");
 }
 
@@ -525,10 +645,45 @@ static void test_edges(void **state) {
     check_all(cases, count * 4, 10);
 }
 
+/* Schedules from cheap to dear, others for each of four layouts. */
+static void test_schedules_are_right(void **state) {
+    (void)state;
+    support_need_webgpu();
+    static const char *const layouts[4][2] = {{"mk", "kn"}, {"km", "nk"}, {"mk", "nk"}, {"km", "kn"}};
+    tg_device *device = NULL;
+    tg_context *ctx = support_context();
+    if (tg_webgpu_executor.open(ctx, &(tg_open_options){.threads = 1}, &device) != TG_OK) fail_msg("%s", tg_error_message(ctx));
+    for (int l = 0; l < 4; l++) {
+        const contraction c = {"", "m", "n", "k", {132, 67, l % 2 ? 72 : 41}, layouts[l][0], layouts[l][1], "mn", PLAIN, NULL};
+        printed_contraction p;
+        tg_wgsl_choices choices;
+        print_contraction(&p, &c);
+        assert_int_equal(tg_wgsl_find_choices(&p.made.program, 0, tg_webgpu_executor.wgsl_limits(device), &p.arena, &choices), TG_OK);
+        for (int j = 0; j < SCHEDULES; j++) {
+            const int32_t i = (choices.count * (4 * j + l) / (4 * SCHEDULES) + j) % choices.count;
+            const tg_schedule_entry entry = {choices.key, choices.items[i]};
+            const tg_schedules table = {&entry, 1};
+            tg_webgpu_set_schedules(device, &table);
+            compare_on_device(ctx, device, &c, TUNED, 0);
+            tg_webgpu_set_schedules(device, NULL);
+        }
+        printed_free(&p);
+    }
+    tg_webgpu_executor.close(device);
+    tg_context_destroy(ctx);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_choice), cmocka_unit_test(test_vectors), cmocka_unit_test(test_an_operand_the_epilogue_reads_is_not_vectors),
-        cmocka_unit_test(test_tiles),  cmocka_unit_test(test_direct),  cmocka_unit_test(test_panels),
-        cmocka_unit_test(test_edges)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_choice),
+                                       cmocka_unit_test(test_vectors),
+                                       cmocka_unit_test(test_an_operand_the_epilogue_reads_is_not_vectors),
+                                       cmocka_unit_test(test_every_schedule_is_printed),
+                                       cmocka_unit_test(test_what_a_table_may_not_say),
+                                       cmocka_unit_test(test_schedules_of_launches),
+                                       cmocka_unit_test(test_schedules_are_right),
+                                       cmocka_unit_test(test_tiles),
+                                       cmocka_unit_test(test_direct),
+                                       cmocka_unit_test(test_panels),
+                                       cmocka_unit_test(test_edges)};
     return cmocka_run_group_tests_name("wgsl_contract", tests, NULL, NULL);
 }

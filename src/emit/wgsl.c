@@ -509,6 +509,17 @@ void tg_wgsl_map(tg_wgsl *w) {
 
 /* ---------------------------------------------------------------- one kernel, all kernels */
 
+bool tg_wgsl_add_offer(tg_wgsl *w, tg_schedule schedule, double cycles) {
+    tg_wgsl_offers *offers = w->offers;
+    void *items = offers->items;
+    const bool room = tg_grow(w->arena->ctx, &items, &offers->capacity, offers->count + 1, sizeof *offers->items);
+    offers->items = items;
+    if (!room) return false;
+    offers->items[offers->count] = (tg_wgsl_offer){schedule, cycles, offers->count};
+    offers->count++;
+    return true;
+}
+
 static void wgsl_dispatch(tg_wgsl *w) {
     switch (w->kernel->kind) {
     case TG_KERNEL_MAP: tg_wgsl_map(w); return;
@@ -560,6 +571,7 @@ tg_status tg_emit_wgsl(const tg_program *program, int32_t index, const tg_wgsl_l
     if (status == TG_OK) {
         out->stage_count = w->stage_count;
         out->scratch_bytes = w->scratch_words * 4;
+        out->tuned = w->tuned ? 1 : 0;
         out->stages = tg_arena_copy(arena, w->stages, sizeof w->stages[0] * (size_t)w->stage_count);
         if (out->stages == NULL) status = TG_ERROR_MEMORY;
     }

@@ -13,6 +13,7 @@
 
 #define TG_WGSL_MAX_STAGES 64
 #define TG_WGSL_MAX_HELPERS 64
+#define TG_WGSL_KEY 128 /* what a schedule is looked up by */
 
 /* A stage of one kernel that is to be joined with others: as printed, before names are made unique (wgsl_launch.c). */
 typedef struct tg_wgsl_part {
@@ -30,8 +31,22 @@ typedef struct tg_wgsl_frame {
     int32_t size;   /* invocations of every workgroup; 0: what is best for the kernel */
     int32_t slices; /* of the chain; 0: not in one */
     int32_t share;  /* kernels that share the device at the same time */
+    int32_t panel;  /* in a chain: most rows of a panel */
     const tg_launch *launch;
 } tg_wgsl_frame;
+
+/* What might be printed instead: every schedule of one kernel, as they come. */
+typedef struct tg_wgsl_offer {
+    tg_schedule schedule;
+    double cycles; /* what the printer expects */
+    int64_t order; /* as they came */
+} tg_wgsl_offer;
+typedef struct tg_wgsl_offers {
+    char key[TG_WGSL_KEY];
+    tg_schedule chosen; /* by the printer */
+    tg_wgsl_offer *items;
+    int64_t count, capacity;
+} tg_wgsl_offers;
 
 typedef struct tg_wgsl {
     const tg_program *program;
@@ -58,6 +73,8 @@ typedef struct tg_wgsl {
     tg_wgsl_stage stages[TG_WGSL_MAX_STAGES];
     tg_wgsl_part *parts; /* where frame.size != 0: what was printed, instead of stages; room for TG_WGSL_MAX_STAGES */
     int32_t stage_count;
+    bool tuned;             /* the kernel was laid out as limits.schedules says */
+    tg_wgsl_offers *offers; /* not NULL: nothing is printed, what might be is added here */
     tg_status status;
 } tg_wgsl;
 
@@ -117,6 +134,9 @@ void tg_wgsl_close(tg_wgsl *w);
 bool tg_wgsl_fold(const tg_wgsl *w, int64_t workgroups, int32_t groups[3]);
 void tg_wgsl_main_head(tg_text_buffer *text, const int32_t groups[3], int64_t workgroups, int32_t size, const char *index);
 const char *tg_wgsl_memory_type(tg_dtype dtype);
+
+/* Adds to w->offers. False: no memory. */
+bool tg_wgsl_add_offer(tg_wgsl *w, tg_schedule schedule, double cycles);
 
 /* ---- kinds of kernel: each prints all stages of w->kernel. */
 void tg_wgsl_map(tg_wgsl *w);

@@ -42,23 +42,34 @@ typedef struct wgsl_contract_tile {
     int32_t m, n, thread_m, thread_n, slice; /* all powers of two, thread_m, thread_n >= 4 */
     double rate;                             /* fraction of the multiply-adds of a multiprocessor that it reaches when it is full */
     int32_t resident;                        /* workgroups on one multiprocessor at a time */
+    int32_t buffers;                         /* slices in workgroup memory */
+    bool by_rows, unrolled;                  /* as tg_schedule has them */
 } wgsl_contract_tile;
 static const wgsl_contract_tile wgsl_contract_tiles[] = {
-    {128, 128, 16, 8, 8, 0.64, 2}, /* 128 multiply-adds per 6 vec4 reads; measured 38.7 of 60 TFLOP/s on an H200 */
-    {128, 128, 8, 8, 8, 0.45, 2},  /* 64 per 4; of the size of those below, for kernels side by side */
-    {128, 64, 8, 4, 16, 0.42, 3},  {64, 128, 4, 8, 16, 0.42, 3},
-    {64, 64, 4, 4, 16, 0.30, 4},                                 /* 16 multiply-adds per 2 vec4 reads: workgroup memory is the limit */
-    {32, 64, 4, 4, 16, 0.28, 8},   {32, 32, 4, 4, 16, 0.25, 16}, /* two warps: little to hide a barrier behind */
+    {128, 128, 16, 8, 8, 0.64, 2, 1, false, false}, /* 128 multiply-adds per 6 vec4 reads; measured 38.7 of 60 TFLOP/s on an H200 */
+    {128, 128, 8, 8, 8, 0.45, 2, 1, false, false},  /* 64 per 4; of the size of those below, for kernels side by side */
+    {128, 64, 8, 4, 16, 0.42, 3, 1, false, false},
+    {64, 128, 4, 8, 16, 0.42, 3, 1, false, false},
+    {64, 64, 4, 4, 16, 0.30, 4, 1, false, false}, /* 16 multiply-adds per 2 vec4 reads: workgroup memory is the limit */
+    {32, 64, 4, 4, 16, 0.28, 8, 1, false, false},
+    {32, 32, 4, 4, 16, 0.25, 16, 1, false, false}, /* two warps: little to hide a barrier behind */
+};
+
+/* Sizes that a schedule may ask for beside those above: outputs of a workgroup, of an invocation. */
+static const int32_t wgsl_contract_shapes[][4] = {
+    {256, 128, 16, 8}, {128, 256, 8, 16}, {128, 128, 16, 8}, {128, 128, 8, 16}, {128, 128, 8, 8}, {256, 64, 16, 8}, {64, 256, 8, 16},
+    {128, 64, 16, 8},  {64, 128, 8, 16},  {128, 64, 8, 8},   {64, 128, 8, 8},   {64, 64, 8, 8},   {128, 64, 8, 4},  {64, 128, 4, 8},
+    {64, 64, 8, 4},    {64, 64, 4, 8},    {64, 64, 4, 4},    {64, 32, 8, 4},    {32, 64, 4, 8},   {32, 64, 4, 4},   {32, 32, 4, 4},
 };
 
 /* Direct: outputs of one invocation. */
 static const int32_t wgsl_contract_blocks[][2] = {{1, 1}, {1, 2}, {2, 1}, {1, 4}, {4, 1}, {2, 2}, {2, 4}, {4, 4}};
 
 typedef struct wgsl_contract_choice {
-    const wgsl_contract_tile *tile; /* NULL: direct, or panels */
-    int32_t panel;                  /* rows of a panel; 0: no panels */
-    int32_t lanes;                  /* panels: columns side by side, a power of two */
-    int32_t panel_k;                /* of k in workgroup memory at a time, a multiple of 4 */
+    wgsl_contract_tile tile; /* m 0: direct, or panels */
+    int32_t panel;           /* rows of a panel; 0: no panels */
+    int32_t lanes;           /* panels: columns side by side, a power of two */
+    int32_t panel_k;         /* of k in workgroup memory at a time, a multiple of 4 */
     int32_t thread_m, thread_n;
     int32_t size;        /* invocations of a workgroup */
     int32_t ways;        /* direct: invocations that share an output's k */
@@ -76,6 +87,14 @@ typedef struct wgsl_contract_state {
     wgsl_contract_choice choice;
     int64_t scratch; /* first word */
 } wgsl_contract_state;
+
+/* What a walk over all methods is for: the cheapest; the one that is wanted; all of them. */
+typedef struct wgsl_contract_search {
+    wgsl_contract_choice best; /* size 0: none yet */
+    const tg_schedule *wanted;
+    tg_wgsl_offers *offers;
+    bool failed; /* no memory for the offers */
+} wgsl_contract_search;
 
 static int64_t wgsl_contract_ceil(int64_t x, int64_t y) { return (x + y - 1) / y; }
 static int64_t wgsl_contract_min(int64_t x, int64_t y) { return x < y ? x : y; }
@@ -201,6 +220,7 @@ static void wgsl_contract_widen(wgsl_contract_operand *o) {
 #define WGSL_CONTRACT_CHAIN 512
 #define WGSL_CONTRACT_LONG_CHAIN 4096
 #define WGSL_CONTRACT_MOST_TOTALS 32
+#define WGSL_CONTRACT_SHORT_BODY 16 /* instructions of an epilogue that may be printed once for each output */
 
 static int64_t wgsl_contract_processors(const tg_wgsl_frame *frame) {
     if (frame->slices > 0) return 1;
@@ -217,7 +237,7 @@ static double wgsl_contract_parts_cost(const wgsl_contract_state *s, int64_t par
 }
 
 static double wgsl_contract_tile_cost(const wgsl_contract_state *s, const wgsl_contract_choice *c) {
-    const wgsl_contract_tile *tile = c->tile;
+    const wgsl_contract_tile *tile = &c->tile;
     const int64_t groups = s->batch * wgsl_contract_ceil(s->rows, tile->m) * wgsl_contract_ceil(s->columns, tile->n) * c->parts;
     const int64_t each = wgsl_contract_ceil(groups, wgsl_contract_processors(&s->w->frame));
     const int64_t resident = wgsl_contract_min(each, tile->resident), slices = wgsl_contract_ceil(c->part_length, tile->slice);
@@ -266,29 +286,93 @@ static bool wgsl_contract_cut(const wgsl_contract_state *s, wgsl_contract_choice
            wgsl_contract_outputs(s) * c->parts <= WGSL_CONTRACT_MOST_SCRATCH / 4;
 }
 
-static void wgsl_contract_offer(wgsl_contract_choice *best, const wgsl_contract_choice *c) {
-    if (best->size == 0 || c->cycles < best->cycles) *best = *c;
+static tg_schedule wgsl_contract_schedule(const wgsl_contract_choice *c) {
+    tg_schedule schedule = {.rows = c->thread_m, .columns = c->thread_n, .size = c->size, .parts = (int32_t)c->parts};
+    if (c->tile.m > 0) {
+        schedule.kind = TG_SCHEDULE_TILES;
+        schedule.tile_m = c->tile.m;
+        schedule.tile_n = c->tile.n;
+        schedule.slice = c->tile.slice;
+        schedule.buffers = c->tile.buffers;
+        schedule.by_rows = c->tile.by_rows;
+        schedule.unrolled = c->tile.unrolled;
+    } else {
+        schedule.kind = TG_SCHEDULE_DIRECT;
+        schedule.ways = c->ways;
+        schedule.ways_first = c->ways_first;
+    }
+    return schedule;
 }
 
-/* Not in a chain, whose workgroups are larger where they may be, and whose panels take the workgroup memory where not. */
-static void wgsl_contract_try_tiles(const wgsl_contract_state *s, wgsl_contract_choice *best) {
-    const tg_wgsl_limits *limits = s->w->limits;
-    if (limits->slow_barriers || s->w->frame.slices > 0) return;
-    for (size_t i = 0; i < sizeof wgsl_contract_tiles / sizeof wgsl_contract_tiles[0]; i++) {
-        const wgsl_contract_tile *tile = &wgsl_contract_tiles[i];
-        wgsl_contract_choice c = {.tile = tile, .thread_m = tile->thread_m, .thread_n = tile->thread_n, .ways = 1};
-        c.size = tile->m / tile->thread_m * (tile->n / tile->thread_n);
-        if (c.size > limits->invocations || (tile->m + tile->n) * tile->slice * 4 > tg_wgsl_workgroup_bytes(s->w, true)) continue;
-        if (!tg_wgsl_is_lone(s->w) && c.size != s->w->frame.size) continue;
-        for (int64_t parts = 1; parts <= WGSL_CONTRACT_MOST_PARTS; parts *= 2) {
-            if (!wgsl_contract_cut(s, &c, parts, tile->slice)) continue;
-            c.cycles = wgsl_contract_tile_cost(s, &c);
-            wgsl_contract_offer(best, &c);
-        }
+static void wgsl_contract_offer(const wgsl_contract_state *s, wgsl_contract_search *search, const wgsl_contract_choice *c) {
+    if (search->offers != NULL) {
+        if (!tg_wgsl_add_offer(s->w, wgsl_contract_schedule(c), c->cycles)) search->failed = true;
+        return;
+    }
+    if (search->wanted != NULL) {
+        const tg_schedule schedule = wgsl_contract_schedule(c);
+        if (tg_schedule_equal(&schedule, search->wanted)) search->best = *c;
+        return;
+    }
+    if (search->best.size == 0 || c->cycles < search->best.cycles) search->best = *c;
+}
+
+/* What the printed text takes for granted, and what the device has. */
+static bool wgsl_contract_tile_fits(const wgsl_contract_state *s, const wgsl_contract_tile *tile, int32_t size) {
+    const int32_t bytes = (tile->m + tile->n) * tile->slice * 4 * tile->buffers;
+    if (size > s->w->limits->invocations || bytes > tg_wgsl_workgroup_bytes(s->w, true)) return false;
+    if (!tg_wgsl_is_lone(s->w) && size != s->w->frame.size) return false;
+    return size >= 64 && tile->m / tile->thread_m >= 8 && tile->n / tile->thread_n >= 8 && tile->m * tile->slice / 4 % size == 0 &&
+           tile->n * tile->slice / 4 % size == 0;
+}
+
+static void wgsl_contract_try_tile(const wgsl_contract_state *s, const wgsl_contract_tile *tile, wgsl_contract_search *search) {
+    wgsl_contract_choice c = {.tile = *tile, .thread_m = tile->thread_m, .thread_n = tile->thread_n, .ways = 1};
+    c.size = tile->m / tile->thread_m * (tile->n / tile->thread_n);
+    if (!wgsl_contract_tile_fits(s, tile, c.size)) return;
+    for (int64_t parts = 1; parts <= WGSL_CONTRACT_MOST_PARTS; parts *= 2) {
+        if (!wgsl_contract_cut(s, &c, parts, tile->slice)) continue;
+        c.cycles = wgsl_contract_tile_cost(s, &c);
+        wgsl_contract_offer(s, search, &c);
     }
 }
 
-static void wgsl_contract_try_ways(const wgsl_contract_state *s, wgsl_contract_choice c, wgsl_contract_choice *best) {
+/* Whether four k of the left operand can be walked in either order: they are not four rows already, as wgsl_contract_choose decides. */
+static bool wgsl_contract_has_orders(const wgsl_contract_state *s) {
+    const bool right_by_k = !(s->right.can_widen && s->right.unit == WGSL_UNIT_ROW);
+    return !right_by_k && !(s->left.can_widen && s->left.unit == WGSL_UNIT_ROW);
+}
+
+/* Every tile of one shape that a schedule may ask for. Rates and residents by those measured, and by registers. */
+static void wgsl_contract_try_shape(const wgsl_contract_state *s, const int32_t shape[4], wgsl_contract_search *search) {
+    const int32_t outputs = shape[2] * shape[3], size = shape[0] * shape[1] / outputs;
+    wgsl_contract_tile tile = {.m = shape[0], .n = shape[1], .thread_m = shape[2], .thread_n = shape[3]};
+    tile.rate = outputs >= 128 ? 0.64 : outputs >= 64 ? 0.45 : outputs >= 32 ? 0.42 : 0.28;
+    tile.resident = (int32_t)wgsl_contract_max(65536 / (size * (outputs + 64)), 1);
+    for (tile.slice = 8; tile.slice <= 32; tile.slice *= 2)
+        for (int i = 0; i < 8; i++) {
+            tile.buffers = i & 1 ? 2 : 1;
+            tile.by_rows = (i & 2) != 0;
+            tile.unrolled = (i & 4) != 0;
+            if (tile.by_rows && !wgsl_contract_has_orders(s)) continue;
+            if (tile.unrolled && s->w->kernel->body_count > WGSL_CONTRACT_SHORT_BODY) continue;
+            wgsl_contract_try_tile(s, &tile, search);
+        }
+}
+
+/* Not in a chain, whose workgroups are larger where they may be, and whose panels take the workgroup memory where not. */
+static void wgsl_contract_try_tiles(const wgsl_contract_state *s, wgsl_contract_search *search) {
+    if (s->w->limits->slow_barriers || s->w->frame.slices > 0) return;
+    if (search->wanted != NULL || search->offers != NULL) {
+        for (size_t i = 0; i < sizeof wgsl_contract_shapes / sizeof wgsl_contract_shapes[0]; i++)
+            wgsl_contract_try_shape(s, wgsl_contract_shapes[i], search);
+        return;
+    }
+    for (size_t i = 0; i < sizeof wgsl_contract_tiles / sizeof wgsl_contract_tiles[0]; i++)
+        wgsl_contract_try_tile(s, &wgsl_contract_tiles[i], search);
+}
+
+static void wgsl_contract_try_ways(const wgsl_contract_state *s, wgsl_contract_choice c, wgsl_contract_search *search) {
     const int64_t bytes = (int64_t)4 * c.thread_m * c.thread_n * c.size;
     for (c.ways = 1; c.ways <= c.size; c.ways *= 2) {
         if (c.ways > 1 && (s->w->limits->slow_barriers || s->k < (int64_t)4 * c.ways || bytes > tg_wgsl_workgroup_bytes(s->w, false) ||
@@ -299,24 +383,24 @@ static void wgsl_contract_try_ways(const wgsl_contract_state *s, wgsl_contract_c
             for (int first = 0; first < (c.ways >= 8 ? 2 : 1); first++) {
                 c.ways_first = first == 1;
                 c.cycles = wgsl_contract_direct_cost(s, &c);
-                wgsl_contract_offer(best, &c);
+                wgsl_contract_offer(s, search, &c);
             }
         }
     }
 }
 
-static void wgsl_contract_try_direct(const wgsl_contract_state *s, wgsl_contract_choice *best) {
+static void wgsl_contract_try_direct(const wgsl_contract_state *s, wgsl_contract_search *search) {
     for (size_t i = 0; i < sizeof wgsl_contract_blocks / sizeof wgsl_contract_blocks[0]; i++) {
         wgsl_contract_choice c = {.thread_m = wgsl_contract_blocks[i][0], .thread_n = wgsl_contract_blocks[i][1]};
         if (c.thread_m > s->rows || c.thread_n > s->columns) continue;
         c.size = s->w->frame.size;
-        if (c.size > 0) wgsl_contract_try_ways(s, c, best);
+        if (c.size > 0) wgsl_contract_try_ways(s, c, search);
         else
-            for (c.size = 64; c.size <= wgsl_contract_min(256, s->w->limits->invocations); c.size *= 4) wgsl_contract_try_ways(s, c, best);
+            for (c.size = 64; c.size <= wgsl_contract_min(256, s->w->limits->invocations); c.size *= 4)
+                wgsl_contract_try_ways(s, c, search);
     }
 }
 
-#define WGSL_CONTRACT_PANEL_ROWS 8
 #define WGSL_CONTRACT_PANEL_COLUMNS 12 /* with fewer, most invocations would only help to add */
 
 /* Panels, where they apply: every element of the right operand once from memory, the left ones from workgroup memory, is always
@@ -328,7 +412,7 @@ static bool wgsl_contract_try_panels(const wgsl_contract_state *s, wgsl_contract
         s->k > 4 * WGSL_CONTRACT_CHAIN)
         return false;
     wgsl_contract_choice c = {.thread_m = 1, .thread_n = 1, .size = w->frame.size, .parts = 1};
-    const int64_t panels = wgsl_contract_ceil(s->rows, WGSL_CONTRACT_PANEL_ROWS);
+    const int64_t panels = wgsl_contract_ceil(s->rows, w->frame.panel);
     c.panel = (int32_t)wgsl_contract_ceil(s->rows, panels);
     c.lanes = 1;
     while (c.lanes < s->columns && c.lanes < c.size) c.lanes *= 2;
@@ -340,12 +424,47 @@ static bool wgsl_contract_try_panels(const wgsl_contract_state *s, wgsl_contract
     return true;
 }
 
+static void wgsl_contract_walk(const wgsl_contract_state *s, wgsl_contract_search *search) {
+    wgsl_contract_try_direct(s, search); /* first: of equals, the simpler one */
+    wgsl_contract_try_tiles(s, search);
+}
+
+static const char *wgsl_contract_class(const wgsl_contract_operand *o) {
+    static const char *const names[3][2] = {{"scattered", "scattered"}, {"k", "4k"}, {"row", "4row"}};
+    return names[o->unit][o->can_widen ? 1 : 0];
+}
+
+/* What schedules of this contraction are looked up by: its extents, how its operands lie, and how much there is to do at an output. */
+static void wgsl_contract_key(const wgsl_contract_state *s, char key[TG_WGSL_KEY]) {
+    const int32_t body = s->w->kernel->body_count;
+    snprintf(key, TG_WGSL_KEY, "contract %lldx%lldx%lldx%lld %s %s %s", (long long)s->batch, (long long)s->rows, (long long)s->columns,
+             (long long)s->k, wgsl_contract_class(&s->left), wgsl_contract_class(&s->right),
+             body <= 2                          ? "stored"
+             : body <= WGSL_CONTRACT_SHORT_BODY ? "short"
+                                                : "long");
+}
+
+/* A lone kernel may be laid out as the device's table says, where that is a way at all. */
+static bool wgsl_contract_take_tuned(wgsl_contract_state *s) {
+    char key[TG_WGSL_KEY];
+    if (s->w->limits->schedules == NULL || !tg_wgsl_is_lone(s->w)) return false;
+    wgsl_contract_key(s, key);
+    wgsl_contract_search search = {.wanted = tg_schedule_find(s->w->limits->schedules, key)};
+    if (search.wanted == NULL) return false;
+    wgsl_contract_walk(s, &search);
+    if (search.best.size == 0) return false;
+    s->choice = search.best;
+    s->w->tuned = true;
+    return true;
+}
+
 static void wgsl_contract_choose(wgsl_contract_state *s) {
-    if (!wgsl_contract_try_panels(s, &s->choice)) {
-        wgsl_contract_try_direct(s, &s->choice); /* first: of equals, the simpler one */
-        wgsl_contract_try_tiles(s, &s->choice);
+    wgsl_contract_search search = {.wanted = NULL};
+    if (!wgsl_contract_take_tuned(s) && !wgsl_contract_try_panels(s, &s->choice)) {
+        wgsl_contract_walk(s, &search);
+        s->choice = search.best;
     }
-    const bool tiles = s->choice.tile != NULL;
+    const bool tiles = s->choice.tile.m > 0;
     wgsl_contract_operand *both[2] = {&s->left, &s->right};
     bool wide[2];
     for (int i = 0; i < 2; i++) wide[i] = both[i]->can_widen && (tiles || both[i]->unit == WGSL_UNIT_K);
@@ -420,7 +539,7 @@ static void wgsl_contract_element(tg_text_buffer *text, const wgsl_contract_oper
 static void wgsl_contract_fetch_scalars(tg_text_buffer *text, const wgsl_contract_state *s, const wgsl_contract_operand *o,
                                         wgsl_contract_end end) {
     static const char *const k[4] = {"k", "(k + 1)", "(k + 2)", "(k + 3)"};
-    const bool guarded = end == WGSL_END_ANY && (s->choice.tile || s->k > 4); /* direct, at most four: the only step, k = 0 */
+    const bool guarded = end == WGSL_END_ANY && (s->choice.tile.m > 0 || s->k > 4); /* direct, at most four: the only step, k = 0 */
     tg_text_add(text, "    var v = vec4<f32>();\n");
     for (int i = 0; i < 4; i++) {
         if (end == WGSL_END_ANY && !guarded && i >= s->k) break;
@@ -478,14 +597,19 @@ static void wgsl_contract_open(tg_wgsl *w, char index, int32_t count) {
     else tg_wgsl_line(w, "{");
 }
 
-/* The epilogue, or the stores of a partial sum, at each of an invocation's points. `batch` is a variable in scope. */
-static void wgsl_contract_finish(wgsl_contract_state *s, const wgsl_contract_points *p, bool partial) {
+/* What an invocation does once before its points. `batch` is a variable in scope. */
+static void wgsl_contract_prepare_finish(wgsl_contract_state *s, bool partial) {
     tg_wgsl *w = s->w;
     if (partial) tg_wgsl_use_scratch(w, "f32");
     else {
         tg_wgsl_decode(w, "batch", 0, w->kernel->m_begin);
         tg_wgsl_body(w, TG_PLACE_TOP);
     }
+}
+
+/* The epilogue, or the stores of a partial sum, at each of these points. */
+static void wgsl_contract_finish_points(wgsl_contract_state *s, const wgsl_contract_points *p, bool partial) {
+    tg_wgsl *w = s->w;
     wgsl_contract_open(w, 'i', p->m);
     tg_wgsl_line(w, "let row = %s;", p->row);
     if (p->row_guard) tg_wgsl_line(w, "if (row < %lld) {", (long long)s->rows);
@@ -494,6 +618,11 @@ static void wgsl_contract_finish(wgsl_contract_state *s, const wgsl_contract_poi
     if (p->column_guard) tg_wgsl_line(w, "if (column < %lld) {", (long long)s->columns);
     wgsl_contract_point(s, p, partial);
     for (int i = 0; i < 2 + p->row_guard + p->column_guard; i++) tg_wgsl_line(w, "}");
+}
+
+static void wgsl_contract_finish(wgsl_contract_state *s, const wgsl_contract_points *p, bool partial) {
+    wgsl_contract_prepare_finish(s, partial);
+    wgsl_contract_finish_points(s, p, partial);
 }
 
 /* let k_begin, k_end of this part */
@@ -779,23 +908,25 @@ static void wgsl_contract_panels(wgsl_contract_state *s) {
 typedef struct wgsl_contract_part {
     const wgsl_contract_operand *operand;
     int32_t rows, thread_rows;
-    int32_t threads;  /* along this side */
-    int32_t fetches;  /* vec4s an invocation fetches per slice */
-    int32_t height;   /* registers of one step: vec4s that an invocation reads for one k, or for four */
-    bool k_first;     /* fetching lanes lie along k */
-    const char *own;  /* "x" or "y" */
-    const char *tile; /* index of the tile along this side */
-    int64_t total;    /* rows there are */
+    int32_t threads;          /* along this side */
+    int32_t fetches;          /* vec4s an invocation fetches per slice */
+    int32_t height;           /* registers of one step: vec4s that an invocation reads for one k, or for four */
+    int32_t registers, first; /* of a slice; the slice's first, where there are two slices */
+    bool k_first;             /* fetching lanes lie along k */
+    const char *own;          /* "x" or "y" */
+    const char *tile;         /* index of the tile along this side */
+    int64_t total;            /* rows there are */
 } wgsl_contract_part;
 
 static wgsl_contract_part wgsl_contract_make_part(const wgsl_contract_state *s, bool left) {
     const wgsl_contract_choice *c = &s->choice;
     wgsl_contract_part p = {.operand = left ? &s->left : &s->right, .own = left ? "y" : "x", .tile = left ? "tile_row" : "tile_column"};
-    p.rows = left ? c->tile->m : c->tile->n;
+    p.rows = left ? c->tile.m : c->tile.n;
     p.thread_rows = left ? c->thread_m : c->thread_n;
     p.threads = p.rows / p.thread_rows;
-    p.fetches = p.rows * c->tile->slice / 4 / c->size;
+    p.fetches = p.rows * c->tile.slice / 4 / c->size;
     p.height = p.operand->along_rows ? p.thread_rows / 4 : p.thread_rows;
+    p.registers = c->tile.slice / 4 * p.thread_rows;
     p.k_first = !p.operand->along_rows && p.operand->unit == WGSL_UNIT_K;
     p.total = left ? s->rows : s->columns;
     return p;
@@ -804,7 +935,7 @@ static wgsl_contract_part wgsl_contract_make_part(const wgsl_contract_state *s, 
 /* Declares where fetch i of this invocation comes from (left_0, left_k0) and goes to (left_to0, left_own0). */
 static void wgsl_contract_plan_fetch(wgsl_contract_state *s, const wgsl_contract_part *p, int32_t i) {
     const wgsl_contract_operand *o = p->operand;
-    const int32_t fours = s->choice.tile->slice / 4, rows = o->along_rows ? p->rows / 4 : p->rows;
+    const int32_t fours = s->choice.tile.slice / 4, rows = o->along_rows ? p->rows / 4 : p->rows;
     const int64_t last = (o->along_rows ? p->total / 4 : p->total) - 1;
     const bool ragged = p->total % p->rows != 0;
     const int32_t inner = p->k_first ? fours : rows;
@@ -828,12 +959,12 @@ static void wgsl_contract_plan_fetch(wgsl_contract_state *s, const wgsl_contract
 }
 
 static void wgsl_contract_plan_part(wgsl_contract_state *s, const wgsl_contract_part *p) {
-    const int32_t fours = s->choice.tile->slice / 4;
+    const int32_t fours = s->choice.tile.slice / 4;
     wgsl_contract_base(s, p->operand);
     for (int32_t i = 0; i < p->fetches; i++) wgsl_contract_plan_fetch(s, p, i);
     for (int q = 1; p->k_first && q < fours; q++) tg_wgsl_line(s->w, "let %s%d = %s ^ %d;", p->own, q, p->own, q * 8 / (int)fours);
     tg_wgsl_global(s->w, "var<workgroup> tile_%s: array<array<vec4<f32>, %d>, %d>;", p->operand->name, (int)p->threads,
-                   (int)(fours * p->thread_rows));
+                   (int)(p->registers * s->choice.tile.buffers));
 }
 
 static void wgsl_contract_fetch_part(tg_wgsl *w, const wgsl_contract_part *p, const char *let, const char *k) {
@@ -844,16 +975,23 @@ static void wgsl_contract_fetch_part(tg_wgsl *w, const wgsl_contract_part *p, co
 
 static void wgsl_contract_keep_part(tg_wgsl *w, const wgsl_contract_part *p) {
     const char *name = p->operand->name;
-    for (int i = 0; i < p->fetches; i++) tg_wgsl_line(w, "tile_%s[%s_to%d][%s_own%d] = next_%s%d;", name, name, i, name, i, name, i);
+    for (int i = 0; i < p->fetches; i++) {
+        if (p->first == 0) tg_wgsl_line(w, "tile_%s[%s_to%d][%s_own%d] = next_%s%d;", name, name, i, name, i, name, i);
+        else tg_wgsl_line(w, "tile_%s[%s_to%d + %d][%s_own%d] = next_%s%d;", name, name, i, (int)p->first, name, i, name, i);
+    }
 }
 
-/* let l<i> (r<i>): register i of step `step`, a k, or the four k `q` */
-static void wgsl_contract_read_one(tg_wgsl *w, const wgsl_contract_part *p, int step, int q, int i) {
-    const char *name = p->operand->name;
+/* let <name><number>: register i of step `step`, a k, or the four k `q` */
+static void wgsl_contract_read_as(tg_wgsl *w, const wgsl_contract_part *p, int step, int q, int i, char name, int number) {
     char own[16];
     if (p->k_first && q > 0) snprintf(own, sizeof own, "%s%d", p->own, q);
     else snprintf(own, sizeof own, "%s", p->own);
-    tg_wgsl_line(w, "let %c%d = tile_%s[%d][%s];", name[0], i, name, step * (int)p->height + i, own);
+    tg_wgsl_line(w, "let %c%d = tile_%s[%d][%s];", name, number, p->operand->name, (int)(p->first + step * p->height + i), own);
+}
+
+/* let l<i> (r<i>) */
+static void wgsl_contract_read_one(tg_wgsl *w, const wgsl_contract_part *p, int step, int q, int i) {
+    wgsl_contract_read_as(w, p, step, q, i, p->operand->name[0], i);
 }
 
 static void wgsl_contract_read(tg_wgsl *w, const wgsl_contract_part *p, int step, int q) {
@@ -896,22 +1034,30 @@ static void wgsl_contract_step(const wgsl_contract_state *s, const wgsl_contract
     }
 }
 
-/* Four k, row by row, where both operands come by four k: there are no registers for all of either. */
+/* The invocation's columns of all four k: b0, b1, .. */
+static void wgsl_contract_four_columns(const wgsl_contract_state *s, const wgsl_contract_part *right, int q) {
+    const int vectors = (int)s->choice.thread_n / 4;
+    if (!s->right.along_rows) wgsl_contract_read(s->w, right, q, q);
+    for (int k = 0; k < 4; k++) {
+        if (!s->right.along_rows) wgsl_contract_columns(s, k, k * vectors);
+        for (int j = 0; s->right.along_rows && j < vectors; j++) wgsl_contract_read_as(s->w, right, 4 * q + k, q, j, 'b', k * vectors + j);
+    }
+}
+
+/* Four k, row by row, where the left operand comes by four k: only one row of it is in registers, but the right one's four k are. */
 static void wgsl_contract_step_by_rows(const wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right,
                                        int q) {
-    tg_wgsl *w = s->w;
     const int vectors = (int)s->choice.thread_n / 4;
-    wgsl_contract_read(w, right, q, q);
-    for (int k = 0; k < 4; k++) wgsl_contract_columns(s, k, k * vectors);
+    wgsl_contract_four_columns(s, right, q);
     for (int i = 0; i < s->choice.thread_m; i++) {
-        wgsl_contract_read_one(w, left, q, q, i);
+        wgsl_contract_read_one(s->w, left, q, q, i);
         for (int k = 0; k < 4; k++) wgsl_contract_multiply(s, i, k, k * vectors);
     }
 }
 
 static void wgsl_contract_slice(const wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right) {
-    const bool by_rows = !s->left.along_rows && !s->right.along_rows;
-    for (int q = 0; q < s->choice.tile->slice / 4; q++) {
+    const bool by_rows = !s->left.along_rows && (!s->right.along_rows || s->choice.tile.by_rows);
+    for (int q = 0; q < s->choice.tile.slice / 4; q++) {
         tg_wgsl_line(s->w, "{");
         if (by_rows) wgsl_contract_step_by_rows(s, left, right, q);
         else wgsl_contract_step(s, left, right, q);
@@ -932,24 +1078,61 @@ static void wgsl_contract_each_sum(const wgsl_contract_state *s, const char *bef
         }
 }
 
+/* The slice at `next` of the whole part into registers, where there is one. */
+static void wgsl_contract_fetch_next(tg_wgsl *w, const wgsl_contract_part *left, const wgsl_contract_part *right, int ahead) {
+    char next[32];
+    snprintf(next, sizeof next, "k + %d", ahead);
+    tg_wgsl_line(w, "if (%s < k_end) {", next);
+    wgsl_contract_fetch_part(w, left, "", next);
+    wgsl_contract_fetch_part(w, right, "", next);
+    tg_wgsl_line(w, "}");
+}
+
 /* Slices from k = `begin` up to `end`, while the next one, of the whole part, is on its way. */
 static void wgsl_contract_tile_slices(const wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right,
                                       const char *begin, const char *end) {
     tg_wgsl *w = s->w;
-    const int slice = (int)s->choice.tile->slice;
-    char next[32];
-    snprintf(next, sizeof next, "k + %d", slice);
+    const int slice = (int)s->choice.tile.slice;
     tg_wgsl_line(w, "for (var k = %s; k < %s; k += %d) {", begin, end, slice);
     tg_wgsl_line(w, "workgroupBarrier();");
     wgsl_contract_keep_part(w, left);
     wgsl_contract_keep_part(w, right);
     tg_wgsl_line(w, "workgroupBarrier();");
-    tg_wgsl_line(w, "if (k + %d < k_end) {", slice);
-    wgsl_contract_fetch_part(w, left, "", next);
-    wgsl_contract_fetch_part(w, right, "", next);
-    tg_wgsl_line(w, "}");
+    wgsl_contract_fetch_next(w, left, right, slice);
     wgsl_contract_slice(s, left, right);
     tg_wgsl_line(w, "}");
+}
+
+/* The same with two slices in workgroup memory: while one is multiplied the other is written, and one barrier parts them. The first
+ * one is there already. A chain ends after an even number of slices, or with the part. */
+static void wgsl_contract_tile_slices_in_turn(const wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right,
+                                              const char *begin, const char *end) {
+    tg_wgsl *w = s->w;
+    const int slice = (int)s->choice.tile.slice;
+    const bool even = wgsl_contract_end_of(s, (int64_t)2 * slice) == WGSL_END_EXACT;
+    wgsl_contract_part other_left = *left, other_right = *right;
+    other_left.first = left->registers;
+    other_right.first = right->registers;
+    tg_wgsl_line(w, "for (var k = %s; k < %s; k += %d) {", begin, end, 2 * slice);
+    wgsl_contract_fetch_next(w, left, right, slice);
+    wgsl_contract_slice(s, left, right);
+    wgsl_contract_keep_part(w, &other_left);
+    wgsl_contract_keep_part(w, &other_right);
+    tg_wgsl_line(w, "workgroupBarrier();");
+    wgsl_contract_fetch_next(w, left, right, 2 * slice);
+    if (!even) tg_wgsl_line(w, "if (k + %d < %s) {", slice, end);
+    wgsl_contract_slice(s, &other_left, &other_right);
+    if (!even) tg_wgsl_line(w, "}");
+    wgsl_contract_keep_part(w, left);
+    wgsl_contract_keep_part(w, right);
+    tg_wgsl_line(w, "workgroupBarrier();");
+    tg_wgsl_line(w, "}");
+}
+
+static void wgsl_contract_walk_slices(const wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right,
+                                      const char *begin, const char *end) {
+    if (s->choice.tile.buffers > 1) wgsl_contract_tile_slices_in_turn(s, left, right, begin, end);
+    else wgsl_contract_tile_slices(s, left, right, begin, end);
 }
 
 static void wgsl_contract_tile_sums(wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right) {
@@ -958,14 +1141,19 @@ static void wgsl_contract_tile_sums(wgsl_contract_state *s, const wgsl_contract_
     wgsl_contract_each_sum(s, "var c", NULL, " = vec4<f32>();");
     wgsl_contract_fetch_part(w, left, "var ", "k_begin");
     wgsl_contract_fetch_part(w, right, "var ", "k_begin");
+    if (s->choice.tile.buffers > 1) {
+        wgsl_contract_keep_part(w, left);
+        wgsl_contract_keep_part(w, right);
+        tg_wgsl_line(w, "workgroupBarrier();");
+    }
     if (s->choice.part_length <= chain) {
-        wgsl_contract_tile_slices(s, left, right, "k_begin", "k_end");
+        wgsl_contract_walk_slices(s, left, right, "k_begin", "k_end");
         return;
     }
     wgsl_contract_each_sum(s, "var total", NULL, " = vec4<f32>();");
     tg_wgsl_line(w, "for (var chain = k_begin; chain < k_end; chain += %d) {", chain);
     tg_wgsl_line(w, "let chain_end = min(chain + %d, k_end);", chain);
-    wgsl_contract_tile_slices(s, left, right, "chain", "chain_end");
+    wgsl_contract_walk_slices(s, left, right, "chain", "chain_end");
     wgsl_contract_each_sum(s, "total", " += c", ";");
     wgsl_contract_each_sum(s, "c", NULL, " = vec4<f32>();");
     tg_wgsl_line(w, "}");
@@ -978,6 +1166,30 @@ static void wgsl_contract_tile_row(const wgsl_contract_part *p, char index, char
         snprintf(text, size, "%s * %d + (%c >> 2) * %d + %s * 4 + (%c & 3)", p->tile, (int)p->rows, index, 4 * (int)p->threads, p->own,
                  index);
     else snprintf(text, size, "%s * %d + %s + %c * %d", p->tile, (int)p->rows, p->own, index, (int)p->threads);
+}
+
+/* The same for a number. */
+static void wgsl_contract_tile_row_of(const wgsl_contract_part *p, int index, char *text, size_t size) {
+    const int threads = (int)p->threads;
+    if (p->operand->along_rows)
+        snprintf(text, size, "%s * %d + %s * 4 + %d", p->tile, (int)p->rows, p->own, (index >> 2) * 4 * threads + (index & 3));
+    else snprintf(text, size, "%s * %d + %s + %d", p->tile, (int)p->rows, p->own, index * threads);
+}
+
+/* The epilogue of each output by itself: no array of sums, whose place is memory. */
+static void wgsl_contract_tile_finish_each(wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right) {
+    const wgsl_contract_choice *c = &s->choice;
+    const bool partial = c->parts > 1;
+    char row[WGSL_CONTRACT_TEXT], column[WGSL_CONTRACT_TEXT], sum[WGSL_CONTRACT_TEXT];
+    const wgsl_contract_points points = {1, 1, row, column, sum, s->rows % c->tile.m != 0, s->columns % c->tile.n != 0};
+    wgsl_contract_prepare_finish(s, partial);
+    for (int i = 0; i < c->thread_m; i++)
+        for (int j = 0; j < c->thread_n; j++) {
+            wgsl_contract_tile_row_of(left, i, row, sizeof row);
+            wgsl_contract_tile_row_of(right, j, column, sizeof column);
+            snprintf(sum, sizeof sum, "c%d_%d.%c", i, j / 4, wgsl_contract_component[j % 4]);
+            wgsl_contract_finish_points(s, &points, partial);
+        }
 }
 
 static void wgsl_contract_tile_finish(wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right) {
@@ -993,8 +1205,7 @@ static void wgsl_contract_tile_finish(wgsl_contract_state *s, const wgsl_contrac
     for (int x = 0; x < (int)c->thread_m * vectors; x++) tg_text_add(&w->main, "%sc%d_%d", x ? ", " : "", x / vectors, x % vectors);
     tg_text_add(&w->main, ");");
     tg_wgsl_newline(w);
-    const wgsl_contract_points points = {
-        c->thread_m, c->thread_n, row, column, sum, s->rows % c->tile->m != 0, s->columns % c->tile->n != 0};
+    const wgsl_contract_points points = {c->thread_m, c->thread_n, row, column, sum, s->rows % c->tile.m != 0, s->columns % c->tile.n != 0};
     wgsl_contract_finish(s, &points, c->parts > 1);
 }
 
@@ -1030,8 +1241,8 @@ static void wgsl_contract_tiled(wgsl_contract_state *s) {
     const wgsl_contract_choice *c = &s->choice;
     tg_wgsl *w = s->w;
     const wgsl_contract_part left = wgsl_contract_make_part(s, true), right = wgsl_contract_make_part(s, false);
-    const int64_t tile_rows = wgsl_contract_ceil(s->rows, c->tile->m), tile_columns = wgsl_contract_ceil(s->columns, c->tile->n);
-    const wgsl_contract_end end = wgsl_contract_end_of(s, c->tile->slice);
+    const int64_t tile_rows = wgsl_contract_ceil(s->rows, c->tile.m), tile_columns = wgsl_contract_ceil(s->columns, c->tile.n);
+    const wgsl_contract_end end = wgsl_contract_end_of(s, c->tile.slice);
     wgsl_contract_fetch(s, &s->left, end);
     wgsl_contract_fetch(s, &s->right, end);
     wgsl_contract_tile_place(s, tile_rows, tile_columns);
@@ -1040,7 +1251,8 @@ static void wgsl_contract_tiled(wgsl_contract_state *s) {
     wgsl_contract_plan_part(s, &left);
     wgsl_contract_plan_part(s, &right);
     wgsl_contract_tile_sums(s, &left, &right);
-    wgsl_contract_tile_finish(s, &left, &right);
+    if (c->tile.unrolled) wgsl_contract_tile_finish_each(s, &left, &right);
+    else wgsl_contract_tile_finish(s, &left, &right);
     tg_wgsl_end(w, s->batch * tile_rows * tile_columns * c->parts, c->size);
 }
 
@@ -1076,6 +1288,16 @@ static void wgsl_contract_add_parts(wgsl_contract_state *s) {
 
 /* ---------------------------------------------------------------- the kernel */
 
+static void wgsl_contract_offer_all(wgsl_contract_state *s) {
+    wgsl_contract_search cheapest = {.wanted = NULL}, all = {.offers = s->w->offers};
+    wgsl_contract_walk(s, &cheapest);
+    if (cheapest.best.size == 0) return;
+    s->w->offers->chosen = wgsl_contract_schedule(&cheapest.best);
+    wgsl_contract_key(s, s->w->offers->key);
+    wgsl_contract_walk(s, &all);
+    if (all.failed) s->w->status = TG_ERROR_MEMORY;
+}
+
 static const char *wgsl_contract_title(const wgsl_contract_state *s) {
     const wgsl_contract_choice *c = &s->choice;
     const char *wide = s->left.wide && s->right.wide   ? "vec4 reads"
@@ -1084,9 +1306,11 @@ static const char *wgsl_contract_title(const wgsl_contract_state *s) {
     if (c->panel > 0)
         return tg_arena_format(s->w->arena, "panels of %d rows, k by %d, %d way%s, %s", (int)c->panel, (int)c->panel_k, (int)c->ways,
                                c->ways > 1 ? "s" : "", wide);
-    if (c->tile)
-        return tg_arena_format(s->w->arena, "tiles of %d x %d, %d x %d each, k by %d, %s, %lld part%s", (int)c->tile->m, (int)c->tile->n,
-                               (int)c->thread_m, (int)c->thread_n, (int)c->tile->slice, wide, (long long)c->parts, c->parts > 1 ? "s" : "");
+    if (c->tile.m > 0)
+        return tg_arena_format(s->w->arena, "tiles of %d x %d, %d x %d each, k by %d%s, %s, %lld part%s%s%s", (int)c->tile.m,
+                               (int)c->tile.n, (int)c->thread_m, (int)c->thread_n, (int)c->tile.slice,
+                               c->tile.buffers > 1 ? " in turn" : "", wide, (long long)c->parts, c->parts > 1 ? "s" : "",
+                               c->tile.by_rows ? ", row by row" : "", c->tile.unrolled ? ", unrolled" : "");
     return tg_arena_format(s->w->arena, "direct, %d x %d each, %d way%s%s, %s, %lld part%s", (int)c->thread_m, (int)c->thread_n,
                            (int)c->ways, c->ways > 1 ? "s" : "", c->ways_first ? " side by side" : "", wide, (long long)c->parts,
                            c->parts > 1 ? "s" : "");
@@ -1094,6 +1318,10 @@ static const char *wgsl_contract_title(const wgsl_contract_state *s) {
 
 void tg_wgsl_contract(tg_wgsl *w) {
     wgsl_contract_state s = wgsl_contract_make(w);
+    if (w->offers != NULL) {
+        wgsl_contract_offer_all(&s);
+        return;
+    }
     wgsl_contract_choose(&s);
     if (s.choice.size == 0) {
         tg_wgsl_fail(w, TG_ERROR_LIMIT, "a contraction needs workgroups of 64 invocations");
@@ -1102,7 +1330,7 @@ void tg_wgsl_contract(tg_wgsl *w) {
     if (s.choice.parts > 1) s.scratch = tg_wgsl_scratch(w, wgsl_contract_outputs(&s) * s.choice.parts);
     tg_wgsl_begin(w, wgsl_contract_title(&s));
     if (s.choice.panel > 0) wgsl_contract_panels(&s);
-    else if (s.choice.tile) wgsl_contract_tiled(&s);
+    else if (s.choice.tile.m > 0) wgsl_contract_tiled(&s);
     else wgsl_contract_direct(&s);
     if (s.choice.parts > 1) wgsl_contract_add_parts(&s);
 }
@@ -1124,6 +1352,6 @@ void tg_wgsl_contract(tg_wgsl *w) {
 #undef WGSL_CONTRACT_CHAIN
 #undef WGSL_CONTRACT_LONG_CHAIN
 #undef WGSL_CONTRACT_MOST_TOTALS
-#undef WGSL_CONTRACT_PANEL_ROWS
+#undef WGSL_CONTRACT_SHORT_BODY
 #undef WGSL_CONTRACT_PANEL_COLUMNS
 #undef WGSL_CONTRACT_TEXT

@@ -8,12 +8,14 @@
 #include "emit/wgsl.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LAUNCH_SIZE 256 /* invocations of a workgroup */
 /* In a chain, where a workgroup has a multiprocessor for itself: 256 took 1.14 times as long on an H200 for transformer-add, 1024 1.7
  * times. */
 #define LAUNCH_CHAIN_SIZE 512
+#define LAUNCH_PANEL 8       /* most rows of a panel */
 #define LAUNCH_OVERLAP 2     /* side by side, a kernel waits for memory about half of its time, in which another one runs: measured alike */
 #define LAUNCH_SLOW_SIZE 64  /* where barriers are slow: side by side there are none */
 #define LAUNCH_SLOW_CHAIN 4  /* and in a chain there is one between kernels */
@@ -480,15 +482,72 @@ static tg_status launch_print_joined(launch_join *j, tg_wgsl_kernel *out) {
     return status;
 }
 
-static int32_t launch_size(const tg_launch *launch, const tg_wgsl_limits *limits) {
+/* ---------------------------------------------------------------- schedules */
+
+static tg_schedule launch_default(const tg_launch *launch, const tg_wgsl_limits *limits) {
     const bool chain = launch->slices > 0;
-    if (limits->slow_barriers) return chain ? LAUNCH_SLOW_CHAIN : LAUNCH_SLOW_SIZE;
-    if (chain && limits->invocations >= LAUNCH_CHAIN_SIZE) return LAUNCH_CHAIN_SIZE;
-    return limits->invocations < LAUNCH_SIZE ? limits->invocations : LAUNCH_SIZE;
+    tg_schedule schedule = {.kind = chain ? TG_SCHEDULE_CHAIN : TG_SCHEDULE_BESIDE};
+    if (chain) schedule.panel = LAUNCH_PANEL;
+    else schedule.overlap = LAUNCH_OVERLAP;
+    if (limits->slow_barriers) schedule.size = chain ? LAUNCH_SLOW_CHAIN : LAUNCH_SLOW_SIZE;
+    else if (chain && limits->invocations >= LAUNCH_CHAIN_SIZE) schedule.size = LAUNCH_CHAIN_SIZE;
+    else schedule.size = limits->invocations < LAUNCH_SIZE ? limits->invocations : LAUNCH_SIZE;
+    return schedule;
 }
 
-static tg_status launch_joined(const tg_program *program, const tg_launch *launch, const tg_wgsl_limits *limits, tg_arena *arena,
-                               tg_wgsl_kernel *out) {
+/* Calls for every schedule that a table may give the launch; until one answers false. */
+static void launch_each_schedule(const tg_launch *launch, const tg_wgsl_limits *limits, bool (*visit)(void *, tg_schedule), void *user) {
+    const bool chain = launch->slices > 0;
+    if (limits->slow_barriers) return;
+    for (int32_t size = 128; size <= 1024 && size <= limits->invocations; size *= 2)
+        for (int32_t x = 1; x <= 16; x *= 2) {
+            tg_schedule schedule = {.kind = chain ? TG_SCHEDULE_CHAIN : TG_SCHEDULE_BESIDE, .size = size};
+            if (chain ? x < 4 : x > 8 || size > 256) continue;
+            if (chain) schedule.panel = x;
+            else schedule.overlap = x;
+            if (!visit(user, schedule)) return;
+        }
+}
+
+/* "chain of 77 kernels 128 slices 1a2b3c4d": the number is of all kinds and extents. */
+static void launch_key(const tg_program *program, const tg_launch *launch, char key[TG_WGSL_KEY]) {
+    uint64_t hash = (uint64_t)launch->slices;
+    for (int32_t k = launch->first; k < launch->first + launch->count; k++) {
+        const tg_kernel *kernel = &program->kernels[k];
+        const int32_t shape[4] = {(int32_t)kernel->kind, kernel->loop_count, kernel->outer_count, kernel->body_count};
+        hash = tg_hash(hash, shape, sizeof shape);
+        hash = tg_hash(hash, kernel->extent, sizeof kernel->extent[0] * (size_t)kernel->loop_count);
+    }
+    if (launch->slices > 0)
+        snprintf(key, TG_WGSL_KEY, "chain of %d kernels %d slices %08x", (int)launch->count, (int)launch->slices, (unsigned)(uint32_t)hash);
+    else snprintf(key, TG_WGSL_KEY, "%d kernels side by side %08x", (int)launch->count, (unsigned)(uint32_t)hash);
+}
+
+typedef struct launch_wish {
+    const tg_schedule *wanted;
+    bool found;
+} launch_wish;
+static bool launch_is_wanted(void *user, tg_schedule schedule) {
+    launch_wish *wish = user;
+    wish->found = tg_schedule_equal(&schedule, wish->wanted);
+    return !wish->found;
+}
+
+/* What the device's table says, if that is one of the ways. */
+static const tg_schedule *launch_find_tuned(const tg_program *program, const tg_launch *launch, const tg_wgsl_limits *limits) {
+    char key[TG_WGSL_KEY];
+    if (limits->schedules == NULL) return NULL;
+    launch_key(program, launch, key);
+    launch_wish wish = {tg_schedule_find(limits->schedules, key), false};
+    if (wish.wanted == NULL) return NULL;
+    launch_each_schedule(launch, limits, launch_is_wanted, &wish);
+    return wish.found ? wish.wanted : NULL;
+}
+
+/* ---------------------------------------------------------------- all of it */
+
+static tg_status launch_joined(const tg_program *program, const tg_launch *launch, const tg_wgsl_limits *limits,
+                               const tg_schedule *schedule, tg_arena *arena, tg_wgsl_kernel *out) {
     tg_wgsl *w = tg_wgsl_open(program, limits, arena);
     if (w == NULL) return TG_ERROR_MEMORY;
     launch_join *j = tg_alloc(arena->ctx, sizeof *j);
@@ -498,8 +557,9 @@ static tg_status launch_joined(const tg_program *program, const tg_launch *launc
         j->launch = launch;
         w->frame.launch = launch;
         w->frame.slices = launch->slices;
-        w->frame.share = launch->slices > 0 ? 1 : (launch->count + LAUNCH_OVERLAP - 1) / LAUNCH_OVERLAP;
-        w->frame.size = launch_size(launch, limits);
+        w->frame.share = launch->slices > 0 ? 1 : (launch->count + schedule->overlap - 1) / schedule->overlap;
+        w->frame.panel = schedule->panel;
+        w->frame.size = schedule->size;
         tg_text_init(&j->functions, arena->ctx);
         tg_text_init(&j->calls, arena->ctx);
         status = launch_print_joined(j, out);
@@ -522,6 +582,7 @@ static tg_status launch_alone(const tg_program *program, const tg_launch *launch
         tg_status status = tg_emit_wgsl(program, k, limits, arena, &one);
         if (status != TG_OK) return status;
         if (one.scratch_bytes > out->scratch_bytes) out->scratch_bytes = one.scratch_bytes;
+        out->tuned |= one.tuned;
         for (int32_t s = 0; s < one.stage_count; s++) {
             tg_wgsl_stage *stage = &out->stages[out->stage_count++];
             int32_t *bindings = TG_NEW(arena, int32_t, one.stages[s].binding_count + 1);
@@ -537,15 +598,78 @@ static tg_status launch_alone(const tg_program *program, const tg_launch *launch
     return TG_OK;
 }
 
+/* Joined by the table's schedule, or by our own; TG_ERROR_LIMIT, nothing recorded: it does not fit. */
+static tg_status launch_try_joined(const tg_program *program, const tg_launch *launch, const tg_wgsl_limits *limits, tg_arena *arena,
+                                   tg_wgsl_kernel *out) {
+    const tg_schedule *tuned = launch_find_tuned(program, launch, limits), own = launch_default(launch, limits);
+    tg_status status = TG_ERROR_LIMIT;
+    if (tuned != NULL) {
+        status = launch_joined(program, launch, limits, tuned, arena, out);
+        out->tuned = 1;
+        if (status != TG_ERROR_LIMIT) return status;
+        tg_clear_error(arena->ctx);
+    }
+    status = launch_joined(program, launch, limits, &own, arena, out);
+    out->tuned = 0;
+    if (status == TG_ERROR_LIMIT) tg_clear_error(arena->ctx);
+    return status;
+}
+
 tg_status tg_emit_wgsl_launch(const tg_program *program, int32_t index, const tg_wgsl_limits *limits, tg_arena *arena,
                               tg_wgsl_kernel *out) {
     const tg_launch *launch = &program->launches[index];
     if (launch->count > 1) {
-        tg_status status = launch_joined(program, launch, limits, arena, out);
+        tg_status status = launch_try_joined(program, launch, limits, arena, out);
         if (status != TG_ERROR_LIMIT) return status;
-        tg_clear_error(arena->ctx);
     }
     return launch_alone(program, launch, limits, arena, out);
+}
+
+/* ---------------------------------------------------------------- what a table might say */
+
+static int launch_compare_offers(const void *a, const void *b) {
+    const tg_wgsl_offer *x = a, *y = b;
+    if (x->cycles != y->cycles) return x->cycles < y->cycles ? -1 : 1;
+    return (x->order > y->order) - (x->order < y->order);
+}
+
+static bool launch_add_offer(void *user, tg_schedule schedule) { return tg_wgsl_add_offer(user, schedule, 0.0); }
+
+static tg_status launch_collect(tg_wgsl *w, const tg_launch *launch) {
+    if (launch->count == 1) {
+        w->kernel = &w->program->kernels[launch->first];
+        return w->kernel->kind == TG_KERNEL_CONTRACT ? tg_wgsl_print(w) : TG_OK;
+    }
+    launch_key(w->program, launch, w->offers->key);
+    w->offers->chosen = launch_default(launch, w->limits);
+    launch_each_schedule(launch, w->limits, launch_add_offer, w);
+    return TG_OK;
+}
+
+/* The chosen one first, then the others by what they are expected to take. */
+static tg_status launch_sort_choices(tg_wgsl_offers *offers, tg_arena *arena, tg_wgsl_choices *out) {
+    if (offers->count > 1) qsort(offers->items, (size_t)offers->count, sizeof *offers->items, launch_compare_offers);
+    out->key = tg_arena_text(arena, offers->key);
+    out->items = TG_NEW(arena, tg_schedule, offers->count + 1);
+    if (out->key == NULL || out->items == NULL) return TG_ERROR_MEMORY;
+    out->items[out->count++] = offers->chosen;
+    for (int64_t i = 0; i < offers->count; i++)
+        if (!tg_schedule_equal(&offers->items[i].schedule, &offers->chosen)) out->items[out->count++] = offers->items[i].schedule;
+    return TG_OK;
+}
+
+tg_status tg_wgsl_find_choices(const tg_program *program, int32_t index, const tg_wgsl_limits *limits, tg_arena *arena,
+                               tg_wgsl_choices *out) {
+    tg_wgsl_offers offers = {.count = 0};
+    memset(out, 0, sizeof *out);
+    tg_wgsl *w = tg_wgsl_open(program, limits, arena);
+    if (w == NULL) return TG_ERROR_MEMORY;
+    w->offers = &offers;
+    tg_status status = launch_collect(w, &program->launches[index]);
+    if (status == TG_OK && offers.count > 0) status = launch_sort_choices(&offers, arena, out);
+    if (offers.items != NULL) tg_release(arena->ctx, offers.items, (size_t)offers.capacity * sizeof *offers.items);
+    tg_wgsl_close(w);
+    return status;
 }
 
 static void launch_text_stages(const tg_program *program, int32_t index, const tg_wgsl_kernel *printed, tg_text_buffer *text) {
@@ -579,6 +703,7 @@ tg_status tg_emit_wgsl_text(const tg_program *program, const tg_wgsl_limits *lim
 
 #undef LAUNCH_SIZE
 #undef LAUNCH_CHAIN_SIZE
+#undef LAUNCH_PANEL
 #undef LAUNCH_OVERLAP
 #undef LAUNCH_SLOW_SIZE
 #undef LAUNCH_SLOW_CHAIN

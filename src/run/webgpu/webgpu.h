@@ -18,6 +18,8 @@ typedef struct tg_webgpu_counters {
 const tg_webgpu_counters *tg_webgpu_count(const tg_device *device);
 /* A submission that takes longer than this makes the next run's shorter; .25 s unless set. */
 void tg_webgpu_set_slow(tg_device *device, double seconds);
+/* What is loaded from now on is laid out by this table, borrowed; NULL: by the printers' rules. */
+void tg_webgpu_set_schedules(tg_device *device, const tg_schedules *schedules);
 
 /* tg_webgpu_executor.open with a given table, copied. */
 tg_status tg_webgpu_open_with(tg_context *ctx, const tg_webgpu_api *api, const tg_open_options *options, tg_device **out);

@@ -1,0 +1,56 @@
+/* schedule: how a contraction, or a launch of several kernels, is laid out on a GPU where there is a choice; as data. The printers
+ * choose by rules of their own; a table of schedules, keyed by what is laid out, overrides them. A schedule that the printer would
+ * not have offered itself for that key and these limits is not followed, so that no table changes what can be compiled. It does
+ * change the order of summation, and so the last bits of results. Must not know files or devices. */
+#ifndef TG_EMIT_SCHEDULE_H
+#define TG_EMIT_SCHEDULE_H
+#include "base/base.h"
+
+typedef enum tg_schedule_kind {
+    TG_SCHEDULE_NONE,
+    TG_SCHEDULE_DIRECT, /* a contraction: an invocation owns a few outputs */
+    TG_SCHEDULE_TILES,  /* a contraction: a workgroup owns a tile */
+    TG_SCHEDULE_CHAIN,  /* kernels of a chain */
+    TG_SCHEDULE_BESIDE, /* kernels side by side */
+    TG_SCHEDULE_KINDS
+} tg_schedule_kind;
+
+/* Fields that a kind does not have are 0. */
+typedef struct tg_schedule {
+    int32_t kind;
+    int32_t size;           /* invocations of a workgroup; of TILES it follows from the others */
+    int32_t tile_m, tile_n; /* TILES: outputs of a workgroup */
+    int32_t rows, columns;  /* DIRECT, TILES: outputs of an invocation */
+    int32_t slice;          /* TILES: of k in workgroup memory at a time */
+    int32_t buffers;        /* TILES: slices in workgroup memory, 1 or 2; with 2 there is one barrier a slice instead of two */
+    int32_t by_rows;        /* TILES: four k of the left operand are multiplied row by row, not k by k */
+    int32_t unrolled;       /* TILES: the epilogue stands there once for each output, not in a loop */
+    int32_t ways;           /* DIRECT: invocations that share an output's k */
+    int32_t ways_first;     /* DIRECT: neighbouring invocations are ways, not outputs */
+    int32_t parts;          /* DIRECT, TILES: of k, by workgroups; their sums are added afterwards */
+    int32_t panel;          /* CHAIN: rows that a contraction keeps in workgroup memory, at most */
+    int32_t overlap;        /* BESIDE: kernels that one gets by with as if it were alone, together */
+} tg_schedule;
+
+typedef struct tg_schedule_entry {
+    const char *key;
+    tg_schedule schedule;
+} tg_schedule_entry;
+typedef struct tg_schedules {
+    const tg_schedule_entry *items;
+    int32_t count;
+} tg_schedules;
+
+/* The last entry of that key; NULL where there is none, or no table. */
+const tg_schedule *tg_schedule_find(const tg_schedules *table, const char *key);
+bool tg_schedule_equal(const tg_schedule *a, const tg_schedule *b);
+/* Fields in which two of one kind differ. */
+int tg_schedule_distance(const tg_schedule *a, const tg_schedule *b);
+
+#define TG_SCHEDULE_TEXT 192
+/* "tiles tile_m=128 tile_n=128 rows=16 .."; cut at `room`. Returns text. */
+const char *tg_schedule_print(const tg_schedule *schedule, char *text, size_t room);
+/* The reverse: every field of the kind, once, in any order. False, and *out unchanged, for anything else. Whether it makes sense
+ * is for the printer to say. */
+bool tg_schedule_parse(const char *text, size_t length, tg_schedule *out);
+#endif

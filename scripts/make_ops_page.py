@@ -9,8 +9,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADER = ROOT / "include/tensorgrad/tensorgrad.h"
-SECTIONS = ["elementwise", "reductions", "views and joins", "contractions, indexing", "softmax family", "layers and losses",
-            "gradients"]
+SECTIONS = ["elementwise", "reductions", "views and joins", "contractions, indexing", "softmax family", "random numbers", "captures",
+            "layers and losses", "gradients"]
 
 
 def section(text, title):

@@ -133,6 +133,11 @@ BUILD(embedding_computed, tg_tensor a = in(g, w, "a", TG_SHAPE(4, 3)); tg_tensor
 BUILD(ir_scatter_add, tg_tensor i = tg_input(g, "i", TG_SHAPE(6), TG_I32);
       return wrap(g, tg_ir_scatter_add(g, i.id, in(g, w, "a", TG_SHAPE(6, 2)).id, 4));)
 
+BUILD(dropout, return tg_dropout(tg_exp(A), 0.4);)
+BUILD(dropout_twice, tg_tensor a = A; return tg_dropout(tg_mul(tg_dropout(a, 0.5), a), 0.25);)
+BUILD(masked_noise, tg_tensor a = A; tg_tensor b = B; tg_tensor keep = tg_bernoulli(g, TG_SHAPE(3, 5), 0.6);
+      return tg_where(keep, tg_add(a, tg_mul(b, tg_randn(g, TG_SHAPE(3, 5)))), tg_mul(b, tg_rand(g, TG_SHAPE(5))));)
+
 #define SQUARES in(g, w, "a", TG_SHAPE(2, 4, 4))
 BUILD(softmax, return tg_softmax(CUBE, -1);)
 BUILD(softmax_middle, return tg_softmax(CUBE, 1);)
@@ -231,6 +236,9 @@ static const gradient_case cases[] = {CASE(neg, ANY, false),
                                       CASE(embedding, INDICES, false),
                                       CASE(embedding_computed, INDICES, true),
                                       CASE(ir_scatter_add, INDICES, false),
+                                      CASE(dropout, ANY, true),
+                                      CASE(dropout_twice, ANY, true),
+                                      CASE(masked_noise, ANY, false),
                                       CASE(softmax, ANY, true),
                                       CASE(softmax_middle, ANY, true),
                                       CASE(log_softmax, ANY, true),
@@ -310,8 +318,10 @@ static leaves leaves_make(const tg_graph *g, const gradient_case *c) {
     assert_non_null(l.data);
     for (int32_t id = 1; id < g->nodes.count; id++) {
         const tg_node *n = &g->nodes.items[id];
-        if (n->op != TG_OP_INPUT && n->op != TG_OP_PARAM) continue;
-        const char *name = n->op == TG_OP_INPUT ? g->inputs.items[n->attr.index].name : g->params.items[n->attr.index].name;
+        if (n->op != TG_OP_INPUT && n->op != TG_OP_PARAM && n->op != TG_OP_STATE) continue;
+        const char *name = n->op == TG_OP_INPUT   ? g->inputs.items[n->attr.index].name
+                           : n->op == TG_OP_PARAM ? g->params.items[n->attr.index].name
+                                                  : g->states.items[n->attr.index].name;
         const int64_t count = tg_shape_count(n->shape);
         l.data[id] = malloc(sizeof(double) * (size_t)count);
         assert_non_null(l.data[id]);

@@ -497,6 +497,55 @@ FAMILY(indexing) {
     MISTAKE(DTYPE, "one_hot: 3 is not a dtype", tg_one_hot_at(HERE, N(4), 3, (tg_dtype)3));
 }
 
+FAMILY(random) {
+    MISTAKE(SHAPE, "rand: shape [2, 0] has a dimension under 1 (axis 1 is 0)", tg_rand_at(HERE, g, TG_SHAPE(2, 0)));
+    MISTAKE(LIMIT, "randn: shape [65536, 65536] has 4294967296 elements, over the limit of 2147483647",
+            tg_randn_at(HERE, g, TG_SHAPE(65536, 65536)));
+    MISTAKE(ARGUMENT, "rand_int: [3, 3) is empty", tg_rand_int_at(HERE, g, TG_SHAPE(2), 3, 3));
+    MISTAKE(ARGUMENT, "rand_int: [5, -5) is empty", tg_rand_int_at(HERE, g, TG_SHAPE(2), 5, -5));
+    MISTAKE(ARGUMENT, "rand_int: [0, 2147483649) goes beyond i32", tg_rand_int_at(HERE, g, TG_SHAPE(2), 0, INT64_C(2147483649)));
+    MISTAKE(ARGUMENT, "rand_int: [-2147483648, 1) holds more than 2^31 numbers", tg_rand_int_at(HERE, g, TG_SHAPE(2), INT32_MIN, 1));
+    MISTAKE(ARGUMENT, "bernoulli: the probability is 1.5, not in [0, 1]", tg_bernoulli_at(HERE, g, TG_SHAPE(2), tg_operand_number_(1.5)));
+    MISTAKE(ARGUMENT, "bernoulli: the probability is nan, not in [0, 1]",
+            tg_bernoulli_at(HERE, g, TG_SHAPE(2), tg_operand_number_((double)NAN)));
+    MISTAKE(DTYPE,
+            "bernoulli: takes f32, not i32: n[4] i32\n"
+            "  n: input at model.c:3",
+            tg_bernoulli_at(HERE, g, TG_SHAPE(4), tg_operand_tensor_(N(4))));
+    MISTAKE(SHAPE,
+            "bernoulli: the probabilities x[4] do not broadcast to [4, 3]\n"
+            "  x: input at model.c:1",
+            tg_bernoulli_at(HERE, g, TG_SHAPE(4, 3), tg_operand_tensor_(X(4))));
+    MISTAKE(SHAPE,
+            "bernoulli: the probabilities x[2, 4] do not broadcast to [4]\n"
+            "  x: input at model.c:1",
+            tg_bernoulli_at(HERE, g, TG_SHAPE(4), tg_operand_tensor_(X(2, 4))));
+    MISTAKE(DTYPE,
+            "categorical: takes f32, not bool: b[4] bool\n"
+            "  b: input at model.c:4",
+            tg_categorical_at(HERE, B(4), 0));
+    MISTAKE(SHAPE,
+            "categorical: axis 1 is not in -1 .. 0: x[4]\n"
+            "  x: input at model.c:1",
+            tg_categorical_at(HERE, X(4), 1));
+    MISTAKE(ARGUMENT,
+            "dropout: p is 1, not in [0, 1): x[4]\n"
+            "  x: input at model.c:1",
+            tg_dropout_at(HERE, X(4), 1));
+    MISTAKE(ARGUMENT,
+            "dropout: p is -0.1, not in [0, 1): x[4]\n"
+            "  x: input at model.c:1",
+            tg_dropout_at(HERE, X(4), -0.1));
+    MISTAKE(ARGUMENT,
+            "dropout: p is nan, not in [0, 1): x[4]\n"
+            "  x: input at model.c:1",
+            tg_dropout_at(HERE, X(4), (double)NAN));
+    MISTAKE(DTYPE,
+            "dropout: takes f32, not i32: n[4] i32\n"
+            "  n: input at model.c:3",
+            tg_dropout_at(HERE, N(4), 0.5));
+}
+
 FAMILY(softmax) {
     MISTAKE(DTYPE,
             "softmax: takes f32, not i32: n[4] i32\n"
@@ -859,7 +908,7 @@ int main(void) {
         cmocka_unit_test(test_softmax),    cmocka_unit_test(test_layers),       cmocka_unit_test(test_losses),
         cmocka_unit_test(test_leaves),     cmocka_unit_test(test_writebacks),   cmocka_unit_test(test_captures),
         cmocka_unit_test(test_scopes),     cmocka_unit_test(test_gradients),    cmocka_unit_test(test_foreign_tensors),
-        cmocka_unit_test(test_user_lines),
+        cmocka_unit_test(test_user_lines), cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests_name("messages", tests, NULL, NULL);
 }

@@ -250,6 +250,249 @@ static void masks_vary_like_a_binomial(void **state) {
     tg_context_destroy(ctx);
 }
 
+/* ---------------------------------------------------------------- the operations */
+
+enum { OPS = 20000 };
+
+/* One model of all of them, so that it is compiled once; each as a capture. */
+static tg_tensor build_operations(tg_graph *g, void *user) {
+    (void)user;
+    const float log_odds[4] = {0.0f, logf(2.0f), -(float)INFINITY, logf(5.0f)};
+    const float chances[5] = {0.0f, 0.1f, 0.5f, 1.0f, (float)NAN};
+    tg_tensor logits = tg_constant(g, TG_SHAPE(4), TG_F32, log_odds, 4), p = tg_constant(g, TG_SHAPE(5), TG_F32, chances, 5);
+    tg_capture("rand", tg_rand(g, TG_SHAPE(OPS)));
+    tg_capture("randn", tg_randn(g, TG_SHAPE(OPS)));
+    tg_capture("other", tg_randn(g, TG_SHAPE(OPS)));
+    tg_capture("int", tg_rand_int(g, TG_SHAPE(OPS), -3, 4));
+    tg_capture("wide", tg_rand_int(g, TG_SHAPE(OPS), -2000000000, 100000000));
+    tg_capture("never", tg_bernoulli(g, TG_SHAPE(OPS), 0));
+    tg_capture("always", tg_bernoulli(g, TG_SHAPE(OPS), 1));
+    tg_capture("coin", tg_bernoulli(g, TG_SHAPE(OPS), 0.3));
+    tg_capture("coins", tg_bernoulli(g, TG_SHAPE(OPS, 5), p));
+    tg_capture("last", tg_categorical(tg_broadcast_to(logits, TG_SHAPE(OPS, 4)), -1));
+    tg_capture("first", tg_categorical(tg_broadcast_to(tg_reshape(logits, TG_SHAPE(4, 1)), TG_SHAPE(4, OPS)), 0));
+    return tg_zeros(g, TG_SCALAR);
+}
+
+typedef struct moments {
+    double mean, deviation, skew, kurtosis, most;
+} moments;
+static moments moments_of(const float *x, int n) {
+    moments m = {0};
+    for (int i = 0; i < n; i++) m.mean += (double)x[i] / n;
+    double power[5] = {0};
+    for (int i = 0; i < n; i++) {
+        const double d = (double)x[i] - m.mean;
+        if (fabs((double)x[i]) > m.most) m.most = fabs((double)x[i]);
+        for (int k = 2; k < 5; k++) power[k] += pow(d, k) / n;
+    }
+    m.deviation = sqrt(power[2]);
+    m.skew = power[3] / pow(power[2], 1.5);
+    m.kurtosis = power[4] / (power[2] * power[2]);
+    return m;
+}
+#define NEAR(value, want, sigma) assert_true(fabs((double)(value) - (double)(want)) < 5 * (double)(sigma))
+
+static int by_size(const void *a, const void *b) {
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* Kolmogorov and Smirnov's distance times sqrt n; over 2.2 once in 10^4. */
+static double distance_from_normal(const float *x, int n) {
+    float *sorted = malloc(sizeof *sorted * (size_t)n);
+    double worst = 0;
+    assert_non_null(sorted);
+    memcpy(sorted, x, sizeof *sorted * (size_t)n);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_size);
+    for (int i = 0; i < n; i++) worst = fmax(worst, fabs(0.5 * erfc(-(double)sorted[i] / sqrt(2.0)) - (i + 0.5) / n));
+    free(sorted);
+    return worst * sqrt(n);
+}
+
+static double correlation_f32(const float *a, const float *b, int n) {
+    double ab = 0, aa = 0, bb = 0;
+    for (int i = 0; i < n; i++) ab += (double)a[i] * (double)b[i], aa += (double)a[i] * (double)a[i], bb += (double)b[i] * (double)b[i];
+    return ab / sqrt(aa * bb);
+}
+
+static const void *captured(const tg_captures *captures, const char *name) { return tg_captures_get(captures, name, NULL, NULL); }
+
+static void check_normals(const float *x) {
+    const moments m = moments_of(x, OPS);
+    NEAR(m.mean, 0, 1 / sqrt(OPS));
+    NEAR(m.deviation, 1, 1 / sqrt(2.0 * OPS));
+    NEAR(m.skew, 0, sqrt(6.0 / OPS));
+    NEAR(m.kurtosis, 3, sqrt(24.0 / OPS));
+    assert_true(m.most > 3 && m.most < 6.6);
+    assert_true(distance_from_normal(x, OPS) < 2.2);
+}
+
+static void check_coins(const tg_captures *c) {
+    const uint8_t *never = captured(c, "never"), *always = captured(c, "always"), *coin = captured(c, "coin"),
+                  *coins = captured(c, "coins");
+    int heads = 0, of[5] = {0};
+    for (int i = 0; i < OPS; i++) {
+        assert_true(!never[i] && always[i]);
+        heads += coin[i];
+        for (int k = 0; k < 5; k++) of[k] += coins[5 * i + k];
+    }
+    NEAR(heads, 0.3 * OPS, sqrt(OPS * 0.3 * 0.7));
+    assert_true(of[0] == 0 && of[3] == OPS && of[4] == 0);
+    NEAR(of[1], 0.1 * OPS, sqrt(OPS * 0.1 * 0.9));
+    NEAR(of[2], 0.5 * OPS, sqrt(OPS * 0.5 * 0.5));
+}
+
+static void check_integers(const tg_captures *c) {
+    const int32_t *small = captured(c, "int"), *wide = captured(c, "wide");
+    int64_t seen[7] = {0}, parts[7] = {0};
+    for (int i = 0; i < OPS; i++) {
+        assert_in_range(small[i] + 3, 0, 6);
+        assert_true(wide[i] >= -2000000000 && wide[i] < 100000000);
+        seen[small[i] + 3]++;
+        parts[(wide[i] + INT64_C(2000000000)) / 300000000]++;
+    }
+    assert_true(fabs(chi_square_z(seen, 7, OPS / 7.0)) < 5);
+    assert_true(fabs(chi_square_z(parts, 7, OPS / 7.0)) < 5);
+}
+
+static void check_categories(const int32_t *x) {
+    int seen[4] = {0};
+    for (int i = 0; i < OPS; i++) {
+        assert_in_range(x[i], 0, 3);
+        seen[x[i]]++;
+    }
+    assert_int_equal(seen[2], 0);
+    NEAR(seen[0], OPS / 8.0, sqrt(OPS * 7.0 / 64));
+    NEAR(seen[1], OPS / 4.0, sqrt(OPS * 3.0 / 16));
+}
+
+/* Moments and shapes of what each operation draws, over two runs that must not resemble each other. */
+static void operations_draw_what_they_say(void **state) {
+    (void)state;
+    tg_context *ctx = support_context();
+    const tg_compile_options o = options_of(11);
+    tg_model *m = must(ctx, tg_compile_forward(ctx, build_operations, NULL, &o));
+    tg_captures *run[2];
+    float nothing;
+    for (int t = 0; t < 2; t++) {
+        ok(ctx, tg_run_captures(m, NULL, 0, &nothing, 1, &run[t]));
+        const float *unit = captured(run[t], "rand"), *normal = captured(run[t], "randn"), *other = captured(run[t], "other");
+        const moments u = moments_of(unit, OPS);
+        NEAR(u.mean, 0.5, 1 / sqrt(12.0 * OPS));
+        NEAR(u.deviation, 1 / sqrt(12.0), 1 / sqrt(180.0 * OPS) * sqrt(12.0) / 2);
+        assert_true(u.most < 1);
+        for (int i = 0; i < OPS; i++) assert_true(unit[i] >= 0);
+        check_normals(normal);
+        check_normals(other);
+        NEAR(correlation_f32(normal, other, OPS), 0, 1 / sqrt(OPS));
+        check_coins(run[t]);
+        check_integers(run[t]);
+        check_categories(captured(run[t], "last"));
+        check_categories(captured(run[t], "first"));
+    }
+    const float *a = captured(run[0], "randn"), *b = captured(run[1], "randn");
+    NEAR(correlation_f32(a, b, OPS), 0, 1 / sqrt(OPS));
+    float sums[2][2] = {{0}}; /* of a permutation these would agree, in any order but for rounding */
+    for (int i = 0; i < OPS; i++) sums[0][0] += a[i], sums[0][1] += a[i] * a[i], sums[1][0] += b[i], sums[1][1] += b[i] * b[i];
+    assert_true(fabsf(sums[0][0] - sums[1][0]) > 1 && fabsf(sums[0][1] - sums[1][1]) > 1);
+    tg_captures_destroy(run[0]);
+    tg_captures_destroy(run[1]);
+    tg_model_destroy(m);
+    tg_context_destroy(ctx);
+}
+
+/* ---------------------------------------------------------------- dropout */
+
+enum { DROPPED = 4096 };
+
+/* y = dropout(x, .25) with a cotangent of x's shape, both fed; values not finite among the first. */
+static tg_tensor build_dropout(tg_graph *g, void *user) {
+    (void)user;
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(DROPPED), TG_F32), w = tg_param(g, "w", TG_SHAPE(DROPPED), .init = tg_init_ones());
+    tg_tensor y = tg_capture("y", tg_dropout(tg_mul(x, w), 0.25));
+    return tg_sum_all(tg_where(tg_equal(tg_arange(g, DROPPED, TG_I32), 0), 0, tg_mul(y, tg_input(g, "cot", TG_SHAPE(DROPPED), TG_F32))));
+}
+
+/* B23: kept elements are scaled, dropped ones are exactly 0 whatever they were, and so are their gradients. */
+static void dropout_keeps_or_drops_value_and_gradient(void **state) {
+    (void)state;
+    tg_context *ctx = support_context();
+    const tg_compile_options o = options_of(17);
+    tg_model *m = must(ctx, tg_compile(ctx, build_dropout, NULL, &o));
+    static float x[DROPPED], cot[DROPPED], gradient[DROPPED];
+    support_random random = support_random_make(4);
+    for (int i = 0; i < DROPPED; i++) x[i] = support_random_float(&random, 0.5, 2), cot[i] = support_random_float(&random, -2, 2);
+    const tg_feed feeds[] = {tg_feed_f32("x", x, DROPPED), tg_feed_f32("cot", cot, DROPPED)};
+    int kept[3] = {0}, both = 0;
+    static bool before[DROPPED];
+    for (int t = 0; t < 3; t++) {
+        tg_captures *captures = NULL;
+        ok(ctx, tg_step_captures(m, feeds, 2, NULL, &captures));
+        ok(ctx, tg_param_grad_download(m, "w", gradient, DROPPED));
+        const float *y = captured(captures, "y");
+        for (int i = 1; i < DROPPED; i++) {
+            const double scale = 1 / 0.75;
+            if (y[i] == 0) assert_true(gradient[i] == 0);
+            else {
+                assert_true(support_close((double)y[i], (double)x[i] * scale, (support_tolerance){2, 0, 0}));
+                assert_true(support_close((double)gradient[i], (double)(cot[i] * x[i]) * scale, (support_tolerance){4, 0, 0}));
+            }
+            both += t == 1 && y[i] != 0 && before[i];
+            before[i] = y[i] != 0;
+            kept[t] += y[i] != 0;
+        }
+        NEAR(kept[t], 0.75 * DROPPED, sqrt(DROPPED * 0.75 * 0.25));
+        tg_captures_destroy(captures);
+    }
+    NEAR(both, 0.5625 * DROPPED, sqrt(DROPPED * 0.5625 * 0.4375)); /* masks of two steps: independent */
+    tg_model_destroy(m);
+    tg_context_destroy(ctx);
+}
+
+static tg_tensor build_infinite(tg_graph *g, void *user) {
+    (void)user;
+    return tg_dropout(tg_input(g, "x", TG_SHAPE(64), TG_F32), 0.5);
+}
+
+/* A dropped NaN or infinity is 0: it is not multiplied by 0. */
+static void dropout_forgets_what_it_drops(void **state) {
+    (void)state;
+    tg_context *ctx = support_context();
+    const tg_compile_options o = options_of(17);
+    tg_model *m = must(ctx, tg_compile_forward(ctx, build_infinite, NULL, &o));
+    float x[64], y[64];
+    for (int i = 0; i < 64; i++) x[i] = i % 2 ? (float)NAN : (float)INFINITY;
+    const tg_feed feed = tg_feed_f32("x", x, 64);
+    ok(ctx, tg_run(m, &feed, 1, y, 64));
+    int zeros = 0;
+    for (int i = 0; i < 64; i++) {
+        assert_true(y[i] == 0 || (i % 2 ? isnan(y[i]) : isinf(y[i])));
+        zeros += y[i] == 0;
+    }
+    assert_in_range(zeros, 12, 52);
+    tg_model_destroy(m);
+    tg_context_destroy(ctx);
+}
+
+/* B47: two draws of one kernel: the helper functions are there once. */
+static tg_tensor build_pair(tg_graph *g, void *user) {
+    (void)user;
+    return tg_add(tg_mul(tg_randn(g, TG_SHAPE(8)), tg_randn(g, TG_SHAPE(8))), tg_dropout(tg_rand(g, TG_SHAPE(8)), 0.5));
+}
+
+static void many_draws_fit_one_kernel(void **state) {
+    (void)state;
+    tg_context *ctx = support_context();
+    const tg_compile_options o = options_of(1);
+    tg_model *m = must(ctx, tg_compile_forward(ctx, build_pair, NULL, &o));
+    float y[8];
+    ok(ctx, tg_run(m, NULL, 0, y, 8));
+    for (int i = 0; i < 8; i++) assert_true(isfinite(y[i]));
+    tg_model_destroy(m);
+    tg_context_destroy(ctx);
+}
+
 /* ---------------------------------------------------------------- the same bits everywhere */
 
 /* Whole, sliced, turned, reduced and as rows: recomputed wherever it suits. */
@@ -531,6 +774,10 @@ int main(void) {
         cmocka_unit_test(values_are_uniform_and_steps_are_not_related),
         cmocka_unit_test(streams_and_seeds_are_not_related),
         cmocka_unit_test(masks_vary_like_a_binomial),
+        cmocka_unit_test(operations_draw_what_they_say),
+        cmocka_unit_test(dropout_keeps_or_drops_value_and_gradient),
+        cmocka_unit_test(dropout_forgets_what_it_drops),
+        cmocka_unit_test(many_draws_fit_one_kernel),
         cmocka_unit_test(the_bits_do_not_depend_on_where_they_are_computed),
         cmocka_unit_test(many_numbers_are_each_their_own),
         cmocka_unit_test(forward_and_backward_see_one_mask),

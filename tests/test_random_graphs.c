@@ -1,5 +1,5 @@
 /* Random graphs: valid graphs of up to about 40 nodes (views, broadcasts, reductions, contractions, selects, joins,
- * gathers, scatters, integers, states and parameters updated in place), run fused, not fused, with few arguments per
+ * gathers, scatters, integers, random numbers, states and parameters updated in place), run fused, not fused, with few arguments per
  * kernel, on 1 and 3 threads, and as emitted C over a workspace full of NaN; all against the f64 reference. Each value
  * carries a bound of its rounding error, so tolerances are per output. A failing graph is shrunk and its IR printed.
  * On WebGPU (see support_home): fused, not fused, with few arguments, bit-identical when run again.
@@ -18,7 +18,8 @@ typedef enum kind {
     PARAM,
     STATE,
     NUMBER,
-    IOTA, /* leaves */
+    IOTA,
+    DRAW, /* leaves */
     UNARY,
     GUARDED, /* GUARDED: f(1 + x^2), for roots, logarithms, quotients */
     BINARY,
@@ -127,6 +128,7 @@ static void bound(recipe *r, item *t) {
     case PARAM:
     case STATE: t->size = t->dtype == TG_I32 ? 5 : 2, t->exact = t->dtype != TG_F32; break; /* error: from the step before */
     case NUMBER: t->size = fabs(t->value), t->error = 0, t->exact = true; break;
+    case DRAW: t->size = t->value, t->error = 0, t->exact = true; break;
     case IOTA: t->size = (double)t->shape.dim[t->axes], t->error = 0, t->exact = true; break;
     case UNARY: bound_unary(t, a); break;
     case GUARDED: bound_guarded(t, a); break;
@@ -193,6 +195,7 @@ static tg_shape random_shape(support_random *s) {
 
 static int add_leaf(recipe *r, support_random *s, tg_shape shape, tg_dtype dtype) {
     const int64_t choice = support_random_below(s, 8);
+    if (choice == 2 && dtype == TG_I32) return add(r, (item){.kind = DRAW, .dtype = TG_I32, .shape = shape, .value = 5});
     const kind k = choice == 0 ? STATE : choice == 1 && dtype == TG_F32 ? PARAM : INPUT;
     return add(r, (item){.kind = k, .dtype = dtype, .shape = shape});
 }
@@ -541,6 +544,7 @@ static int32_t build_item(tg_graph *g, const item *t, int i, const int32_t *ids)
     case PARAM:
     case STATE: return build_leaf(g, t, i);
     case NUMBER: return tg_ir_const(g, t->shape, t->dtype, t->value);
+    case DRAW: return tg_ir_draw(g, t->shape, (int64_t)t->value);
     case IOTA: return tg_ir_iota(g, t->shape, t->dtype, (int)t->axes);
     case UNARY: return tg_ir_unary(g, t->op, a);
     case GUARDED: return tg_ir_unary(g, t->op, one_plus_square(g, a));

@@ -378,6 +378,28 @@ static void body_softmax(tg_graph *g) {
     assert_int_equal(count_op(g, TG_OP_REDUCE_MAX), count_op(g, TG_OP_STOP_GRADIENT)); /* every maximum is cut off */
 }
 
+static void body_random(tg_graph *g) {
+    tg_tensor x = f32(g, "x", TG_SHAPE(2, 3)), p = f32(g, "p", TG_SHAPE(3));
+    EXPECT(tg_rand(g, TG_SHAPE(2, 3, 4)), TG_F32, 2, 3, 4);
+    EXPECT_SCALAR(tg_rand(g, TG_SCALAR), TG_F32);
+    EXPECT(tg_randn(g, TG_SHAPE(5)), TG_F32, 5);
+    EXPECT(tg_rand_int(g, TG_SHAPE(5, 2), -3, 4), TG_I32, 5, 2);
+    EXPECT(tg_rand_int(g, TG_SHAPE(2), 0, INT64_C(1) << 31), TG_I32, 2);
+    EXPECT(tg_rand_int(g, TG_SHAPE(2), INT32_MIN, 0), TG_I32, 2);
+    EXPECT(tg_bernoulli(g, TG_SHAPE(4), 0.5), TG_BOOL, 4);
+    EXPECT(tg_bernoulli(g, TG_SHAPE(2, 3), p), TG_BOOL, 2, 3);
+    EXPECT(tg_bernoulli(g, TG_SHAPE(2, 3), x), TG_BOOL, 2, 3);
+    EXPECT(tg_categorical(x, -1), TG_I32, 2);
+    EXPECT(tg_categorical(x, 0), TG_I32, 3);
+    EXPECT_SCALAR(tg_categorical(p, 0), TG_I32);
+    EXPECT(tg_dropout(x, 0.5), TG_F32, 2, 3);
+    const int draws = count_op(g, TG_OP_RANDOM);
+    assert_int_equal(tg_dropout(x, 0).id, x.id); /* B23: the identity, and nothing drawn */
+    assert_int_equal(count_op(g, TG_OP_RANDOM), draws);
+    assert_int_equal(g->states.count, 1);
+    assert_int_equal(g->writebacks.count, 1);
+}
+
 static void body_layers(tg_graph *g) {
     tg_tensor x = f32(g, "x", TG_SHAPE(2, 3, 4)), row = f32(g, "row", TG_SHAPE(4)), y = f32(g, "y", TG_SHAPE(2, 3, 4));
     tg_linear with = tg_nn_linear(g, "with", 4, 6), without = tg_nn_linear(g, "without", 4, 6, .no_bias = true);
@@ -401,6 +423,11 @@ static void body_layers(tg_graph *g) {
     EXPECT_SCALAR(tg_nn_mse(tg_zeros(g, TG_SCALAR), tg_ones(g, TG_SCALAR)), TG_F32);
     EXPECT_SCALAR(tg_nn_cross_entropy_last(row, tg_full(g, TG_SCALAR, 2, TG_I32)), TG_F32);
     EXPECT_SCALAR(tg_nn_cross_entropy(row, tg_full(g, TG_SCALAR, 2, TG_I32), -1), TG_F32);
+}
+
+static void test_random(void **state) {
+    (void)state;
+    trace_ok(body_random);
 }
 
 static void test_softmax(void **state) {
@@ -908,23 +935,12 @@ static void test_failing_allocations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unary),
-        cmocka_unit_test(test_binary),
-        cmocka_unit_test(test_broadcast),
-        cmocka_unit_test(test_poison),
-        cmocka_unit_test(test_reductions),
-        cmocka_unit_test(test_views),
-        cmocka_unit_test(test_contractions),
-        cmocka_unit_test(test_indexing),
-        cmocka_unit_test(test_softmax),
-        cmocka_unit_test(test_layers),
-        cmocka_unit_test(test_params),
-        cmocka_unit_test(test_leaves),
-        cmocka_unit_test(test_sites),
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_life),
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_failing_allocations),
+        cmocka_unit_test(test_unary),        cmocka_unit_test(test_binary),     cmocka_unit_test(test_broadcast),
+        cmocka_unit_test(test_poison),       cmocka_unit_test(test_reductions), cmocka_unit_test(test_views),
+        cmocka_unit_test(test_contractions), cmocka_unit_test(test_indexing),   cmocka_unit_test(test_softmax),
+        cmocka_unit_test(test_random),       cmocka_unit_test(test_layers),     cmocka_unit_test(test_params),
+        cmocka_unit_test(test_leaves),       cmocka_unit_test(test_sites),      cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_life),         cmocka_unit_test(test_values),     cmocka_unit_test(test_failing_allocations),
     };
     return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
 }

@@ -434,6 +434,39 @@ TG_API tg_tensor tg_where_causal_at(tg_site site, tg_tensor x, double fill); /* 
 #define tg_softmax_causal_last(x) tg_softmax_causal_last_at(TG_SITE, (x))
 #define tg_where_causal(x, fill) tg_where_causal_at(TG_SITE, (x), (fill))
 
+/* ---------------------------------------------------------------- random numbers */
+
+/* Drawn anew by every step and by every run, from the model's seed, the number of the step and the operation's place in the trace: the
+ * same on every device, whatever the number of threads, and in the forward and the backward half of a step (randn and categorical:
+ * up to the last bits of log and cos). tg_model_reset begins again; a checkpoint goes on. A refused call draws nothing. What steps
+ * draw does not depend on runs in between: the runs of a model and its siblings share a count of their own. Two operations never
+ * draw the same. No gradient goes through a draw. */
+
+/* f32, uniform in [0, 1): multiples of 2^-24. */
+TG_API tg_tensor tg_rand_at(tg_site site, tg_graph *g, tg_shape shape);
+/* f32, normal with mean 0 and standard deviation 1, by Box & Muller's formula; always finite, |y| < 6.6. */
+TG_API tg_tensor tg_randn_at(tg_site site, tg_graph *g, tg_shape shape);
+/* i32, uniform in [lo, hi). An empty range, one that goes beyond i32 or holds more than 2^31 numbers is TG_ERROR_ARGUMENT. */
+TG_API tg_tensor tg_rand_int_at(tg_site site, tg_graph *g, tg_shape shape, int64_t lo, int64_t hi);
+/* bool, true with probability p: a number in [0, 1] (else TG_ERROR_ARGUMENT), or an f32 tensor that broadcasts to `shape`, in which 1
+ * and more is always true, 0 and less, and NaN, never. */
+TG_API tg_tensor tg_bernoulli_at(tg_site site, tg_graph *g, tg_shape shape, tg_operand p);
+/* i32: index i along the axis, which is dropped, with probability softmax(logits)[i], by Gumbel's maximum. f32 logits; one that is
+ * -infinity is never drawn unless all are. */
+TG_API tg_tensor tg_categorical_at(tg_site site, tg_tensor logits, int axis);
+/* x / (1 - p) with probability 1 - p, else 0, each element on its own; f32. p = 0 is x and draws nothing; p outside [0, 1) is
+ * TG_ERROR_ARGUMENT. [the cotangent / (1 - p) where x was kept, 0 where not.] It drops in runs too: pass p = 0, or leave it
+ * out, in a forward model or sibling that is to predict. */
+TG_API tg_tensor tg_dropout_at(tg_site site, tg_tensor x, double p);
+#define tg_rand(g, shape) tg_rand_at(TG_SITE, (g), (shape))
+#define tg_randn(g, shape) tg_randn_at(TG_SITE, (g), (shape))
+#define tg_rand_int(g, shape, lo, hi) tg_rand_int_at(TG_SITE, (g), (shape), (lo), (hi))
+#define tg_bernoulli(g, shape, p) tg_bernoulli_at(TG_SITE, (g), (shape), TG_OPERAND(p))
+#define tg_categorical(logits, axis) tg_categorical_at(TG_SITE, (logits), (axis))
+#define tg_dropout(x, p) tg_dropout_at(TG_SITE, (x), (p))
+
+/* ---------------------------------------------------------------- captures */
+
 /* Names t so that a step can return its value. Returns t. Costs nothing unless captures are asked for. */
 TG_API tg_tensor tg_capture_at(tg_site site, const char *name, tg_tensor t);
 #define tg_capture(name, t) tg_capture_at(TG_SITE, (name), (t))
@@ -586,7 +619,7 @@ typedef tg_tensor (*tg_build_fn)(tg_graph *g, void *user);
 
 typedef struct tg_compile_options {
     tg_optimizer optimizer; /* none: a step computes loss and gradients and changes nothing but writebacks */
-    uint64_t seed;          /* of the initial values */
+    uint64_t seed;          /* of the initial values and of random numbers */
     tg_device_kind device;
     int threads;    /* CPU, 0 to 1024; 0: TENSORGRAD_THREADS, else the number of cores. Results do not depend on it. */
     bool no_fusion; /* one kernel per operation: slow, for comparison */
@@ -604,7 +637,7 @@ TG_API tg_model *tg_compile(tg_context *ctx, tg_build_fn build, void *user, cons
 TG_API tg_model *tg_compile_forward(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options);
 /* A forward graph that shares `parent`'s parameters, states and threads. All its parameters must exist there; it lists all of
  * the parent's, used or not. Its runs make no writebacks. Destroyed with its parent at the latest; destroying it earlier is
- * fine. Resets, uploads and loads through it act on the shared values. */
+ * fine. Resets, uploads and loads through it act on the shared values. Random numbers are drawn anew in each run. */
 TG_API tg_model *tg_compile_sibling(tg_model *parent, tg_build_fn build, void *user);
 /* Cascades to siblings. NULL is fine. */
 TG_API void tg_model_destroy(tg_model *model);
@@ -641,9 +674,9 @@ TG_API tg_status tg_step(tg_model *model, const tg_feed *feeds, int n, float *lo
  * before the context; it may outlive the model. Handed over on TG_ERROR_NOT_FINITE too; on every other error *captures is NULL.
  * The first call compiles a program of its own. */
 TG_API tg_status tg_step_captures(tg_model *model, const tg_feed *feeds, int n, float *loss, tg_captures **captures);
-/* The built tensor (the loss of a training model), no update and no writebacks. `capacity` is in elements and must be at least
- * the output's count; elements are of the output's dtype. NaN and infinity are values like any other. Feeds and indices as in
- * tg_step. The first call on a training model compiles a program of its own; later ones allocate nothing. */
+/* The built tensor (the loss of a training model), no update and no writebacks; random numbers are drawn anew. `capacity` is in elements
+ * and must be at least the output's count; elements are of the output's dtype. NaN and infinity are values like any other. Feeds and
+ * indices as in tg_step. The first call on a training model compiles a program of its own; later ones allocate nothing. */
 TG_API tg_status tg_run(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity);
 /* As tg_run and tg_step_captures; on an error *captures is NULL. */
 TG_API tg_status tg_run_captures(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity, tg_captures **captures);
@@ -667,17 +700,18 @@ TG_API tg_status tg_param_grad_download(tg_model *model, const char *name, float
 /* Many at once: every name and length is checked before anything is written. partial: names may be missing. */
 TG_API tg_status tg_params_upload(tg_model *model, const tg_feed *params, int n, bool partial);
 
-/* Initial values again (same seed, same values); optimiser state, user states and step counter back to the start. A schedule
- * set by tg_model_set_lr stays in force and begins again. */
+/* Initial values again (same seed, same values); optimiser state, user states, random numbers and step counter back to the start. A
+ * schedule set by tg_model_set_lr stays in force and begins again. */
 TG_API tg_status tg_model_reset(tg_model *model);
-/* Optimiser state and step counter back to the start, the schedule as above; parameters and user states stay. */
+/* Optimiser state and step counter back to the start, the schedule as above; parameters and user states stay, random numbers go on. */
 TG_API tg_status tg_model_reset_optimizer(tg_model *model);
 /* Replaces the schedule; a decaying schedule begins at its start now. Governs decoupled decay too. TG_ERROR_STATE for a model
  * without an optimizer. */
 TG_API tg_status tg_model_set_lr(tg_model *model, tg_lr schedule);
 TG_API int64_t tg_model_step_count(const tg_model *model);
 
-/* Parameters (and, for training models, optimiser state, schedule, step counter, seed, its own user states) in safetensors format,
+/* Parameters (and, for training models, optimiser state, schedule, step counter, seed, its own user states, where steps stand in their
+ * random numbers) in safetensors format,
  * written to a temporary file that then replaces `path`: a failed save leaves the old file. Load checks everything before it
  * writes anything; names must agree on both sides, dtypes and shapes too. A training file into a forward model or a sibling:
  * its parameters, the rest is left out. Parameters alone into a training model: those, and all else from the start. Gradients

@@ -1024,6 +1024,71 @@ TEST(a_long_sum_keeps_its_accuracy, {
     }
 })
 
+/* x [3, 4] W [4, 5], tanh, V [5, 2] + b, squared */
+static tg_tensor build_matrices(tg_graph *g, void *user) {
+    static float values[20];
+    (void)user;
+    for (int i = 0; i < 20; i++) values[i] = (float)((i * 7) % 11 - 5) / 10;
+    const tg_tensor w = tg_param(g, "W", TG_SHAPE(4, 5), .init = tg_init_literal(values, 20));
+    const tg_tensor v = tg_param(g, "V", TG_SHAPE(5, 2), .init = tg_init_literal(values, 10));
+    const tg_tensor b = tg_param(g, "b", TG_SHAPE(2), .init = tg_init_zeros());
+    const tg_tensor hidden = tg_tanh(tg_matmul(in(g, "x", TG_SHAPE(3, 4)), w));
+    return tg_sum_all(tg_square(tg_sub(tg_add(tg_matmul(hidden, v), b), 0.5)));
+}
+static tg_tensor build_hidden(tg_graph *g, void *user) {
+    (void)user;
+    return tg_matmul(in(g, "x", TG_SHAPE(3, 4)), tg_param(g, "W", TG_SHAPE(4, 5)));
+}
+enum { OPTIMIZERS = 9, OPTIMIZER_STEPS = 5, OPTIMIZER_VALUES = 20 + 10 + 2 + 15 };
+static tg_optimizer nth_optimizer(int i) {
+    static const tg_param_group groups[] = {{.pattern = "V", .rate = 0.5, .weight_decay = 0.2, .plain = true}};
+    const tg_lr rate = tg_lr_constant(0.02);
+    switch (i) {
+    case 0: return tg_sgd(.lr = tg_lr_one_cycle(0.02, 5), .momentum = 0.5, .clip_value = 0.3, .average = 0.5);
+    case 1: return tg_adam(.lr = tg_lr_staircase(0.02, 0.5, 2), .accumulate = 2, .average = 0.9);
+    case 2: return tg_adamw(.lr = rate, .normalize = true, .groups = groups, .group_count = 1, .average = 0.5);
+    case 3: return tg_lion(.lr = rate, .weight_decay = 0.1, .average = 0.5);
+    case 4: return tg_rmsprop(.lr = rate, .momentum = 0.5, .eps = 1e-3, .average = 0.5);
+    case 5: return tg_adagrad(.lr = tg_lr_multi_step(0.05, 0.5, (const int64_t[]){1, 3}, 2), .eps = 1e-3, .average = 0.5);
+    case 6: return tg_muon(.lr = rate, .average = 0.5);
+    case 7: return tg_muon(.lr = rate, .groups = groups, .group_count = 1, .weight_decay = 0.1, .clip_norm = 0.5, .average = 0.5);
+    default: return tg_sgd(.lr = tg_lr_warmup(0.02, 2, tg_lr_cosine_decay(0.02, 0, 3)), .momentum = 0.9, .nesterov = true, .average = 0.5);
+    }
+}
+/* Parameters, and what a sibling over the averages gives, after some steps. */
+static void optimizer_values(tg_device_kind device, bool no_fusion, int i, float out[OPTIMIZER_VALUES]) {
+    static const float x[12] = {1, -1, 0.5f, 2, 0.25f, 1, -0.5f, -2, 1.5f, 0.75f, 1, -1};
+    const tg_feed feed = tg_feed_f32("x", x, 12);
+    tg_context *ctx = support_context();
+    const tg_compile_options options = {.optimizer = nth_optimizer(i), .device = device, .threads = 1, .no_fusion = no_fusion};
+    tg_model *model = tg_compile(ctx, build_matrices, NULL, &options);
+    if (!model) fail_msg("optimiser %d: %s", i, tg_error_message(ctx));
+    tg_model *average = tg_compile_average(model, build_hidden, NULL);
+    if (!average) fail_msg("optimiser %d: %s", i, tg_error_message(ctx));
+    float loss, first = 0;
+    for (int step = 0; step < OPTIMIZER_STEPS; step++) {
+        check_ok(model, tg_step(model, &feed, 1, &loss));
+        if (step == 0) first = loss;
+    }
+    if (!(loss < first)) fail_msg("optimiser %d: from %g to %g", i, (double)first, (double)loss);
+    check_ok(model, tg_param_download(model, "W", out, 20));
+    check_ok(model, tg_param_download(model, "V", out + 20, 10));
+    check_ok(model, tg_param_download(model, "b", out + 30, 2));
+    check_ok(average, tg_run(average, &feed, 1, out + 32, 15));
+    finish(ctx, model);
+}
+TEST(every_optimizer_does_the_same_everywhere, {
+    for (int i = 0; i < OPTIMIZERS; i++) {
+        float want[OPTIMIZER_VALUES];
+        float got[OPTIMIZER_VALUES];
+        optimizer_values(TG_DEVICE_CPU, true, i, want);
+        optimizer_values(support_device(), false, i, got);
+        for (int k = 0; k < OPTIMIZER_VALUES; k++)
+            if (!(fabs((double)(got[k] - want[k])) <= 2e-4 * fmax(1, fabs((double)want[k]))))
+                fail_msg("optimiser %d, value %d: got %.9g, want %.9g", i, k, (double)got[k], (double)want[k]);
+    }
+})
+
 static tg_tensor build_parent(tg_graph *g, void *user) {
     (void)user;
     const tg_tensor p = tg_param(g, "p", TG_SHAPE(1), .init = tg_init_literal(one, 1));
@@ -1055,7 +1120,8 @@ TEST(a_sibling_sees_its_parents_parameters, {
 int main(void) {
     const int refused = support_home_refuses("cases");
     if (refused) return refused;
-    const struct CMUnitTest tests[] = {CASE(gradient_of_the_branch_not_taken_is_ieee),
+    const struct CMUnitTest tests[] = {CASE(every_optimizer_does_the_same_everywhere),
+                                       CASE(gradient_of_the_branch_not_taken_is_ieee),
                                        CASE(norm_at_the_zero_vector),
                                        CASE(relu_gradient_at_zero_and_near_it),
                                        CASE(ties_of_a_max_reduction_share_the_cotangent),

@@ -790,7 +790,7 @@ static void bytes_have_their_header(void **state) {
     tg_context *ctx = tg_context_create(NULL);
     tg_text_buffer bytes;
     everything_bytes(ctx, &bytes);
-    assert_memory_equal(bytes.data, "TGGRAPH\x1A\x01\0\0\0", 12);
+    assert_memory_equal(bytes.data, "TGGRAPH\x1A\x02\0\0\0", 12);
     assert_int_equal((unsigned char)bytes.data[12], TG_OP_COUNT);
     assert_memory_equal(bytes.data + 16, "\6\0\0\0poison\5\0\0\0input", 19);
     tg_text_free(&bytes);

@@ -955,6 +955,61 @@ static void siblings_share_parameters(void **state) {
     tg_model_destroy(m); /* and `one` with it */
 }
 
+/* A frozen parameter, a trained one, and their product with x. */
+static tg_tensor build_scaled_output(tg_graph *g, void *user) {
+    (void)user;
+    tg_tensor w = tg_param(g, "w", TG_SHAPE(2), .init = tg_init_ones()), f = tg_param(g, "f", TG_SHAPE(2), .init = tg_init_ones());
+    return tg_mul(tg_mul(w, f), tg_input(g, "x", TG_SHAPE(2), TG_F32));
+}
+
+static tg_tensor build_scaled_loss(tg_graph *g, void *user) { return tg_sum_all(build_scaled_output(g, user)); }
+
+static tg_model *averaged_model(tg_context *ctx) {
+    static const tg_param_group frozen = {.pattern = "f", .frozen = true};
+    tg_compile_options o;
+    memset(&o, 0, sizeof o);
+    o.optimizer = tg_sgd(.lr = tg_lr_constant(0.5), .average = 0.75, .groups = &frozen, .group_count = 1);
+    o.threads = 1;
+    return must(ctx, tg_compile(ctx, build_scaled_loss, NULL, &o));
+}
+
+static void averages_of_parameters(void **state) {
+    fixture *f = *state;
+    tg_context *ctx = f->ctx;
+    tg_model *plain = mlp_model(ctx), *m = averaged_model(ctx);
+    expect_no_model(ctx, tg_compile_average(plain, mlp_forward, NULL), TG_ERROR_STATE, "keeps no average");
+    assert_null(tg_compile_average(NULL, mlp_forward, NULL));
+    tg_model *average = must(ctx, tg_compile_average(m, build_scaled_output, NULL));
+    const float x[2] = {1, 2}, three[2] = {3, 3};
+    const tg_feed feed = tg_feed_f32("x", x, 2);
+    float out[2], loss;
+    expect_error(ctx, tg_param_average_download(plain, "l1.W", out, 2), TG_ERROR_STATE, "keeps no average");
+    expect_error(ctx, tg_param_average_download(m, "q", out, 2), TG_ERROR_NOT_FOUND, "q");
+    expect_error(ctx, tg_param_average_download(m, "w", out, 1), TG_ERROR_SHAPE, "w");
+    ok(ctx, tg_run(average, &feed, 1, out, 2)); /* before the first update: what the parameters begin with */
+    assert_true(out[0] == 1 && out[1] == 2);
+    ok(ctx, tg_param_upload(m, "w", three, 2));
+    ok(ctx, tg_param_upload(m, "f", three, 2)); /* a frozen parameter is its own average */
+    ok(ctx, tg_run(average, &feed, 1, out, 2));
+    assert_true(out[0] == 9 && out[1] == 18);
+    ok(ctx, tg_step(m, &feed, 1, &loss)); /* w = 3 - .5 * 3 x = {1.5, 0}, which begins the average */
+    ok(ctx, tg_step(m, &feed, 1, &loss)); /* w = {0, -3}; average = {1.5, 0} + .25 {-1.5, -3} */
+    ok(ctx, tg_param_average_download(m, "w", out, 2));
+    assert_true(fabsf(out[0] - 1.125f) < 1e-6f && fabsf(out[1] + 0.75f) < 1e-6f);
+    ok(ctx, tg_param_average_download(m, "f", out, 2));
+    assert_true(out[0] == 3 && out[1] == 3);
+    ok(ctx, tg_run(average, &feed, 1, out, 2));
+    assert_true(fabsf(out[0] - 3.375f) < 1e-5f && fabsf(out[1] + 4.5f) < 1e-5f);
+    ok(ctx, tg_param_upload(m, "f", x, 2));
+    ok(ctx, tg_param_average_download(m, "f", out, 2));
+    assert_true(out[0] == 1 && out[1] == 2);
+    ok(ctx, tg_model_reset(m)); /* both begin again */
+    ok(ctx, tg_param_average_download(m, "w", out, 2));
+    assert_true(out[0] == 1 && out[1] == 1);
+    tg_model_destroy(m);
+    tg_model_destroy(plain);
+}
+
 static tg_tensor build_counter(tg_graph *g, void *user) {
     (void)user;
     tg_tensor n = tg_state(g, "n", TG_SHAPE(2), TG_I32, 5.0), w = tg_param(g, "w", TG_SHAPE(2), .init = tg_init_ones());
@@ -1241,11 +1296,11 @@ static void resume_by_the_numbers(void **state) { /* Adam, lr .1: 1 -> .8733663 
     tg_model_destroy(m);
 }
 
-static void resume_is_bitwise(void **state) { /* with a schedule replaced on the way */
-    fixture *f = *state;
+/* With a schedule replaced on the way; what is resumed is in the middle of whatever the optimiser accumulates. */
+static void resumes_bitwise(fixture *f, tg_optimizer optimizer) {
     tg_context *ctx = f->ctx;
     tg_compile_options o = adam_options();
-    o.optimizer.lr = tg_lr_warmup(0.05, 3, tg_lr_cosine_decay(0.05, 0.001, 20));
+    o.optimizer = optimizer;
     tg_model *m = must(ctx, tg_compile(ctx, mlp_loss, NULL, &o));
     float curve[6], params[MLP_COUNT];
     for (int i = 0; i < 5; i++) mlp_step(m);
@@ -1272,6 +1327,13 @@ static void resume_is_bitwise(void **state) { /* with a schedule replaced on the
     assert_same_params(m, params);
     tg_model_destroy(first);
     tg_model_destroy(m);
+}
+
+static void resume_is_bitwise(void **state) {
+    const tg_lr warm = tg_lr_warmup(0.05, 3, tg_lr_cosine_decay(0.05, 0.001, 20));
+    resumes_bitwise(*state, tg_adam(.lr = warm, .weight_decay = 0.01));
+    resumes_bitwise(*state, tg_muon(.lr = warm, .accumulate = 3, .average = 0.9));
+    resumes_bitwise(*state, tg_rmsprop(.lr = warm, .momentum = 0.5, .accumulate = 2));
 }
 
 static void checkpoint_contents(void **state) {
@@ -1397,7 +1459,7 @@ static void loading_checks_everything_first(void **state) {
         {"tg.m/l2.W", TG_F32, TG_SHAPE(5, 1), data}, {"tg.m/l2.b", TG_F32, TG_SHAPE(1), data},
         {"tg.v/l1.W", TG_F32, TG_SHAPE(3, 5), data}, {"tg.v/l1.b", TG_F32, TG_SHAPE(5), data},
         {"tg.v/l2.W", TG_F32, TG_SHAPE(5, 1), data}, {"tg.v/l2.b", TG_F32, TG_SHAPE(1), data},
-        {"tg.step", TG_I32, TG_SCALAR, &step},       {"tg.lr", TG_F32, TG_SHAPE(10), data},
+        {"tg.step", TG_I32, TG_SCALAR, &step},       {"tg.lr", TG_F32, TG_SHAPE(18), data},
     };
     const tg_file_item good = items[3];
     refuse_load(f, m, items, 3, NULL, 0, TG_ERROR_NOT_FOUND, "lacks tensors of the model: l2.b");
@@ -1518,6 +1580,7 @@ int main(void) {
         TEST(learning_rate_zero_stops_decay_too),
         TEST(reset_restarts_the_schedule_in_force),
         TEST(siblings_share_parameters),
+        TEST(averages_of_parameters),
         TEST(user_states),
         TEST(tied_frozen_and_unused),
         TEST(own_optimizer_equals_the_built_in),

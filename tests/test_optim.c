@@ -86,7 +86,8 @@ static double *param_value(machine *m, const char *name) {
 
 /* Layout, training, flattening, passes if wanted; states filled with their first values. */
 static void machine_finish(machine *m, const tg_optimizer *optimizer, bool passes) {
-    no_error(m, tg_layout_make(m->g, optimizer, &m->arena, &m->layout));
+    no_error(m, tg_mark_params(m->g, TG_SITE, optimizer));
+    no_error(m, tg_layout_make(m->g, &m->arena, &m->layout));
     if (optimizer != NULL) no_error(m, tg_append_training(m->g, m->g->result, optimizer, &m->layout));
     no_error(m, tg_graph_verify(m->g));
     no_error(m, tg_flatten_params(m->g, &m->layout));
@@ -156,7 +157,7 @@ static void test_layout(void **state) {
     param(m, "c", 1, true, true);
     param(m, "d", 64, true, false);
     param(m, "e", 3, false, false);
-    no_error(m, tg_layout_make(m->g, NULL, &m->arena, &m->layout));
+    no_error(m, tg_layout_make(m->g, &m->arena, &m->layout));
     const int64_t offsets[] = {192, 0, 320, 128, 256}, counts[] = {10, 65, 1, 64, 3};
     assert_int_equal(m->layout.count, 5);
     for (int i = 0; i < 5; i++) {
@@ -164,18 +165,22 @@ static void test_layout(void **state) {
         assert_int_equal(m->layout.entries[i].count, counts[i]);
         assert_int_equal(m->layout.entries[i].offset % TG_FLAT_ALIGN, 0);
     }
-    assert_int_equal(m->layout.decay_end, 192);
+    assert_int_equal(m->layout.segment_count, 2);
+    assert_int_equal(m->layout.segments[0].end, 192);
+    assert_true(m->layout.segments[0].decay && !m->layout.segments[1].decay);
+    assert_int_equal(m->layout.matrix_end, 0);
     assert_int_equal(m->layout.trained_end, 320);
     assert_int_equal(m->layout.total, 384);
     assert_ptr_equal(tg_layout_find(&m->layout, "d"), &m->layout.entries[3]);
     assert_null(tg_layout_find(&m->layout, "z"));
     tg_optimizer filtered = tg_adam(.decay_filter = only_b);
-    no_error(m, tg_layout_make(m->g, &filtered, &m->arena, &m->layout));
-    assert_int_equal(m->layout.decay_end, 128);
+    no_error(m, tg_mark_params(m->g, TG_SITE, &filtered));
+    no_error(m, tg_layout_make(m->g, &m->arena, &m->layout));
+    assert_int_equal(m->layout.segments[0].end, 128);
     assert_int_equal(m->layout.entries[1].offset, 0);
     machine_free(m);
     m = machine_make();
-    no_error(m, tg_layout_make(m->g, NULL, &m->arena, &m->layout));
+    no_error(m, tg_layout_make(m->g, &m->arena, &m->layout));
     assert_int_equal(m->layout.total, TG_FLAT_ALIGN);
     assert_int_equal(m->layout.trained_end, 0);
     machine_free(m);
@@ -197,6 +202,18 @@ static void test_lr_values(void **state) { /* B26 */
     tg_lr cosine = tg_lr_cosine_decay(1, 0.2, 8);
     close_to(tg_lr_value(cosine, 4), 0.6, "cosine half way");
     assert_true(tg_lr_value(cosine, 8) == 0.2);
+    tg_lr stairs = tg_lr_staircase(0.4, 0.5, 3);
+    assert_true(tg_lr_value(stairs, 1) == 0.4 && tg_lr_value(stairs, 3) == 0.4 && tg_lr_value(stairs, 4) == 0.2);
+    assert_true(tg_lr_value(stairs, 6) == 0.2 && tg_lr_value(stairs, 7) == 0.1);
+    tg_lr falls = tg_lr_multi_step(0.4, 0.5, (const int64_t[]){2, 5}, 2);
+    assert_true(tg_lr_value(falls, 2) == 0.4 && tg_lr_value(falls, 3) == 0.2 && tg_lr_value(falls, 5) == 0.2);
+    assert_true(tg_lr_value(falls, 6) == 0.1 && tg_lr_value(falls, 1000) == 0.1);
+    tg_lr cycle = tg_lr_one_cycle(1, 100);
+    assert_int_equal(cycle.rise, 30);
+    close_to(tg_lr_value(cycle, 15), (1 + 0.04) / 2, "half way up");
+    assert_true(tg_lr_value(cycle, 30) == 1);
+    close_to(tg_lr_value(cycle, 65), (1 + 4e-6) / 2, "half way down");
+    assert_true(tg_lr_value(cycle, 100) == 4e-6 && tg_lr_value(cycle, 101) == 4e-6);
 }
 
 static tg_lr schedule(int i) {
@@ -207,18 +224,24 @@ static tg_lr schedule(int i) {
     case 3: return tg_lr_warmup(0.1, 4, tg_lr_linear_decay(0.1, 0, 10));
     case 4: return tg_lr_warmup(0.2, 3, tg_lr_cosine_decay(0.2, 0.05, 5));
     case 5: return tg_lr_warmup(0.2, 5, tg_lr_constant(0.2));
+    case 6: return tg_lr_staircase(0.4, 0.5, 3);
+    case 7: return tg_lr_multi_step(0.4, 0.3, (const int64_t[]){1, 4, 9, 23}, 4);
+    case 8: return tg_lr_one_cycle(0.3, 20);
+    case 9: return tg_lr_warmup(0.1, 4, tg_lr_staircase(0.2, 1.5, 7));
+    case 10: return tg_lr_warmup(0.1, 4, tg_lr_multi_step(0.2, 0.5, (const int64_t[]){1, 2, 3, 4, 5, 6}, 6));
+    case 11: return tg_lr_warmup(0.1, 4, tg_lr_one_cycle(0.2, 2));
     default: return tg_lr_constant(0);
     }
 }
 
 static void test_lr_nodes(void **state) {
     (void)state;
-    for (int i = 0; i < 7; i++)
+    for (int i = 0; i < 13; i++)
         for (int folded = 0; folded < 2; folded++) {
             machine *m = machine_make();
             int32_t numbers = tg_ir_input(m->g, "numbers", TG_SHAPE(TG_LR_STATE), TG_F32);
             int32_t t = tg_ir_input(m->g, "t", TG_SCALAR, TG_I32);
-            int32_t pair[2] = {tg_lr_nodes(m->g, numbers, t), tg_resolve_lr(schedule(i), ((tg_tensor){m->g, t})).id};
+            int32_t pair[2] = {tg_lr_nodes(m->g, numbers, t, 1), tg_resolve_lr(schedule(i), ((tg_tensor){m->g, t})).id};
             int32_t known = tg_ir_state(m->g, "known", TG_SCALAR, TG_F32, -1);
             assert_true(pair[0] > 0 && pair[1] > 0 && tg_ir_writeback(m->g, known, pair[1]));
             m->g->result = pair[0];
@@ -253,7 +276,21 @@ static void test_lr_checks(void **state) {
                          tg_lr_cosine_decay(1, NAN, 5),
                          tg_lr_warmup(1, 0, tg_lr_constant(1)),
                          tg_lr_warmup(1, 2, tg_lr_warmup(1, 2, tg_lr_constant(1))),
-                         tg_lr_warmup(1, 2, tg_lr_constant(-1))};
+                         tg_lr_warmup(1, 2, tg_lr_constant(-1)),
+                         tg_lr_staircase(1, 0, 5),
+                         tg_lr_staircase(1, INFINITY, 5),
+                         tg_lr_staircase(1, 0.5, 0),
+                         tg_lr_multi_step(1, 0.5, (const int64_t[]){3, 3}, 2),
+                         tg_lr_multi_step(1, 0.5, (const int64_t[]){0}, 1),
+                         tg_lr_multi_step(1, 0.5, NULL, 0),
+                         tg_lr_multi_step(1, -0.5, (const int64_t[]){3}, 1),
+                         tg_lr_multi_step(1, 0.5, (const int64_t[]){1, 2, 3, 4, 5, 6, 7}, 7),
+                         tg_lr_one_cycle(1, 1),
+                         tg_lr_one_cycle(-1, 10),
+                         {.kind = TG_LR_ONE_CYCLE, .peak = 1, .steps = 5, .rise = 5},
+                         {.kind = TG_LR_ONE_CYCLE, .peak = 1, .steps = 5, .rise = 2, .initial = NAN},
+                         {.kind = (tg_lr_kind)7, .peak = 1, .steps = 5},
+                         tg_lr_warmup(1, 2, tg_lr_staircase(1, NAN, 5))};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(tg_lr_check(m->ctx, TG_SITE, "set_lr", bad[i]), TG_ERROR_ARGUMENT);
         assert_int_equal(strncmp(tg_error_message(m->ctx), "set_lr: ", 8), 0);
@@ -292,10 +329,23 @@ static machine *quadratic(const tg_optimizer *optimizer, bool with_frozen, bool 
 
 /* The formulas of the public header, in double. */
 static void plain_update(const tg_optimizer *o, int t, double rate, double decay, double g, double *p, double *m, double *v) {
-    double b1 = o->beta1 > 0 ? o->beta1 : 0.9, b2 = o->beta2 > 0 ? o->beta2 : 0.999, eps = o->eps > 0 ? o->eps : 1e-8, update;
+    bool smooth = o->kind == TG_OPTIMIZER_LION || o->kind == TG_OPTIMIZER_RMSPROP;
+    double b1 = o->beta1 > 0 ? o->beta1 : 0.9, b2 = o->beta2 > 0 ? o->beta2 : smooth ? 0.99 : 0.999, update;
+    double eps = o->eps > 0 ? o->eps : o->kind == TG_OPTIMIZER_ADAGRAD ? 1e-10 : 1e-8;
     if (o->kind == TG_OPTIMIZER_SGD) {
         *m = o->momentum * *m + g;
         update = rate * (o->nesterov ? g + o->momentum * *m : *m);
+    } else if (o->kind == TG_OPTIMIZER_LION) {
+        double mixed = b1 * *m + (1 - b1) * g;
+        update = rate * (mixed > 0 ? 1 : mixed < 0 ? -1 : 0);
+        *m = b2 * *m + (1 - b2) * g;
+    } else if (o->kind == TG_OPTIMIZER_RMSPROP) {
+        *v = b2 * *v + (1 - b2) * g * g;
+        *m = o->momentum * *m + g / (sqrt(*v) + eps);
+        update = rate * *m;
+    } else if (o->kind == TG_OPTIMIZER_ADAGRAD) {
+        *v += g * g;
+        update = rate * g / (sqrt(*v) + eps);
     } else {
         double c1 = 1 - pow(b1, t), c2 = 1 - pow(b2, t);
         *m = b1 * *m + (1 - b1) * g;
@@ -306,27 +356,42 @@ static void plain_update(const tg_optimizer *o, int t, double rate, double decay
     *p = (1 - rate * decay) * *p - update;
 }
 
+static double shaped(const tg_optimizer *o, double g) { /* clip_value */
+    return o->clip_value > 0 ? fmax(-o->clip_value, fmin(o->clip_value, g)) : g;
+}
+
+/* Parameters move in steps that are multiples of `accumulate`, by the mean of the gradients. */
 static void check_optimizer(const tg_optimizer *o, bool with_frozen, bool passes) {
     enum { ALL = DECAYED + PLAIN };
     machine *m = quadratic(o, with_frozen, passes);
-    double p[ALL], first[ALL] = {0}, second[ALL] = {0}, g[ALL];
+    const int every = o->accumulate > 1 ? (int)o->accumulate : 1;
+    const double wd = o->weight_decay > 0 ? o->weight_decay : o->kind == TG_OPTIMIZER_ADAMW ? 0.01 : 0;
+    double p[ALL], first[ALL] = {0}, second[ALL] = {0}, g[ALL], sum[ALL] = {0}, average[ALL] = {0};
     for (int i = 0; i < ALL; i++) p[i] = i < DECAYED ? param_value(m, "w")[i] : param_value(m, "b")[i - DECAYED];
     for (int t = 1; t <= STEPS; t++) {
-        double k = 0.5 + 0.25 * (t % 3), norm = 0, scale = 1, rate = tg_lr_value(o->lr, t);
+        const int update = (t - 1) / every + 1;
+        double k = 0.5 + 0.25 * (t % 3), norm = 0, scale = 1, rate = tg_lr_value(o->lr, update);
         *m->inputs[0] = k;
         machine_step(m);
         for (int i = 0; i < ALL; i++) {
             g[i] = 2 * k * p[i];
-            norm += g[i] * g[i];
+            sum[i] += g[i] / every;
+            norm += shaped(o, sum[i]) * shaped(o, sum[i]);
         }
         norm = sqrt(norm);
         if (o->clip_norm > 0 && norm > o->clip_norm) scale = o->clip_norm / norm;
+        if (o->normalize) scale = 1 / norm;
         for (int i = 0; i < ALL; i++) {
             const double *gradients = state_of(m, "tg.gradients");
             int64_t offset = tg_layout_find(&m->layout, i < DECAYED ? "w" : "b")->offset + (i < DECAYED ? i : i - DECAYED);
             close_to(gradients[offset], g[i], "gradient, before clipping");
-            plain_update(o, t, rate, i < DECAYED ? o->weight_decay : 0, g[i] * scale, &p[i], &first[i], &second[i]);
+            if (t % every == 0) {
+                plain_update(o, update, rate, i < DECAYED ? wd : 0, shaped(o, sum[i]) * scale, &p[i], &first[i], &second[i]);
+                average[i] = update == 1 ? p[i] : average[i] + (1 - o->average) * (p[i] - average[i]);
+                sum[i] = 0;
+            }
             close_to(state_of(m, "tg.parameters")[offset], p[i], "parameter");
+            if (o->average > 0) close_to(state_of(m, "tg.average")[offset], average[i], "average");
         }
         for (int i = 0; with_frozen && i < FROZEN; i++) assert_true(param_value(m, "f")[i] == 3.0 + i);
         assert_true(*state_of(m, "tg.step") == t);
@@ -353,6 +418,236 @@ static void test_sgd(void **state) {
     check_everywhere(tg_sgd(.lr = tg_lr_constant(0.05), .momentum = 0.8, .weight_decay = 0.01));
     check_everywhere(tg_sgd(.lr = tg_lr_cosine_decay(0.05, 0, 30), .momentum = 0.8, .nesterov = true));
     check_everywhere(tg_sgd(.lr = tg_lr_constant(0.2), .clip_norm = 0.5));
+}
+
+static void test_adamw(void **state) {
+    (void)state;
+    check_everywhere(tg_adamw(.lr = tg_lr_constant(0.05)));
+    check_everywhere(tg_adamw(.lr = tg_lr_one_cycle(0.05, 30), .weight_decay = 0.2, .eps_mode = TG_EPS_CORRECTED));
+}
+
+static void test_lion(void **state) {
+    (void)state;
+    check_everywhere(tg_lion(.lr = tg_lr_constant(0.01)));
+    check_everywhere(tg_lion(.lr = tg_lr_staircase(0.01, 0.5, 9), .beta1 = 0.8, .beta2 = 0.95, .weight_decay = 0.1));
+}
+
+static void test_rmsprop(void **state) {
+    (void)state;
+    check_everywhere(tg_rmsprop(.lr = tg_lr_constant(0.01), .eps = 1e-3));
+    check_everywhere(tg_rmsprop(.lr = tg_lr_constant(0.01), .beta2 = 0.9, .momentum = 0.5, .weight_decay = 0.1, .eps = 1e-3));
+}
+
+static void test_adagrad(void **state) {
+    (void)state;
+    check_everywhere(tg_adagrad(.lr = tg_lr_constant(0.05), .eps = 1e-3));
+    check_everywhere(tg_adagrad(.lr = tg_lr_multi_step(0.05, 0.5, (const int64_t[]){10, 20}, 2), .weight_decay = 0.1));
+}
+
+static void test_shaped_gradients(void **state) {
+    (void)state;
+    check_everywhere(tg_sgd(.lr = tg_lr_constant(0.1), .clip_value = 0.5));
+    check_everywhere(tg_sgd(.lr = tg_lr_constant(0.1), .clip_value = 0.5, .clip_norm = 1.5, .momentum = 0.5));
+    check_everywhere(tg_sgd(.lr = tg_lr_constant(0.1), .normalize = true));
+    machine *m = machine_make(); /* a gradient of 0 stays 0 */
+    const tg_optimizer o = tg_sgd(.lr = tg_lr_constant(0.1), .normalize = true);
+    int32_t w = param(m, "w", 3, false, false);
+    m->g->result = total(m, op(m, TG_OP_MUL, w, w));
+    machine_finish(m, &o, true);
+    machine_step(m);
+    for (int i = 0; i < 3; i++) assert_true(param_value(m, "w")[i] == 0);
+    machine_free(m);
+}
+
+static void test_accumulation(void **state) {
+    (void)state;
+    check_everywhere(tg_sgd(.lr = tg_lr_linear_decay(0.1, 0.01, 10), .accumulate = 4, .momentum = 0.5));
+    check_everywhere(tg_adam(.lr = tg_lr_constant(0.05), .accumulate = 3, .weight_decay = 0.1, .clip_norm = 1, .average = 0.5));
+}
+
+static void test_average(void **state) {
+    (void)state;
+    check_everywhere(tg_sgd(.lr = tg_lr_constant(0.05), .average = 0.9));
+    check_everywhere(tg_lion(.lr = tg_lr_constant(0.01), .average = 0.99, .weight_decay = 0.1));
+}
+
+/* ---------------------------------------------------------------- groups */
+
+enum { GROUP_PARAMS = 5 };
+static const char *const group_names[GROUP_PARAMS] = {"a.W", "a.b", "b.W", "b.b", "head"};
+
+/* loss = sum of squares over five parameters of three elements, those called W with decay */
+static machine *grouped(const tg_optimizer *o) {
+    machine *m = machine_make();
+    int32_t loss = 0;
+    for (int i = 0; i < GROUP_PARAMS; i++) {
+        int32_t p = param(m, group_names[i], 3, strchr(group_names[i], 'W') != NULL, false);
+        int32_t term = total(m, op(m, TG_OP_MUL, p, p));
+        loss = loss == 0 ? term : op(m, TG_OP_ADD, loss, term);
+    }
+    m->g->result = loss;
+    machine_finish(m, o, true);
+    for (int i = 0; i < GROUP_PARAMS; i++)
+        for (int k = 0; k < 3; k++) param_value(m, group_names[i])[k] = 1 + i + k;
+    return m;
+}
+
+static void test_groups(void **state) {
+    (void)state;
+    const tg_param_group groups[] = {
+        {.pattern = "a.*", .rate = 0.5, .weight_decay = 0.3}, {.pattern = "?.b", .decay = TG_YES}, {.pattern = "head", .frozen = true}};
+    const double rates[GROUP_PARAMS] = {0.5, 0.5, 1, 1, 0}, decays[GROUP_PARAMS] = {0.3, 0, 0.1, 0.1, 0};
+    const tg_optimizer o = tg_sgd(.lr = tg_lr_constant(0.1), .weight_decay = 0.1, .groups = groups, .group_count = 3);
+    machine *m = grouped(&o);
+    double want[GROUP_PARAMS][3];
+    for (int i = 0; i < GROUP_PARAMS; i++)
+        for (int k = 0; k < 3; k++) want[i][k] = 1 + i + k;
+    for (int t = 0; t < 5; t++) {
+        machine_step(m);
+        for (int i = 0; i < GROUP_PARAMS; i++)
+            for (int k = 0; k < 3; k++) {
+                double rate = 0.1 * rates[i], g = 2 * want[i][k];
+                want[i][k] = (1 - rate * decays[i]) * want[i][k] - rate * g;
+                close_to(param_value(m, group_names[i])[k], want[i][k], group_names[i]);
+            }
+    }
+    for (int k = 0; k < 3; k++) assert_true(param_value(m, "head")[k] == 5 + k);
+    machine_free(m);
+}
+
+static void test_group_errors(void **state) {
+    (void)state;
+    const struct {
+        tg_param_group groups[2];
+        int count;
+        tg_status status;
+        const char *message;
+    } cases[] = {
+        {{{.pattern = "c.*"}}, 1, TG_ERROR_NOT_FOUND, "group \"c.*\" matches no parameter (parameters: a.W, a.b, b.W, b.b, head)"},
+        {{{.pattern = "a.?W"}}, 1, TG_ERROR_NOT_FOUND, "matches no parameter"},
+        {{{.pattern = "*"}, {.pattern = "a.W"}}, 2, TG_ERROR_NOT_FOUND, "matches only parameters of earlier groups"},
+        {{{.pattern = ""}}, 1, TG_ERROR_ARGUMENT, "no pattern"},
+        {{{.pattern = NULL}}, 1, TG_ERROR_ARGUMENT, "no pattern"},
+        {{{.pattern = "a.*", .rate = -1}}, 1, TG_ERROR_ARGUMENT, "rate must be"},
+        {{{.pattern = "a.*", .weight_decay = NAN}}, 1, TG_ERROR_ARGUMENT, "weight_decay must be"},
+        {{{.pattern = "a.*", .decay = (tg_choice)7}}, 1, TG_ERROR_ARGUMENT, "unknown choice 7"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        machine *m = machine_make();
+        for (int k = 0; k < GROUP_PARAMS; k++) param(m, group_names[k], 3, true, false);
+        const tg_optimizer o = tg_sgd(.lr = tg_lr_constant(0.1), .groups = cases[i].groups, .group_count = cases[i].count);
+        assert_int_equal(tg_mark_params(m->g, TG_SITE, &o), cases[i].status);
+        if (strstr(tg_error_message(m->ctx), cases[i].message) == NULL) fail_msg("'%s'", tg_error_message(m->ctx));
+        machine_free(m);
+    }
+}
+
+static void test_patterns(void **state) {
+    (void)state;
+    const struct {
+        const char *pattern;
+        int fit; /* bits, by parameter */
+    } cases[] = {{"*", 31},   {"a.*", 3},  {"*.W", 5},  {"?.b", 10}, {"head", 16},
+                 {"h*d", 16}, {"*a*", 19}, {"**d", 16}, {"a.W*", 1}, {"b?W", 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        machine *m = machine_make();
+        for (int k = 0; k < GROUP_PARAMS; k++) param(m, group_names[k], 3, true, false);
+        const tg_param_group group = {.pattern = cases[i].pattern, .rate = 2};
+        no_error(m, tg_mark_group(m->g, TG_SITE, &group));
+        for (int k = 0; k < GROUP_PARAMS; k++) {
+            bool fits = (cases[i].fit >> k & 1) != 0;
+            assert_true(m->g->params.items[k].mark.grouped == fits && m->g->params.items[k].mark.rate == (fits ? 2 : 1));
+        }
+        machine_free(m);
+    }
+}
+
+/* ---------------------------------------------------------------- Muon, against loops over small matrices in double */
+
+/* x [r, c], r <= c: x / ||x||, then five quintic steps */
+static void plain_orthogonal(double *x, int r, int c) {
+    double norm = 0, a[16], b[16], y[32];
+    for (int i = 0; i < r * c; i++) norm += x[i] * x[i];
+    for (int i = 0; i < r * c; i++) x[i] /= sqrt(norm) + 1e-7;
+    for (int step = 0; step < 5; step++) {
+        for (int i = 0; i < r; i++)
+            for (int j = 0; j < r; j++) {
+                a[i * r + j] = 0;
+                for (int k = 0; k < c; k++) a[i * r + j] += x[i * c + k] * x[j * c + k];
+            }
+        for (int i = 0; i < r; i++)
+            for (int j = 0; j < r; j++) {
+                b[i * r + j] = -4.7750 * a[i * r + j];
+                for (int k = 0; k < r; k++) b[i * r + j] += 2.0315 * a[i * r + k] * a[k * r + j];
+            }
+        for (int i = 0; i < r; i++)
+            for (int j = 0; j < c; j++) {
+                y[i * c + j] = 3.4445 * x[i * c + j];
+                for (int k = 0; k < r; k++) y[i * c + j] += b[i * r + k] * x[k * c + j];
+            }
+        memcpy(x, y, sizeof(double) * (size_t)(r * c));
+    }
+}
+
+/* The update of w [rows, columns] by gradient 2 w + k; mutates w and its momentum. */
+static void plain_muon(double *w, double *buffer, int rows, int columns, double rate, double k) {
+    double d[32], x[32];
+    for (int i = 0; i < rows * columns; i++) {
+        double g = 2 * w[i] + k * (i % 3 - 1);
+        buffer[i] = 0.95 * buffer[i] + g;
+        d[i] = g + 0.95 * buffer[i];
+    }
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < columns; j++) x[rows <= columns ? i * columns + j : j * rows + i] = d[i * columns + j];
+    plain_orthogonal(x, rows <= columns ? rows : columns, rows <= columns ? columns : rows);
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < columns; j++)
+            w[i * columns + j] -= rate * 0.2 * sqrt(rows > columns ? rows : columns) * x[rows <= columns ? i * columns + j : j * rows + i];
+}
+
+static void test_muon(void **state) {
+    (void)state;
+    static const int rows[3] = {3, 5, 4}, columns[3] = {5, 2, 4};
+    static const char *const names[3] = {"wide", "tall", "embedding"};
+    for (int passes = 0; passes < 2; passes++) {
+        const tg_param_group groups[] = {{.pattern = "embedding", .plain = true}, {.pattern = "tall", .rate = 0.5}};
+        const tg_optimizer o = tg_muon(.lr = tg_lr_constant(0.05), .groups = groups, .group_count = 2);
+        machine *m = machine_make();
+        int32_t loss = 0, k = tg_ir_input(m->g, "k", TG_SCALAR, TG_F32), parts[4];
+        for (int i = 0; i < 4; i++) { /* d loss / d w = 2 w + k (-1, 0, 1, -1, ...) */
+            tg_shape shape = i < 3 ? TG_SHAPE(rows[i], columns[i]) : TG_SHAPE(6);
+            int64_t count = tg_shape_count(shape);
+            parts[i] = tg_ir_param(m->g, i < 3 ? names[i] : "bias", shape, zeros, false, false);
+            int32_t flat = tg_ir_reshape(m->g, parts[i], TG_SHAPE(count));
+            float slope[20];
+            for (int j = 0; j < count; j++) slope[j] = (float)(j % 3 - 1);
+            int32_t line = op(m, TG_OP_MUL, tg_ir_data(m->g, TG_SHAPE(count), TG_F32, slope), k);
+            int32_t term = total(m, op(m, TG_OP_MUL, flat, op(m, TG_OP_ADD, flat, line)));
+            loss = loss == 0 ? term : op(m, TG_OP_ADD, loss, term);
+        }
+        m->g->result = loss;
+        machine_finish(m, &o, passes == 1);
+        assert_true(tg_layout_find(&m->layout, "wide")->matrix && !tg_layout_find(&m->layout, "embedding")->matrix);
+        assert_int_equal(m->layout.matrix_end, 128);
+        double w[4][20], buffer[4][20] = {{0}}, v[4][20] = {{0}};
+        for (int i = 0; i < 4; i++)
+            for (int j = 0; j < (i < 3 ? rows[i] * columns[i] : 6); j++)
+                param_value(m, i < 3 ? names[i] : "bias")[j] = w[i][j] = sin(1.7 * (double)(j + 10 * i));
+        for (int t = 1; t <= 6; t++) {
+            *m->inputs[0] = 0.3 * t;
+            machine_step(m);
+            plain_muon(w[0], buffer[0], rows[0], columns[0], 0.05, 0.3 * t);
+            plain_muon(w[1], buffer[1], rows[1], columns[1], 0.025, 0.3 * t);
+            const tg_optimizer adam = tg_adam(.lr = tg_lr_constant(0.05));
+            for (int i = 2; i < 4; i++)
+                for (int j = 0; j < (i == 2 ? 16 : 6); j++)
+                    plain_update(&adam, t, 0.05, 0, 2 * w[i][j] + 0.3 * t * (j % 3 - 1), &w[i][j], &buffer[i][j], &v[i][j]);
+            for (int i = 0; i < 4; i++)
+                for (int j = 0; j < (i < 3 ? rows[i] * columns[i] : 6); j++)
+                    close_to(param_value(m, i < 3 ? names[i] : "bias")[j], w[i][j], i < 3 ? names[i] : "bias");
+        }
+        machine_free(m);
+    }
 }
 
 /* The bias corrections keep their digits at every t: against pow in double. */
@@ -521,7 +816,16 @@ static void test_options(void **state) {
     refused(tg_sgd(.momentum = 1), "momentum");
     refused(tg_sgd(.momentum = -0.5), "momentum");
     refused((tg_optimizer){.kind = (tg_optimizer_kind)9}, "kind");
+    refused((tg_optimizer){.kind = (tg_optimizer_kind)8}, "kind");
     refused(tg_adam(.eps_mode = (tg_eps_mode)7), "eps_mode");
+    refused(tg_lion(.clip_value = -1), "clip_value");
+    refused(tg_lion(.clip_norm = 1, .normalize = true), "normalize");
+    refused(tg_lion(.accumulate = -1), "accumulate");
+    refused(tg_lion(.accumulate = (int64_t)1 << 31), "accumulate");
+    refused(tg_rmsprop(.average = 1), "average");
+    refused(tg_rmsprop(.average = NAN), "average");
+    refused(tg_adagrad(.group_count = 2), "2 groups at NULL");
+    refused(tg_muon(.group_count = -1), "-1 groups");
 }
 
 static void test_loss(void **state) { /* B18 */
@@ -544,7 +848,7 @@ static void test_loss(void **state) { /* B18 */
     /* a session that then trains the graph without an optimiser of its own finds everything there */
     const tg_optimizer none = {0};
     int64_t nodes = m->g->nodes.count;
-    no_error(m, tg_layout_make(m->g, NULL, &m->arena, &m->layout));
+    no_error(m, tg_layout_make(m->g, &m->arena, &m->layout));
     no_error(m, tg_append_training(m->g, loss.id, &none, &m->layout));
     assert_int_equal(m->g->nodes.count, nodes);
     machine_free(m);
@@ -615,7 +919,7 @@ static void test_both(void **state) {
     m->g->result = total(m, w);
     assert_true(tg_ir_writeback(m->g, w, op(m, TG_OP_ADD, w, w)));
     no_error(m, tg_append_optimizer(((tg_tensor){m->g, m->g->result}), &o));
-    no_error(m, tg_layout_make(m->g, NULL, &m->arena, &m->layout));
+    no_error(m, tg_layout_make(m->g, &m->arena, &m->layout));
     assert_int_equal(tg_flatten_params(m->g, &m->layout), TG_ERROR_DUPLICATE);
     tg_clear_error(m->ctx);
     assert_int_equal(tg_graph_verify(m->g), TG_OK);
@@ -627,7 +931,7 @@ static void test_sibling(void **state) {
     machine *m = machine_make(), *other = machine_make();
     param(m, "w", 70, true, false);
     param(m, "b", 3, false, false);
-    no_error(m, tg_layout_make(m->g, NULL, &m->arena, &m->layout));
+    no_error(m, tg_layout_make(m->g, &m->arena, &m->layout));
     int32_t b = param(other, "b", 3, false, false); /* another order, fewer of them */
     other->g->result = total(other, b);
     no_error(other, tg_flatten_params(other->g, &m->layout));
@@ -669,7 +973,9 @@ static void test_allocation(void **state) {
         failing f = {0, 0};
         tg_allocator allocator = {failing_alloc, failing_release, &f};
         tg_context_options options = {&allocator, NULL, NULL};
-        const tg_optimizer o = tg_adam(.lr = tg_lr_constant(0.1), .weight_decay = 0.1, .clip_norm = 1);
+        const tg_param_group group = {.pattern = "p1*", .rate = 2};
+        const tg_optimizer o = tg_muon(.lr = tg_lr_constant(0.1), .weight_decay = 0.1, .clip_norm = 1, .accumulate = 2, .average = 0.5,
+                                       .groups = &group, .group_count = 1);
         tg_context *ctx = tg_context_create(&options);
         tg_graph *g = tg_graph_create(ctx);
         ctx->trace = g;
@@ -680,14 +986,15 @@ static void test_allocation(void **state) {
         for (int i = 0; i < 30; i++) {
             char name[16];
             snprintf(name, sizeof name, "p%d", i);
-            int32_t p = tg_ir_param(g, name, TG_SHAPE(3), zeros, i % 2 == 0, i % 5 == 4);
-            sum = tg_ir_binary(g, TG_OP_ADD, sum, tg_ir_reshape(g, tg_ir_reduce(g, TG_OP_SUM, p, 1), TG_SCALAR));
+            tg_shape shape = i == 7 ? TG_SHAPE(3, 2) : TG_SHAPE(3);
+            int32_t p = tg_ir_param(g, name, shape, zeros, i % 2 == 0, i % 5 == 4);
+            sum = tg_ir_binary(g, TG_OP_ADD, sum, tg_ir_reshape(g, tg_ir_reduce(g, TG_OP_SUM, p, i == 7 ? 3 : 1), TG_SCALAR));
         }
         g->result = sum;
         f.calls = 0;
         f.fail_at = n;
         tg_status status = tg_append_optimizer(((tg_tensor){g, sum}), &o);
-        if (status == TG_OK) status = tg_layout_make(g, NULL, &arena, &layout);
+        if (status == TG_OK) status = tg_layout_make(g, &arena, &layout);
         if (status == TG_OK) status = tg_flatten_params(g, &layout);
         if (status == TG_OK) status = tg_pass_run(g, false);
         bool failed = f.calls >= n;
@@ -705,13 +1012,37 @@ static void test_allocation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layout),        cmocka_unit_test(test_lr_values),      cmocka_unit_test(test_lr_nodes),
-        cmocka_unit_test(test_lr_checks),     cmocka_unit_test(test_adam),           cmocka_unit_test(test_sgd),
-        cmocka_unit_test(test_corrections),   cmocka_unit_test(test_resume),         cmocka_unit_test(test_zero_rate),
-        cmocka_unit_test(test_clip_nan),      cmocka_unit_test(test_gradients),      cmocka_unit_test(test_frozen_costs_nothing),
-        cmocka_unit_test(test_no_parameters), cmocka_unit_test(test_options),        cmocka_unit_test(test_loss),
-        cmocka_unit_test(test_filter),        cmocka_unit_test(test_user_optimizer), cmocka_unit_test(test_both),
-        cmocka_unit_test(test_sibling),       cmocka_unit_test(test_allocation),
+        cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_lr_values),
+        cmocka_unit_test(test_lr_nodes),
+        cmocka_unit_test(test_lr_checks),
+        cmocka_unit_test(test_adam),
+        cmocka_unit_test(test_sgd),
+        cmocka_unit_test(test_adamw),
+        cmocka_unit_test(test_lion),
+        cmocka_unit_test(test_rmsprop),
+        cmocka_unit_test(test_adagrad),
+        cmocka_unit_test(test_shaped_gradients),
+        cmocka_unit_test(test_accumulation),
+        cmocka_unit_test(test_average),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_group_errors),
+        cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_muon),
+        cmocka_unit_test(test_corrections),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_zero_rate),
+        cmocka_unit_test(test_clip_nan),
+        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_frozen_costs_nothing),
+        cmocka_unit_test(test_no_parameters),
+        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_filter),
+        cmocka_unit_test(test_user_optimizer),
+        cmocka_unit_test(test_both),
+        cmocka_unit_test(test_sibling),
+        cmocka_unit_test(test_allocation),
     };
     return cmocka_run_group_tests_name("optimisers", tests, NULL, NULL);
 }

@@ -534,55 +534,116 @@ TG_API tg_status tg_vjp_at(tg_site site, tg_tensor y, tg_tensor cotangent, const
 
 /* ---------------------------------------------------------------- learning rates, optimisers */
 
-typedef enum tg_lr_kind { TG_LR_CONSTANT = 0, TG_LR_LINEAR, TG_LR_COSINE, TG_LR_WARMUP } tg_lr_kind;
-/* A plain value; evaluated in the step at t = 1, 2, ... (t counts steps, the first step has t = 1).
+typedef enum tg_lr_kind {
+    TG_LR_CONSTANT = 0,
+    TG_LR_LINEAR,
+    TG_LR_COSINE,
+    TG_LR_WARMUP,
+    TG_LR_STAIRCASE,
+    TG_LR_MULTI_STEP,
+    TG_LR_ONE_CYCLE
+} tg_lr_kind;
+#define TG_LR_MILESTONES 6
+/* A plain value; evaluated in the step at t = 1, 2, ... (t counts updates, the first has t = 1: an update is a step, or with gradient
+ * accumulation `accumulate` steps).
  *  constant: peak.   linear: peak + (final - peak) min(t / steps, 1).
  *  cosine: final + (peak - final) (1 + cos(pi min(t / steps, 1))) / 2.
- *  warm-up: peak t / warmup_steps for t <= warmup_steps, then `after` at t - warmup_steps. */
+ *  warm-up: peak t / warmup_steps for t <= warmup_steps, then `after` at t - warmup_steps.
+ *  staircase: peak factor^floor((t - 1) / steps): `steps` updates at each rate.
+ *  multi-step: peak factor^n, n: how many milestones are under t (after milestone m updates the rate falls).
+ *  one cycle (Smith & Topin 2018): initial + (peak - initial) (1 - cos(pi t / rise)) / 2 for t <= rise, then
+ *  final + (peak - final) (1 + cos(pi min((t - rise) / (steps - rise), 1))) / 2. */
 typedef struct tg_lr {
     tg_lr_kind kind;
     double peak, final;
     int64_t steps;
-    /* warm-up only: the schedule that follows (never itself a warm-up) */
+    /* warm-up only: the schedule that follows (never itself a warm-up); the fields below then belong to it */
     tg_lr_kind after_kind;
     double after_peak, after_final;
     int64_t after_steps;
+    double factor;                        /* staircase, multi-step: over 0 */
+    double initial;                       /* one cycle */
+    int64_t rise;                         /* one cycle: 1 to steps - 1 */
+    int64_t milestones[TG_LR_MILESTONES]; /* multi-step: rising, from 1 on */
+    int32_t milestone_count;
 } tg_lr;
 TG_API tg_lr tg_lr_constant(double rate);
 TG_API tg_lr tg_lr_linear_decay(double peak, double final, int64_t steps);
 TG_API tg_lr tg_lr_cosine_decay(double peak, double final, int64_t steps);
 TG_API tg_lr tg_lr_warmup(double peak, int64_t warmup_steps, tg_lr after);
+TG_API tg_lr tg_lr_staircase(double peak, double factor, int64_t steps);
+/* More than TG_LR_MILESTONES are kept as a count, which whoever uses the schedule refuses. */
+TG_API tg_lr tg_lr_multi_step(double peak, double factor, const int64_t *milestones, int count);
+/* From peak / 25 up to peak in 3 tenths of the steps, then down to peak / 250,000 (the usual choice); change the fields for another. */
+TG_API tg_lr tg_lr_one_cycle(double peak, int64_t steps);
 TG_API double tg_lr_value(tg_lr schedule, int64_t t); /* on the host, same formula */
 /* The rate as a rank-0 f32 tensor; t is an i32 rank-0 tensor. */
 TG_API tg_tensor tg_resolve_lr_at(tg_site site, tg_lr schedule, tg_tensor t);
 #define tg_resolve_lr(schedule, t) tg_resolve_lr_at(TG_SITE, (schedule), (t))
 
-typedef enum tg_optimizer_kind { TG_OPTIMIZER_NONE = 0, TG_OPTIMIZER_SGD, TG_OPTIMIZER_ADAM } tg_optimizer_kind;
+typedef enum tg_optimizer_kind {
+    TG_OPTIMIZER_NONE = 0,
+    TG_OPTIMIZER_SGD,
+    TG_OPTIMIZER_ADAM,
+    TG_OPTIMIZER_ADAMW,
+    TG_OPTIMIZER_LION,
+    TG_OPTIMIZER_RMSPROP,
+    TG_OPTIMIZER_ADAGRAD,
+    TG_OPTIMIZER_MUON
+} tg_optimizer_kind;
 typedef enum tg_eps_mode {
     TG_EPS_UNCORRECTED = 0, /* lr sqrt(1-b2^t)/(1-b1^t) m / (sqrt v + eps): Kingma & Ba's closing remark, TensorFlow */
     TG_EPS_CORRECTED = 1    /* lr m^ / (sqrt v^ + eps): PyTorch */
 } tg_eps_mode;
+/* Options for the parameters whose names match `pattern`: '*' stands for any run of characters, '?' for any one. The first group that
+ * matches a name has it. A group that matches nothing, or only what earlier groups have, is TG_ERROR_NOT_FOUND. */
+typedef struct tg_param_group {
+    const char *pattern;
+    double rate;         /* [1] factor of the schedule's rate, of decay too */
+    double weight_decay; /* [0: the optimizer's] for those that decay */
+    tg_choice decay;     /* whether they decay; TG_DEFAULT: as their own flag (or decay_filter) says */
+    bool frozen;         /* not trained, and no gradient computed */
+    bool plain;          /* Muon: Adam's update for matrices too (embeddings, the last layer) */
+} tg_param_group;
 /* Zero fields mean the default in brackets. Decay is decoupled and acts on parameters whose decay flag is set:
- * p <- (1 - lr wd) p - update.
- * SGD: d = g; buf = momentum buf + d; update = lr (nesterov ? d + momentum buf : buf).
- * Adam: m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g g; the update is beside eps_mode.
+ * p <- (1 - lr wd) p - update. g: the gradient, after (in this order) accumulation, clip_value, and clip_norm or normalize.
+ * SGD: buf = momentum buf + g; update = lr (nesterov ? g + momentum buf : buf).
+ * Adam: m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g g; the update is beside eps_mode. Kingma & Ba 2015.
+ * AdamW: Adam with a weight_decay of [0.01]. Loshchilov & Hutter 2019.
+ * Lion: update = lr sign(beta1 m + (1 - beta1) g); then m = beta2 m + (1 - beta2) g. [.9, .99] Chen et al. 2023.
+ * RMSProp: v = beta2 v + (1 - beta2) g g [.99]; d = g / (sqrt v + eps); with momentum buf = momentum buf + d, d = buf; update = lr d.
+ * Adagrad: v = v + g g; update = lr g / (sqrt v + eps) [1e-10]. Duchi et al. 2011.
+ * Muon: parameters of rank 2 or more, as matrices [dim 0, the rest]: buf = momentum buf + g [.95]; O = the orthogonal factor of
+ *   g + momentum buf by five quintic Newton-Schulz steps (3.4445, -4.7750, 2.0315); update = lr 0.2 sqrt(max(rows, columns)) O, whose size
+ *   is like Adam's, so that one rate serves both. The other parameters: Adam. Jordan et al. 2024, Liu et al. 2025.
  * A parameter the loss does not use has gradient 0, and decays if its flag says so. An optimizer without any unfrozen parameter
  * is TG_ERROR_GRADIENT. */
 typedef struct tg_optimizer {
     int reserved_;
     tg_optimizer_kind kind;
     tg_lr lr;
-    double beta1, beta2, eps; /* [.9, .999, 1e-8] */
-    tg_eps_mode eps_mode;
-    double weight_decay; /* [0] */
-    double momentum;     /* [0] */
-    bool nesterov;
-    double clip_norm; /* [0: off] scale all gradients by min(1, clip_norm / ||g||), ||g|| over all parameters */
+    double beta1, beta2, eps; /* [.9, .999, 1e-8] where nothing else is said */
+    tg_eps_mode eps_mode;     /* Adam, AdamW, Muon */
+    double weight_decay;      /* [0] */
+    double momentum;          /* [0] SGD, RMSProp, Muon */
+    bool nesterov;            /* SGD */
+    double clip_norm;         /* [0: off] scale all gradients by min(1, clip_norm / ||g||), ||g|| over all parameters */
+    double clip_value;        /* [0: off] every element to [-clip_value, clip_value] */
+    bool normalize;           /* g / ||g||, 0 where ||g|| is 0; not together with clip_norm */
+    int64_t accumulate;       /* [1] parameters change every so many steps, by the mean of their gradients */
+    double average;           /* [0: off] in (0, 1): keep avg = avg + (1 - average) (p - avg) of the parameters, see tg_compile_average */
+    const tg_param_group *groups; /* borrowed during the call */
+    int group_count;
     bool (*decay_filter)(void *user, const char *name); /* overrides the decay flags when set; called while compiling */
     void *decay_user;
 } tg_optimizer;
 #define tg_adam(...) TG_OPTIONS_(tg_optimizer, .kind = TG_OPTIMIZER_ADAM, __VA_ARGS__)
+#define tg_adamw(...) TG_OPTIONS_(tg_optimizer, .kind = TG_OPTIMIZER_ADAMW, __VA_ARGS__)
 #define tg_sgd(...) TG_OPTIONS_(tg_optimizer, .kind = TG_OPTIMIZER_SGD, __VA_ARGS__)
+#define tg_lion(...) TG_OPTIONS_(tg_optimizer, .kind = TG_OPTIMIZER_LION, __VA_ARGS__)
+#define tg_rmsprop(...) TG_OPTIONS_(tg_optimizer, .kind = TG_OPTIMIZER_RMSPROP, __VA_ARGS__)
+#define tg_adagrad(...) TG_OPTIONS_(tg_optimizer, .kind = TG_OPTIMIZER_ADAGRAD, __VA_ARGS__)
+#define tg_muon(...) TG_OPTIONS_(tg_optimizer, .kind = TG_OPTIMIZER_MUON, __VA_ARGS__)
 
 /* ---------------------------------------------------------------- models */
 
@@ -639,6 +700,9 @@ TG_API tg_model *tg_compile_forward(tg_context *ctx, tg_build_fn build, void *us
  * the parent's, used or not. Its runs make no writebacks. Destroyed with its parent at the latest; destroying it earlier is
  * fine. Resets, uploads and loads through it act on the shared values. Random numbers are drawn anew in each run. */
 TG_API tg_model *tg_compile_sibling(tg_model *parent, tg_build_fn build, void *user);
+/* The same over the averages of the parent's parameters (tg_optimizer.average), which until the first update are what the parameters
+ * begin with; frozen parameters stand for themselves. A parent that keeps no average is TG_ERROR_STATE. */
+TG_API tg_model *tg_compile_average(tg_model *parent, tg_build_fn build, void *user);
 /* Cascades to siblings. NULL is fine. */
 TG_API void tg_model_destroy(tg_model *model);
 TG_API tg_context *tg_model_context(const tg_model *model);
@@ -694,6 +758,8 @@ TG_API tg_status tg_model_param_shape(const tg_model *model, const char *name, t
 /* One parameter by name; count must equal its element count. */
 TG_API tg_status tg_param_upload(tg_model *model, const char *name, const float *data, int64_t count);
 TG_API tg_status tg_param_download(tg_model *model, const char *name, float *data, int64_t count);
+/* Its average, see tg_compile_average. */
+TG_API tg_status tg_param_average_download(tg_model *model, const char *name, float *data, int64_t count);
 /* Gradient of the last step, before clipping; zeros for a frozen parameter. TG_ERROR_STATE before the first step, after a reset
  * or a load, and for forward models. */
 TG_API tg_status tg_param_grad_download(tg_model *model, const char *name, float *data, int64_t count);

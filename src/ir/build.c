@@ -406,7 +406,7 @@ int32_t tg_ir_param(tg_graph *g, const char *full_name, tg_shape shape, tg_init 
     if (ok) TG_LIST_ROOM(g, params, ok);
     const int32_t id = ok ? build_named_leaf(g, TG_OP_PARAM, full_name, shape, TG_F32, g->params.count) : 0;
     if (id == 0) return 0;
-    const tg_param_info entry = {g->nodes.items[id].name, shape, init, decay, frozen, id};
+    const tg_param_info entry = {g->nodes.items[id].name, shape, init, decay, frozen, {.rate = 1.0, .weight_decay = -1.0}, id};
     g->params.items[g->params.count++] = entry;
     return id;
 }

@@ -68,11 +68,21 @@ typedef struct tg_input_info {
     tg_dtype dtype;
     int32_t node;
 } tg_input_info;
+/* What an optimiser says of a parameter. */
+typedef struct tg_param_mark {
+    bool grouped;        /* a parameter group has it */
+    bool matrix;         /* Muon updates it as a matrix */
+    bool frozen, plain;  /* of the group */
+    tg_choice decay;     /* of the group; TG_DEFAULT: as declared */
+    double rate;         /* factor of the learning rate, [1] */
+    double weight_decay; /* [-1] under 0: the optimiser's */
+} tg_param_mark;
 typedef struct tg_param_info {
     const char *name;
     tg_shape shape;
-    tg_init init; /* literal data lives in the arena */
-    bool decay, frozen;
+    tg_init init;       /* literal data lives in the arena */
+    bool decay, frozen; /* as declared */
+    tg_param_mark mark;
     int32_t node;
 } tg_param_info;
 typedef struct tg_state_info {
@@ -119,9 +129,8 @@ struct tg_graph {
     TG_LIST(tg_writeback_info) writebacks;
     TG_LIST(tg_index_check) checks;
     TG_LIST(const char *) scopes;
-    int32_t result;              /* the built tensor; 0 before */
-    bool is_sibling_of_training; /* free for the session */
-    bool building;               /* its build function is running */
+    int32_t result; /* the built tensor; 0 before */
+    bool building;  /* its build function is running */
 };
 
 tg_graph *tg_graph_create(tg_context *ctx);                  /* destroy: tg_graph_destroy */

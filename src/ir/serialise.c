@@ -4,12 +4,13 @@
  * checked at the end. Must not know what a graph is for. */
 #include "ir/rules.h"
 
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
 static const unsigned char serial_magic[8] = {'T', 'G', 'G', 'R', 'A', 'P', 'H', 0x1A};
 
-enum { SERIAL_VERSION = 1, SERIAL_NODE_BYTES = 20, SERIAL_CHUNK = 1024 };
+enum { SERIAL_VERSION = 2, SERIAL_NODE_BYTES = 20, SERIAL_CHUNK = 1024 };
 #define SERIAL_NO_TEXT UINT32_MAX
 
 /* Which attributes a node has besides its inputs. */
@@ -170,6 +171,16 @@ static void serial_put_node(serial_writer *w, const tg_node *node) {
     serial_put_site(w, node->site);
 }
 
+static void serial_put_mark(serial_writer *w, const tg_param_mark *mark) {
+    serial_put_u8(w, mark->grouped);
+    serial_put_u8(w, mark->matrix);
+    serial_put_u8(w, mark->frozen);
+    serial_put_u8(w, mark->plain);
+    serial_put_u8(w, (uint8_t)mark->decay);
+    serial_put_f64(w, mark->rate);
+    serial_put_f64(w, mark->weight_decay);
+}
+
 static void serial_put_param(serial_writer *w, const tg_param_info *param) {
     const bool literal = param->init.kind == TG_INIT_LITERAL;
     serial_put_text(w, param->name);
@@ -179,6 +190,7 @@ static void serial_put_param(serial_writer *w, const tg_param_info *param) {
     if (literal) serial_put_words(w, param->init.data, param->init.count);
     serial_put_u8(w, param->decay);
     serial_put_u8(w, param->frozen);
+    serial_put_mark(w, &param->mark);
     serial_put_u32(w, (uint32_t)param->node);
 }
 
@@ -228,7 +240,6 @@ static void serial_put_roots(serial_writer *w) {
         serial_put_site(w, check->site);
     }
     serial_put_u32(w, (uint32_t)g->result);
-    serial_put_u8(w, g->is_sibling_of_training);
 }
 
 static void serial_put_all(serial_writer *w) {
@@ -532,6 +543,24 @@ static void serial_take_input_entry(serial_reader *r) {
     if (r->status == TG_OK) r->g->inputs.items[r->g->inputs.count++] = entry;
 }
 
+static tg_param_mark serial_take_mark(serial_reader *r, tg_shape shape) {
+    tg_param_mark mark;
+    memset(&mark, 0, sizeof mark);
+    mark.grouped = serial_take_flag(r);
+    mark.matrix = serial_take_flag(r);
+    mark.frozen = serial_take_flag(r);
+    mark.plain = serial_take_flag(r);
+    const uint8_t decay = serial_take_u8(r);
+    mark.rate = serial_take_f64(r);
+    mark.weight_decay = serial_take_f64(r);
+    if (decay > TG_NO) serial_refuse(r, "a parameter's choice of decay is %u", (unsigned)decay);
+    else mark.decay = (tg_choice)decay;
+    if (!(mark.rate >= 0.0 && mark.rate <= DBL_MAX && mark.weight_decay <= DBL_MAX))
+        serial_refuse(r, "a parameter's rate is %g and its decay %g", mark.rate, mark.weight_decay);
+    if (mark.matrix && shape.rank < 2) serial_refuse(r, "a parameter of rank %ld is a matrix", (long)shape.rank);
+    return mark;
+}
+
 static void serial_take_param_entry(serial_reader *r) {
     tg_param_info entry;
     memset(&entry, 0, sizeof entry);
@@ -547,6 +576,7 @@ static void serial_take_param_entry(serial_reader *r) {
     }
     entry.decay = serial_take_flag(r);
     entry.frozen = serial_take_flag(r);
+    entry.mark = serial_take_mark(r, entry.shape);
     entry.node = serial_take_i32(r);
     if (r->status == TG_OK) SERIAL_ROOM(r, params);
     if (r->status == TG_OK) r->g->params.items[r->g->params.count++] = entry;
@@ -604,13 +634,12 @@ static void serial_take_all(serial_reader *r) {
     serial_take_header(r);
     serial_take_many(r, SERIAL_NODE_BYTES, serial_take_node);
     serial_take_many(r, 10, serial_take_input_entry);
-    serial_take_many(r, 20, serial_take_param_entry);
+    serial_take_many(r, 41, serial_take_param_entry);
     serial_take_many(r, 18, serial_take_state_entry);
     serial_take_many(r, 8, serial_take_capture);
     serial_take_many(r, 16, serial_take_writeback);
     serial_take_many(r, 37, serial_take_index_check);
     r->g->result = serial_take_i32(r);
-    r->g->is_sibling_of_training = serial_take_flag(r);
     if (r->status == TG_OK && r->at != r->end) serial_refuse(r, "%zu bytes too many", serial_left(r));
 }
 

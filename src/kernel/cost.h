@@ -14,7 +14,7 @@
 #define TG_COST_STORE 16
 
 /* Longest body: registers of a tile (1 KiB each) should stay within the second-level cache, and WGSL compile time linear. */
-#define TG_MAX_BODY 192
+#define TG_MAX_BODY 224
 
 /* A reduction over few rows keeps its own kernel (elementwise users read its result) when more than this many elements are
  * involved: one row is one unit of parallel work. */

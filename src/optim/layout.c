@@ -4,47 +4,82 @@
 
 #include <string.h>
 
-static const char layout_state_name[] = "tg.parameters";
+static const char layout_state_name[] = "tg.parameters", layout_average_name[] = "tg.average";
 
 /* ---------------------------------------------------------------- layout */
 
 static int64_t layout_align(int64_t count) { return (count + TG_FLAT_ALIGN - 1) / TG_FLAT_ALIGN * TG_FLAT_ALIGN; }
 
-/* 0: decayed, 1: trained without decay, 2: frozen */
-static int layout_group(const tg_layout_entry *entry) { return entry->frozen ? 2 : entry->decay ? 0 : 1; }
+bool tg_param_is_frozen(const tg_param_info *param) { return param->frozen || param->mark.frozen; }
 
-static bool layout_fill_entry(const tg_param_info *param, const tg_optimizer *optimizer, tg_arena *arena, tg_layout_entry *entry) {
+static bool layout_decays(const tg_param_info *param) {
+    return param->mark.decay != TG_DEFAULT ? param->mark.decay == TG_YES : param->decay;
+}
+
+static bool layout_fill_entry(const tg_param_info *param, tg_arena *arena, tg_layout_entry *entry) {
     entry->name = tg_arena_text(arena, param->name);
     entry->shape = param->shape;
     entry->count = tg_shape_count(param->shape);
-    entry->decay = param->decay;
-    entry->frozen = param->frozen;
-    if (optimizer != NULL && optimizer->decay_filter != NULL) entry->decay = optimizer->decay_filter(optimizer->decay_user, param->name);
+    entry->frozen = tg_param_is_frozen(param);
+    entry->decay = layout_decays(param);
+    entry->matrix = param->mark.matrix && !entry->frozen;
+    entry->offset = -1;
     return entry->name != NULL;
 }
 
-/* Gives the entries of one group their offsets, from `end` on; returns the new end. */
-static int64_t layout_place_group(tg_layout *layout, int group, int64_t end) {
-    for (int i = 0; i < layout->count; i++) {
+/* Gives every entry without a place that is trained like parameter `first` its offset, from the end of the last segment on. */
+static void layout_place_segment(const tg_graph *g, tg_layout *layout, int first) {
+    const tg_param_mark *like = &g->params.items[first].mark;
+    const tg_layout_entry *leader = &layout->entries[first];
+    tg_layout_segment *segment = &layout->segments[layout->segment_count];
+    segment->end = layout->segment_count > 0 ? segment[-1].end : 0;
+    segment->rate = like->rate;
+    segment->decay = leader->decay;
+    segment->weight_decay = like->weight_decay;
+    for (int i = first; i < layout->count; i++) {
+        const tg_param_mark *mark = &g->params.items[i].mark;
         tg_layout_entry *entry = &layout->entries[i];
-        if (layout_group(entry) != group) continue;
-        entry->offset = end;
-        end += layout_align(entry->count);
+        if (entry->offset >= 0 || entry->frozen || entry->matrix != leader->matrix || entry->decay != leader->decay) continue;
+        if (mark->rate != like->rate || mark->weight_decay != like->weight_decay) continue;
+        entry->offset = segment->end;
+        segment->end += layout_align(entry->count);
+    }
+    layout->segment_count++;
+}
+
+/* All segments of matrices, or of the others, that decay or do not; returns where they end. */
+static int64_t layout_place_trained(const tg_graph *g, tg_layout *layout, bool matrix, bool decay) {
+    for (int i = 0; i < layout->count; i++) {
+        const tg_layout_entry *entry = &layout->entries[i];
+        if (entry->offset < 0 && !entry->frozen && entry->matrix == matrix && entry->decay == decay) layout_place_segment(g, layout, i);
+    }
+    return layout->segment_count > 0 ? layout->segments[layout->segment_count - 1].end : 0;
+}
+
+static int64_t layout_place_frozen(tg_layout *layout) {
+    int64_t end = layout->trained_end;
+    for (int i = 0; i < layout->count; i++) {
+        if (!layout->entries[i].frozen) continue;
+        layout->entries[i].offset = end;
+        end += layout_align(layout->entries[i].count);
     }
     return end;
 }
 
-tg_status tg_layout_make(const tg_graph *g, const tg_optimizer *optimizer, tg_arena *arena, tg_layout *out) {
+tg_status tg_layout_make(const tg_graph *g, tg_arena *arena, tg_layout *out) {
     tg_layout layout;
     memset(&layout, 0, sizeof layout);
     layout.count = (int)g->params.count;
     layout.entries = TG_NEW(arena, tg_layout_entry, layout.count + 1);
-    if (layout.entries == NULL) return TG_ERROR_MEMORY;
+    layout.segments = TG_NEW(arena, tg_layout_segment, layout.count + 1);
+    if (layout.entries == NULL || layout.segments == NULL) return TG_ERROR_MEMORY;
     for (int i = 0; i < layout.count; i++)
-        if (!layout_fill_entry(&g->params.items[i], optimizer, arena, &layout.entries[i])) return TG_ERROR_MEMORY;
-    layout.decay_end = layout_place_group(&layout, 0, 0);
-    layout.trained_end = layout_place_group(&layout, 1, layout.decay_end);
-    layout.total = layout_place_group(&layout, 2, layout.trained_end);
+        if (!layout_fill_entry(&g->params.items[i], arena, &layout.entries[i])) return TG_ERROR_MEMORY;
+    layout_place_trained(g, &layout, true, true);
+    layout.matrix_end = layout_place_trained(g, &layout, true, false);
+    layout_place_trained(g, &layout, false, true);
+    layout.trained_end = layout_place_trained(g, &layout, false, false);
+    layout.total = layout_place_frozen(&layout);
     if (layout.total == 0) layout.total = TG_FLAT_ALIGN;
     if (layout.total > INT32_MAX)
         return tg_fail(g->ctx, TG_ERROR_LIMIT, TG_SITE_NONE, "the parameters together have %lld elements, over the limit of %d",
@@ -99,14 +134,16 @@ typedef struct layout_rebuild {
     const tg_layout_entry **entries; /* by parameter */
     TG_LIST(tg_node) nodes;
     TG_LIST(tg_writeback_info) writebacks;
-    int32_t *moved; /* old id -> new id */
-    int32_t state;  /* new id of "tg.parameters" */
+    int32_t *moved;  /* old id -> new id */
+    int32_t state;   /* new id of "tg.parameters" */
+    int32_t average; /* of "tg.average", for the parameters that are trained; 0: those too are read from `state` */
 } layout_rebuild;
 
-static int32_t layout_find_state(const tg_graph *g) {
+/* The id of a flat state; made if need be. 0 recorded. */
+static int32_t layout_flat_state(tg_graph *g, const char *name, int64_t total) {
     for (int64_t i = 0; i < g->states.count; i++)
-        if (strcmp(g->states.items[i].name, layout_state_name) == 0) return g->states.items[i].node;
-    return 0;
+        if (strcmp(g->states.items[i].name, name) == 0) return g->states.items[i].node;
+    return tg_ir_state(g, name, tg_shape_make(1, &total), TG_F32, 0.0);
 }
 
 static int32_t layout_push(layout_rebuild *r, const tg_node *node) {
@@ -133,7 +170,7 @@ static int32_t layout_push_view(layout_rebuild *r, tg_op op, int32_t input, tg_s
 static int32_t layout_push_param(layout_rebuild *r, const tg_node *param) {
     const tg_layout_entry *entry = r->entries[param->attr.index];
     tg_shape flat = tg_shape_make(1, &entry->count);
-    int32_t id = r->state;
+    int32_t id = r->average != 0 && !entry->frozen ? r->average : r->state;
     if (entry->count != r->layout->total) id = layout_push_view(r, TG_OP_SLICE, id, flat, entry->offset, param);
     if (id != 0 && !tg_shape_equal(flat, param->shape)) id = layout_push_view(r, TG_OP_RESHAPE, id, param->shape, 0, param);
     return id;
@@ -150,15 +187,17 @@ static int32_t layout_push_moved(layout_rebuild *r, const tg_node *old) {
     return layout_push(r, &node);
 }
 
-/* Poison first, then the flat state (it may have been made late), then everything else in the old order. */
-static bool layout_rebuild_nodes(layout_rebuild *r, int32_t old_state) {
+/* Poison first, then the flat states (they may have been made late), then everything else in the old order. */
+static bool layout_rebuild_nodes(layout_rebuild *r, int32_t old_state, int32_t old_average) {
     tg_graph *g = r->g;
     if (layout_push(r, tg_graph_node(g, 0)) != 0 || r->nodes.count != 1) return false;
     r->state = layout_push(r, tg_graph_node(g, old_state));
-    if (r->state == 0) return false;
+    if (old_average != 0) r->average = layout_push(r, tg_graph_node(g, old_average));
+    if (r->state == 0 || (old_average != 0 && r->average == 0)) return false;
     for (int32_t id = 1; id < g->nodes.count; id++) {
         const tg_node *node = tg_graph_node(g, id);
         if (id == old_state) r->moved[id] = r->state;
+        else if (id == old_average) r->moved[id] = r->average;
         else r->moved[id] = node->op == TG_OP_PARAM ? layout_push_param(r, node) : layout_push_moved(r, node);
         if (r->moved[id] == 0) return false;
     }
@@ -307,28 +346,32 @@ static void layout_release(layout_rebuild *r, int64_t old_nodes) {
     if (r->entries != NULL) tg_release(ctx, r->entries, sizeof(r->entries[0]) * (size_t)(r->g->params.count + 1));
 }
 
-static tg_status layout_flatten(layout_rebuild *r, int32_t state) {
+static tg_status layout_rebuild_all(layout_rebuild *r, int32_t state, int32_t average) {
     tg_status status = layout_match(r->g, r->layout, r->entries);
     if (status != TG_OK) return status;
-    if (!layout_rebuild_nodes(r, state)) return TG_ERROR_MEMORY;
+    if (!layout_rebuild_nodes(r, state, average)) return TG_ERROR_MEMORY;
     status = layout_rebuild_writebacks(r);
     if (status == TG_OK) layout_commit(r);
     return status;
 }
 
-tg_status tg_flatten_params(tg_graph *g, const tg_layout *layout) {
+static tg_status layout_flatten(tg_graph *g, const tg_layout *layout, bool averages) {
     layout_rebuild r;
-    int32_t state = layout_find_state(g);
     if (g->params.count == 0) return TG_OK;
-    if (state == 0) state = tg_ir_state(g, layout_state_name, tg_shape_make(1, &layout->total), TG_F32, 0.0);
-    if (state == 0) return g->ctx->status;
+    int32_t state = layout_flat_state(g, layout_state_name, layout->total);
+    int32_t average = averages ? layout_flat_state(g, layout_average_name, layout->total) : 0;
+    if (state == 0 || (averages && average == 0)) return g->ctx->status;
     memset(&r, 0, sizeof r);
     r.g = g;
     r.layout = layout;
     int64_t old_nodes = g->nodes.count;
     r.moved = tg_alloc(g->ctx, sizeof(int32_t) * (size_t)old_nodes);
     r.entries = tg_alloc(g->ctx, sizeof(r.entries[0]) * (size_t)(g->params.count + 1));
-    tg_status status = r.moved != NULL && r.entries != NULL ? layout_flatten(&r, state) : TG_ERROR_MEMORY;
+    tg_status status = r.moved != NULL && r.entries != NULL ? layout_rebuild_all(&r, state, average) : TG_ERROR_MEMORY;
     layout_release(&r, old_nodes);
     return status;
 }
+
+tg_status tg_flatten_params(tg_graph *g, const tg_layout *layout) { return layout_flatten(g, layout, false); }
+
+tg_status tg_flatten_averages(tg_graph *g, const tg_layout *layout) { return layout_flatten(g, layout, true); }

@@ -1,5 +1,5 @@
-/* lr: learning-rate schedules: as values on the host, as graph nodes with the numbers built in, and as graph nodes that read
- * the numbers from a state. All three follow the formulas beside tg_lr in the public header. Must not know optimisers. */
+/* lr: learning-rate schedules: as values on the host, and as graph nodes, whose numbers are built in or read
+ * from a state. All three follow the formulas beside tg_lr in the public header. Must not know optimisers. */
 #include "optim/optim.h"
 #include "trace/trace.h"
 
@@ -10,7 +10,22 @@
 static const double lr_pi = 3.14159265358979323846;
 static const int64_t lr_start_base = (int64_t)1 << 20; /* f32 holds both halves of the start exactly */
 
-enum { LR_KIND, LR_PEAK, LR_FINAL, LR_STEPS, LR_AFTER_KIND, LR_AFTER_PEAK, LR_AFTER_FINAL, LR_AFTER_STEPS, LR_START_LOW, LR_START_HIGH };
+/* The numbers of the state: every schedule as one. See lr_rate_nodes. */
+enum {
+    LR_WARMUP, /* steps of it; 0: none */
+    LR_WARMUP_PEAK,
+    LR_INITIAL,
+    LR_RISE, /* steps of it; 0: none */
+    LR_PEAK,
+    LR_FINAL,
+    LR_STEPS,
+    LR_WAVE,  /* 1: along a cosine, 0: along a line */
+    LR_STAIR, /* steps of one stair; 2^30: none */
+    LR_LOG_FACTOR,
+    LR_MILESTONES,
+    LR_START_LOW = LR_MILESTONES + TG_LR_MILESTONES,
+    LR_START_HIGH
+};
 
 /* ---------------------------------------------------------------- values */
 
@@ -40,47 +55,155 @@ tg_lr tg_lr_warmup(double peak, int64_t warmup_steps, tg_lr after) {
     schedule.after_peak = after.peak;
     schedule.after_final = after.final;
     schedule.after_steps = after.steps;
+    schedule.factor = after.factor;
+    schedule.initial = after.initial;
+    schedule.rise = after.rise;
+    schedule.milestone_count = after.milestone_count;
+    memcpy(schedule.milestones, after.milestones, sizeof schedule.milestones);
     return schedule;
 }
 
-static double lr_base_value(tg_lr_kind kind, double peak, double final, int64_t steps, int64_t t) {
-    if (kind == TG_LR_CONSTANT) return peak;
-    if (t >= steps) return final;
-    double part = (double)t / (double)steps;
-    if (kind == TG_LR_LINEAR) return peak + (final - peak) * part;
-    return final + (peak - final) * 0.5 * (1.0 + cos(lr_pi * part));
+tg_lr tg_lr_staircase(double peak, double factor, int64_t steps) {
+    tg_lr schedule = lr_decay(TG_LR_STAIRCASE, peak, peak, steps);
+    schedule.factor = factor;
+    return schedule;
+}
+
+tg_lr tg_lr_multi_step(double peak, double factor, const int64_t *milestones, int count) {
+    tg_lr schedule = lr_decay(TG_LR_MULTI_STEP, peak, peak, 1);
+    schedule.factor = factor;
+    schedule.milestone_count = count;
+    for (int i = 0; i < count && i < TG_LR_MILESTONES; i++) schedule.milestones[i] = milestones[i];
+    return schedule;
+}
+
+tg_lr tg_lr_one_cycle(double peak, int64_t steps) {
+    tg_lr schedule = lr_decay(TG_LR_ONE_CYCLE, peak, peak / 250000.0, steps);
+    schedule.initial = peak / 25.0;
+    schedule.rise = steps * 3 / 10 > 0 ? steps * 3 / 10 : 1;
+    return schedule;
+}
+
+/* The schedule proper: what follows the warm-up, if there is one. */
+static tg_lr lr_proper(tg_lr schedule) {
+    if (schedule.kind != TG_LR_WARMUP) return schedule;
+    schedule.kind = schedule.after_kind;
+    schedule.peak = schedule.after_peak;
+    schedule.final = schedule.after_final;
+    schedule.steps = schedule.after_steps;
+    return schedule;
+}
+
+/* from + (to - from) (1 - cos(pi part)) / 2 */
+static double lr_wave(double from, double to, double part) { return from + (to - from) * 0.5 * (1.0 - cos(lr_pi * part)); }
+
+static double lr_steps_value(const tg_lr *s, int64_t t) {
+    double rate = s->peak;
+    if (s->kind == TG_LR_STAIRCASE) return s->peak * pow(s->factor, (double)((t - 1) / s->steps));
+    for (int i = 0; i < s->milestone_count; i++) rate = s->milestones[i] < t ? rate * s->factor : rate;
+    return rate;
+}
+
+static double lr_base_value(const tg_lr *s, int64_t t) {
+    if (s->kind == TG_LR_CONSTANT) return s->peak;
+    if (s->kind == TG_LR_STAIRCASE || s->kind == TG_LR_MULTI_STEP) return lr_steps_value(s, t);
+    if (t >= s->steps) return s->final;
+    if (s->kind == TG_LR_LINEAR) return s->peak + (s->final - s->peak) * ((double)t / (double)s->steps);
+    if (s->kind == TG_LR_COSINE) return lr_wave(s->peak, s->final, (double)t / (double)s->steps);
+    if (t <= s->rise) return lr_wave(s->initial, s->peak, (double)t / (double)s->rise);
+    return lr_wave(s->peak, s->final, (double)(t - s->rise) / (double)(s->steps - s->rise));
 }
 
 double tg_lr_value(tg_lr schedule, int64_t t) {
-    if (schedule.kind != TG_LR_WARMUP) return lr_base_value(schedule.kind, schedule.peak, schedule.final, schedule.steps, t);
+    const tg_lr proper = lr_proper(schedule);
+    if (schedule.kind != TG_LR_WARMUP) return lr_base_value(&proper, t);
     if (t <= schedule.steps) return schedule.peak * (double)t / (double)schedule.steps;
-    return lr_base_value(schedule.after_kind, schedule.after_peak, schedule.after_final, schedule.after_steps, t - schedule.steps);
+    return lr_base_value(&proper, t - schedule.steps);
 }
 
 /* ---------------------------------------------------------------- checks */
 
 static bool lr_rate_ok(double rate) { return rate >= 0.0 && rate <= (double)FLT_MAX; }
 
-static tg_status lr_check_part(tg_context *ctx, tg_site site, const char *what, tg_lr_kind kind, double peak, double final, int64_t steps) {
-    if (!lr_rate_ok(peak))
-        return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: a learning rate must be finite and at least 0, got %g", what, peak);
-    if (kind == TG_LR_CONSTANT) return TG_OK;
-    if (kind != TG_LR_WARMUP && !lr_rate_ok(final))
-        return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: a final learning rate must be finite and at least 0, got %g", what, final);
-    if (steps < 1 || steps > INT32_MAX)
-        return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: a schedule needs 1 to %d steps, got %lld", what, INT32_MAX, (long long)steps);
+static tg_status lr_refuse(tg_context *ctx, tg_site site, const char *what, const char *field, const char *want, double got) {
+    return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: a schedule's %s must be %s, got %g", what, field, want, got);
+}
+
+static tg_status lr_check_milestones(tg_context *ctx, tg_site site, const char *what, const tg_lr *s) {
+    if (s->milestone_count < 1 || s->milestone_count > TG_LR_MILESTONES)
+        return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: a multi-step schedule has 1 to %d milestones, got %d", what, TG_LR_MILESTONES,
+                       (int)s->milestone_count);
+    int64_t least = 1;
+    for (int i = 0; i < s->milestone_count; i++) {
+        if (s->milestones[i] < least || s->milestones[i] > INT32_MAX)
+            return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: milestones must rise from 1 on, got %lld after %lld", what,
+                           (long long)s->milestones[i], (long long)(i > 0 ? s->milestones[i - 1] : 0));
+        least = s->milestones[i] + 1;
+    }
     return TG_OK;
 }
 
+/* The fields that single kinds have. */
+static tg_status lr_check_fields(tg_context *ctx, tg_site site, const char *what, const tg_lr *s) {
+    const bool falls = s->kind == TG_LR_STAIRCASE || s->kind == TG_LR_MULTI_STEP;
+    if (falls && !(s->factor > 0.0 && s->factor <= (double)FLT_MAX))
+        return lr_refuse(ctx, site, what, "factor", "finite and over 0", s->factor);
+    if (s->kind == TG_LR_MULTI_STEP) return lr_check_milestones(ctx, site, what, s);
+    if (s->kind != TG_LR_ONE_CYCLE) return TG_OK;
+    if (!lr_rate_ok(s->initial)) return lr_refuse(ctx, site, what, "initial rate", "finite and at least 0", s->initial);
+    if (s->rise < 1 || s->rise >= s->steps)
+        return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: one cycle of %lld steps rises in 1 to %lld of them, got %lld", what,
+                       (long long)s->steps, (long long)s->steps - 1, (long long)s->rise);
+    return TG_OK;
+}
+
+static tg_status lr_check_part(tg_context *ctx, tg_site site, const char *what, const tg_lr *s) {
+    if (!lr_rate_ok(s->peak))
+        return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: a learning rate must be finite and at least 0, got %g", what, s->peak);
+    if (s->kind == TG_LR_CONSTANT) return TG_OK;
+    if (s->kind != TG_LR_WARMUP && !lr_rate_ok(s->final))
+        return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: a final learning rate must be finite and at least 0, got %g", what, s->final);
+    if (s->steps < 1 || s->steps > INT32_MAX)
+        return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: a schedule needs 1 to %d steps, got %lld", what, INT32_MAX, (long long)s->steps);
+    return lr_check_fields(ctx, site, what, s);
+}
+
+static bool lr_known(tg_lr_kind kind) { return (int)kind >= TG_LR_CONSTANT && (int)kind <= TG_LR_ONE_CYCLE; }
+
 tg_status tg_lr_check(tg_context *ctx, tg_site site, const char *what, tg_lr schedule) {
-    if ((int)schedule.kind < TG_LR_CONSTANT || (int)schedule.kind > TG_LR_WARMUP)
-        return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: unknown kind %d of learning-rate schedule", what, (int)schedule.kind);
-    tg_status status = lr_check_part(ctx, site, what, schedule.kind, schedule.peak, schedule.final, schedule.steps);
+    const tg_lr proper = lr_proper(schedule);
+    if (!lr_known(schedule.kind) || !lr_known(proper.kind))
+        return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: unknown kind %d of learning-rate schedule", what,
+                       (int)(lr_known(schedule.kind) ? proper.kind : schedule.kind));
+    tg_status status = lr_check_part(ctx, site, what, &schedule);
     if (status != TG_OK || schedule.kind != TG_LR_WARMUP) return status;
-    if (schedule.after_kind == TG_LR_WARMUP) return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: a warm-up cannot follow a warm-up", what);
-    if ((int)schedule.after_kind < TG_LR_CONSTANT || (int)schedule.after_kind > TG_LR_WARMUP)
-        return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: unknown kind %d of learning-rate schedule", what, (int)schedule.after_kind);
-    return lr_check_part(ctx, site, what, schedule.after_kind, schedule.after_peak, schedule.after_final, schedule.after_steps);
+    if (proper.kind == TG_LR_WARMUP) return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: a warm-up cannot follow a warm-up", what);
+    return lr_check_part(ctx, site, what, &proper);
+}
+
+/* ---------------------------------------------------------------- numbers */
+
+static const double lr_never = 1073741824.0; /* a step that no training makes */
+
+void tg_lr_encode(tg_lr schedule, int64_t start, float out[TG_LR_STATE]) {
+    const tg_lr s = lr_proper(schedule);
+    const bool falls = s.kind == TG_LR_STAIRCASE || s.kind == TG_LR_MULTI_STEP;
+    const bool warms = schedule.kind == TG_LR_WARMUP, cycles = s.kind == TG_LR_ONE_CYCLE;
+    if (start < 0) start = 0;
+    out[LR_WARMUP] = warms ? (float)schedule.steps : 0.0f;
+    out[LR_WARMUP_PEAK] = warms ? (float)schedule.peak : 0.0f;
+    out[LR_INITIAL] = cycles ? (float)s.initial : 0.0f;
+    out[LR_RISE] = cycles ? (float)s.rise : 0.0f;
+    out[LR_PEAK] = (float)s.peak;
+    out[LR_FINAL] = falls || s.kind == TG_LR_CONSTANT ? (float)s.peak : (float)s.final;
+    out[LR_STEPS] = s.steps > 1 ? (float)s.steps : 1.0f;
+    out[LR_WAVE] = s.kind == TG_LR_COSINE || cycles ? 1.0f : 0.0f;
+    out[LR_STAIR] = s.kind == TG_LR_STAIRCASE && s.steps > 0 ? (float)s.steps : (float)lr_never;
+    out[LR_LOG_FACTOR] = falls && s.factor > 0.0 ? (float)log(s.factor) : 0.0f;
+    for (int i = 0; i < TG_LR_MILESTONES; i++)
+        out[LR_MILESTONES + i] = (float)(s.kind == TG_LR_MULTI_STEP && i < s.milestone_count ? (double)s.milestones[i] : lr_never);
+    out[LR_START_LOW] = (float)(start % lr_start_base);
+    out[LR_START_HIGH] = (float)(1 + start / lr_start_base);
 }
 
 /* ---------------------------------------------------------------- nodes: all of rank 0 */
@@ -89,42 +212,37 @@ static int32_t lr_number(tg_graph *g, double value) { return tg_ir_const(g, TG_S
 
 static int32_t lr_binary(tg_graph *g, tg_op op, int32_t a, int32_t b) { return tg_ir_binary(g, op, a, b); }
 
-/* from + (to - from) part */
-static int32_t lr_between(tg_graph *g, int32_t from, int32_t to, int32_t part) {
-    return lr_binary(g, TG_OP_ADD, from, lr_binary(g, TG_OP_MUL, lr_binary(g, TG_OP_SUB, to, from), part));
+/* How far the rate is from where it goes to: 1 to 0 as part goes from 0 to 1. */
+static int32_t lr_left_nodes(tg_graph *g, int32_t wave, int32_t part) {
+    int32_t line = lr_binary(g, TG_OP_SUB, lr_number(g, 1.0), part);
+    int32_t turn = tg_ir_unary(g, TG_OP_COS, lr_binary(g, TG_OP_MUL, part, lr_number(g, lr_pi)));
+    int32_t curve = lr_binary(g, TG_OP_MUL, lr_binary(g, TG_OP_ADD, turn, lr_number(g, 1.0)), lr_number(g, 0.5));
+    return tg_ir_select(g, lr_binary(g, TG_OP_LESS, lr_number(g, 0.5), wave), curve, line);
 }
 
-/* (1 + cos(pi part)) / 2: from 1 to 0 */
-static int32_t lr_cosine(tg_graph *g, int32_t part) {
-    int32_t wave = tg_ir_unary(g, TG_OP_COS, lr_binary(g, TG_OP_MUL, part, lr_number(g, lr_pi)));
-    int32_t lifted = lr_binary(g, TG_OP_ADD, wave, lr_number(g, 1.0));
-    return lr_binary(g, TG_OP_MUL, lifted, lr_number(g, 0.5));
+/* factor^(stairs taken + milestones passed). Stairs are counted in i32: a device may divide f32 numbers a little under a whole one. */
+static int32_t lr_fall_nodes(tg_graph *g, const int32_t *n, int32_t t) {
+    int32_t done = tg_ir_cast(g, lr_binary(g, TG_OP_SUB, t, lr_number(g, 1.0)), TG_I32);
+    int32_t falls = tg_ir_cast(g, lr_binary(g, TG_OP_DIV, done, tg_ir_cast(g, n[LR_STAIR], TG_I32)), TG_F32);
+    for (int i = 0; i < TG_LR_MILESTONES; i++)
+        falls = lr_binary(g, TG_OP_ADD, falls, tg_ir_cast(g, lr_binary(g, TG_OP_LESS, n[LR_MILESTONES + i], t), TG_F32));
+    return tg_ir_unary(g, TG_OP_EXP, lr_binary(g, TG_OP_MUL, falls, n[LR_LOG_FACTOR]));
 }
 
-/* value while t < steps, then exactly `final` */
-static int32_t lr_until(tg_graph *g, int32_t t, int32_t steps, int32_t value, int32_t final) {
-    return tg_ir_select(g, lr_binary(g, TG_OP_LESS, t, steps), value, final);
-}
-
-/* A schedule that is not a warm-up, with its numbers known; t f32. */
-static int32_t lr_known_nodes(tg_graph *g, tg_lr_kind kind, double peak, double final, int64_t steps, int32_t t) {
-    int32_t from = lr_number(g, peak);
-    if (kind == TG_LR_CONSTANT) return from;
-    int32_t to = lr_number(g, final), count = lr_number(g, (double)steps);
-    int32_t part = lr_binary(g, TG_OP_DIV, t, count);
-    int32_t value = kind == TG_LR_LINEAR ? lr_between(g, from, to, part) : lr_between(g, to, from, lr_cosine(g, part));
-    return lr_until(g, t, count, value, to);
-}
-
-static int32_t lr_schedule_nodes(tg_graph *g, tg_lr schedule, int32_t t) {
-    int32_t time = tg_ir_cast(g, t, TG_F32);
-    if (schedule.kind != TG_LR_WARMUP) return lr_known_nodes(g, schedule.kind, schedule.peak, schedule.final, schedule.steps, time);
-    int32_t count = lr_number(g, (double)schedule.steps);
-    int32_t part = lr_binary(g, TG_OP_DIV, time, count);
-    int32_t rising = lr_binary(g, TG_OP_MUL, part, lr_number(g, schedule.peak));
-    int32_t after = lr_known_nodes(g, schedule.after_kind, schedule.after_peak, schedule.after_final, schedule.after_steps,
-                                   lr_binary(g, TG_OP_SUB, time, count));
-    return tg_ir_select(g, lr_binary(g, TG_OP_LESS_EQUAL, time, count), rising, after);
+/* Every schedule as one, of numbers as nodes; time f32. After the warm-up t begins again; up to `rise` the rate goes from `initial` to
+ * `peak`, then to `final`, where it stays from `steps` on; all of it times factor^falls. A constant goes from its peak to its peak. */
+static int32_t lr_rate_nodes(tg_graph *g, const int32_t *n, int32_t time) {
+    int32_t t = lr_binary(g, TG_OP_SUB, time, n[LR_WARMUP]), rises = lr_binary(g, TG_OP_LESS_EQUAL, t, n[LR_RISE]);
+    int32_t from = tg_ir_select(g, rises, n[LR_INITIAL], n[LR_PEAK]), to = tg_ir_select(g, rises, n[LR_PEAK], n[LR_FINAL]);
+    int32_t begun = lr_binary(g, TG_OP_SUB, t, n[LR_RISE]), fall = lr_binary(g, TG_OP_SUB, n[LR_STEPS], n[LR_RISE]);
+    int32_t passed = tg_ir_select(g, rises, t, begun), length = tg_ir_select(g, rises, n[LR_RISE], fall);
+    int32_t part = lr_binary(g, TG_OP_MIN, lr_binary(g, TG_OP_DIV, passed, length), lr_number(g, 1.0));
+    int32_t way = lr_binary(g, TG_OP_MUL, lr_binary(g, TG_OP_SUB, from, to), lr_left_nodes(g, n[LR_WAVE], part));
+    int32_t rate = tg_ir_select(g, lr_binary(g, TG_OP_LESS, t, n[LR_STEPS]), lr_binary(g, TG_OP_ADD, to, way), n[LR_FINAL]);
+    rate = lr_binary(g, TG_OP_MUL, rate, lr_fall_nodes(g, n, t));
+    int32_t least = lr_binary(g, TG_OP_MAX, n[LR_WARMUP], lr_number(g, 1.0));
+    int32_t warming = lr_binary(g, TG_OP_MUL, lr_binary(g, TG_OP_DIV, time, least), n[LR_WARMUP_PEAK]);
+    return tg_ir_select(g, lr_binary(g, TG_OP_LESS_EQUAL, time, n[LR_WARMUP]), warming, rate);
 }
 
 tg_tensor tg_resolve_lr_at(tg_site site, tg_lr schedule, tg_tensor t) {
@@ -132,6 +250,8 @@ tg_tensor tg_resolve_lr_at(tg_site site, tg_lr schedule, tg_tensor t) {
     tg_tensor result = {t.graph, 0};
     tg_graph *g = t.graph;
     char text[TG_SHAPE_TEXT + 128];
+    float numbers[TG_LR_STATE];
+    int32_t nodes[TG_LR_STATE];
     if (!tg_call_enter(&call, site, "resolve_lr", &t, 1)) return result;
     if (tg_lr_check(g->ctx, site, "resolve_lr", schedule) != TG_OK) return result;
     const tg_node *node = tg_graph_node(g, t.id);
@@ -144,60 +264,36 @@ tg_tensor tg_resolve_lr_at(tg_site site, tg_lr schedule, tg_tensor t) {
                 tg_node_text(g, t.id, text, sizeof text));
         return result;
     }
-    result.id = lr_schedule_nodes(g, schedule, t.id);
+    tg_lr_encode(schedule, 0, numbers);
+    for (int i = 0; i < TG_LR_STATE; i++) nodes[i] = lr_number(g, (double)numbers[i]);
+    result.id = schedule.kind == TG_LR_CONSTANT ? nodes[LR_PEAK] : lr_rate_nodes(g, nodes, tg_ir_cast(g, t.id, TG_F32));
     return result;
 }
 
 /* ---------------------------------------------------------------- nodes that read the numbers from a state */
-
-void tg_lr_encode(tg_lr schedule, int64_t start, float out[TG_LR_STATE]) {
-    if (start < 0) start = 0;
-    out[LR_KIND] = (float)schedule.kind;
-    out[LR_PEAK] = (float)schedule.peak;
-    out[LR_FINAL] = (float)schedule.final;
-    out[LR_STEPS] = (float)(schedule.steps < 1 ? 1 : schedule.steps);
-    out[LR_AFTER_KIND] = (float)schedule.after_kind;
-    out[LR_AFTER_PEAK] = (float)schedule.after_peak;
-    out[LR_AFTER_FINAL] = (float)schedule.after_final;
-    out[LR_AFTER_STEPS] = (float)(schedule.after_steps < 1 ? 1 : schedule.after_steps);
-    out[LR_START_LOW] = (float)(start % lr_start_base);
-    out[LR_START_HIGH] = (float)(1 + start / lr_start_base);
-}
 
 static int32_t lr_read(tg_graph *g, int32_t numbers, int64_t which) {
     const int64_t one = 1;
     return tg_ir_reshape(g, tg_ir_slice(g, numbers, &which, tg_shape_make(1, &one)), TG_SCALAR);
 }
 
-static int32_t lr_is(tg_graph *g, int32_t kind, tg_lr_kind which) { return lr_binary(g, TG_OP_EQUAL, kind, lr_number(g, (double)which)); }
-
-/* t less the start, counted in i32 so that no step is lost to rounding; then f32 */
-static int32_t lr_time(tg_graph *g, int32_t numbers, int32_t t) {
-    int32_t low = tg_ir_cast(g, lr_read(g, numbers, LR_START_LOW), TG_I32);
-    int32_t high = tg_ir_cast(g, lr_read(g, numbers, LR_START_HIGH), TG_I32);
+/* Updates since the start, counted in i32 so that no step is lost to rounding; then f32. The first has 1. */
+static int32_t lr_time(tg_graph *g, const int32_t *n, int32_t t, int64_t accumulate) {
+    int32_t low = tg_ir_cast(g, n[LR_START_LOW], TG_I32), high = tg_ir_cast(g, n[LR_START_HIGH], TG_I32);
     int32_t whole = lr_binary(g, TG_OP_SUB, high, tg_ir_const(g, TG_SCALAR, TG_I32, 1.0));
     int32_t base = tg_ir_const(g, TG_SCALAR, TG_I32, (double)lr_start_base);
     int32_t start = lr_binary(g, TG_OP_ADD, lr_binary(g, TG_OP_MUL, whole, base), low);
-    return tg_ir_cast(g, lr_binary(g, TG_OP_SUB, t, start), TG_F32);
+    return tg_ir_cast(g, tg_lr_updates(g, lr_binary(g, TG_OP_SUB, t, start), accumulate), TG_F32);
 }
 
-int32_t tg_lr_nodes(tg_graph *g, int32_t lr_state, int32_t t) {
-    int32_t time = lr_time(g, lr_state, t), warmup_steps = lr_read(g, lr_state, LR_STEPS);
-    int32_t warms = lr_is(g, lr_read(g, lr_state, LR_KIND), TG_LR_WARMUP), base[4];
-    for (int i = 0; i < 4; i++) { /* the numbers of the schedule proper: what follows the warm-up, if there is one */
-        int32_t own = lr_read(g, lr_state, LR_KIND + i);
-        base[i] = tg_ir_select(g, warms, lr_read(g, lr_state, LR_AFTER_KIND + i), own);
-    }
-    int32_t kind = base[LR_KIND], peak = base[LR_PEAK], final = base[LR_FINAL], steps = base[LR_STEPS];
-    int32_t after = tg_ir_select(g, warms, lr_binary(g, TG_OP_SUB, time, warmup_steps), time);
-    int32_t one = lr_number(g, 1.0);
-    int32_t part = lr_binary(g, TG_OP_MIN, lr_binary(g, TG_OP_DIV, after, steps), one);
-    int32_t linear = lr_until(g, after, steps, lr_between(g, peak, final, part), final);
-    int32_t cosine = lr_until(g, after, steps, lr_between(g, final, peak, lr_cosine(g, part)), final);
-    int32_t decays = tg_ir_select(g, lr_is(g, kind, TG_LR_LINEAR), linear, cosine);
-    int32_t rate = tg_ir_select(g, lr_is(g, kind, TG_LR_CONSTANT), peak, decays);
-    int32_t warm_peak = lr_read(g, lr_state, LR_PEAK);
-    int32_t rising = lr_binary(g, TG_OP_MUL, lr_binary(g, TG_OP_DIV, time, warmup_steps), warm_peak);
-    int32_t early = lr_binary(g, TG_OP_AND, warms, lr_binary(g, TG_OP_LESS_EQUAL, time, warmup_steps));
-    return tg_ir_select(g, early, rising, rate);
+int32_t tg_lr_updates(tg_graph *g, int32_t steps, int64_t accumulate) {
+    if (accumulate <= 1) return steps;
+    int32_t one = tg_ir_const(g, TG_SCALAR, TG_I32, 1.0), count = tg_ir_const(g, TG_SCALAR, TG_I32, (double)accumulate);
+    return lr_binary(g, TG_OP_ADD, lr_binary(g, TG_OP_DIV, lr_binary(g, TG_OP_SUB, steps, one), count), one);
+}
+
+int32_t tg_lr_nodes(tg_graph *g, int32_t lr_state, int32_t t, int64_t accumulate) {
+    int32_t nodes[TG_LR_STATE];
+    for (int i = 0; i < TG_LR_STATE; i++) nodes[i] = lr_read(g, lr_state, i);
+    return lr_rate_nodes(g, nodes, lr_time(g, nodes, t, accumulate));
 }

@@ -11,21 +11,38 @@ typedef struct tg_layout_entry {
     const char *name;
     tg_shape shape;
     int64_t offset, count;
-    bool decay, frozen;
+    bool decay, frozen, matrix;
 } tg_layout_entry;
-/* Order: decayed, then not decayed, then frozen; inside a group as traced. */
+/* A run of the flat buffers that is trained alike. */
+typedef struct tg_layout_segment {
+    int64_t end; /* where the one before ends, or at 0, it begins */
+    double rate; /* factor of the schedule's rate */
+    bool decay;  /* by weight_decay, or the optimiser's where that is under 0 */
+    double weight_decay;
+} tg_layout_segment;
+/* Order: matrices (those Muon updates as such), then the other trained parameters, then the frozen ones; of each first what decays; then by
+ * group; inside a group as traced. */
 typedef struct tg_layout {
     tg_layout_entry *entries; /* in trace order */
     int count;
+    tg_layout_segment *segments; /* of [0, trained_end) */
+    int segment_count;
     int64_t total;       /* elements of the flat buffers */
-    int64_t decay_end;   /* [0, decay_end): decayed */
-    int64_t trained_end; /* [decay_end, trained_end): trained without decay; the rest frozen */
+    int64_t matrix_end;  /* [0, matrix_end): matrices */
+    int64_t trained_end; /* [0, trained_end): trained; the rest is frozen */
 } tg_layout;
 
-/* From g's params, with the filter applied. Every offset and end is a multiple of TG_FLAT_ALIGN; the gaps stay 0. A graph
- * without parameters has total = TG_FLAT_ALIGN, so that the flat states always exist. optimizer may be NULL. Memory in
- * `arena`, names too. */
-tg_status tg_layout_make(const tg_graph *g, const tg_optimizer *optimizer, tg_arena *arena, tg_layout *out);
+/* What the optimiser's kind, filter and groups say of g's parameters is written into their marks, from which layouts are made. Without
+ * groups the marks of earlier ones stay. Errors: a group that has no parameter; then some are marked. optimizer may be NULL. */
+tg_status tg_mark_params(tg_graph *g, tg_site site, const tg_optimizer *optimizer);
+/* The same in steps: forget all groups, then mark those of one that no group has yet. */
+void tg_unmark_params(tg_graph *g);
+tg_status tg_mark_group(tg_graph *g, tg_site site, const tg_param_group *group);
+bool tg_param_is_frozen(const tg_param_info *param); /* declared so, or by its group */
+
+/* From the flags of g's params. Every offset and end is a multiple of TG_FLAT_ALIGN; the gaps stay 0. A graph without parameters has
+ * total = TG_FLAT_ALIGN, so that the flat states always exist. Memory in `arena`, names too. */
+tg_status tg_layout_make(const tg_graph *g, tg_arena *arena, tg_layout *out);
 const tg_layout_entry *tg_layout_find(const tg_layout *layout, const char *name);
 
 /* Rewrites every PARAM node of g in place into reshape(slice(STATE "tg.parameters")), and parameter writebacks (user-made
@@ -37,25 +54,31 @@ const tg_layout_entry *tg_layout_find(const tg_layout *layout, const char *name)
  * range and leave the holes as they are. (The states are 0 where no piece is ever stored, so the holes of "tg.gradients"
  * are 0 and those of "tg.parameters" keep their values: frozen, or not written by the user's optimiser.) */
 tg_status tg_flatten_params(tg_graph *g, const tg_layout *layout);
+/* The same, but a PARAM that is not frozen becomes its part of the STATE "tg.average"; nothing may write parameters. */
+tg_status tg_flatten_averages(tg_graph *g, const tg_layout *layout);
 
-/* loss (rank 0 f32) -> gradients of all unfrozen params packed as PACK written back to "tg.gradients" (before clipping), then
- * the update of optimizer->kind over the flat tensors, written back. Call before tg_flatten_params; it uses PARAM nodes for
- * the gradient and creates the flat states. Kind NONE (or NULL): gradients only, nothing more in a graph that already has an
- * optimiser appended; "tg.step" exists for the other kinds only. A parameter that the loss does not use has gradient 0, and
- * decays if its flag says so. With frozen parameters the update covers [0, trained_end) only and is written back as a PACK of
- * that one piece. The rate is read from the state "tg.lr" so that a new schedule needs no recompilation. */
+/* loss (rank 0 f32) -> gradients of all unfrozen params packed as PACK written back to "tg.gradients" (as they are, before accumulation
+ * and clipping), then the update of optimizer->kind over the flat tensors, written back. Call before tg_flatten_params; it uses PARAM nodes
+ * for the gradient and creates the flat states: "tg.m", "tg.v", "tg.accumulated", "tg.average" as they are needed. Kind NONE (or NULL):
+ * gradients only, nothing more in a graph that already has an optimiser appended; "tg.step" exists for the other kinds only, and counts
+ * steps, not updates. A parameter that the loss does not use has gradient 0, and decays if its flag says so. With frozen parameters the
+ * update covers [0, trained_end) only and is written back as a PACK. The rate is read from the state "tg.lr" so that a new schedule needs
+ * no recompilation. */
 tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *optimizer, const tg_layout *layout);
 
-/* The schedule as numbers in the f32 state "tg.lr", [TG_LR_STATE]: kind, peak, final, steps, after_kind, after_peak,
- * after_final, after_steps, start mod 2^20, 1 + start / 2^20. All zeros (how the state begins, and begins again after a reset):
- * the optimiser's own schedule, which the graph holds as a constant. tg_lr_encode fills it for a schedule that starts counting
- * after `start` steps. All tg_lr kinds are evaluated from it in the step. */
-#define TG_LR_STATE 10
+/* The schedule as numbers in the f32 state "tg.lr", [TG_LR_STATE] (their names: lr.c); the last two are start mod 2^20 and
+ * 1 + start / 2^20. All zeros (how the state begins, and begins again after a reset): the optimiser's own schedule, which the graph holds
+ * as a constant. tg_lr_encode fills it for a schedule that starts counting after `start` steps. All tg_lr kinds are evaluated from it in
+ * the step. */
+#define TG_LR_STATE (12 + TG_LR_MILESTONES)
 /* TG_ERROR_ARGUMENT with `what` in the message for a negative, infinite or NaN rate, no steps, an unknown kind or a warm-up
  * after a warm-up. */
 tg_status tg_lr_check(tg_context *ctx, tg_site site, const char *what, tg_lr schedule);
 /* TG_ERROR_ARGUMENT for options outside their range. NULL is fine. */
 tg_status tg_optimizer_check(tg_context *ctx, tg_site site, const tg_optimizer *optimizer);
 void tg_lr_encode(tg_lr schedule, int64_t start, float out[TG_LR_STATE]);
-int32_t tg_lr_nodes(tg_graph *g, int32_t lr_state, int32_t t); /* encoded numbers [TG_LR_STATE], i32 rank 0 -> rank-0 f32 */
+/* encoded numbers [TG_LR_STATE], i32 rank 0: steps taken -> rank-0 f32. An update is `accumulate` steps. */
+int32_t tg_lr_nodes(tg_graph *g, int32_t lr_state, int32_t t, int64_t accumulate);
+/* i32 rank 0, from 1 on: in which update step number `steps` is: (steps - 1) / accumulate + 1. */
+int32_t tg_lr_updates(tg_graph *g, int32_t steps, int64_t accumulate);
 #endif

@@ -242,13 +242,16 @@ static tg_status checkpoint_check(checkpoint_load *load) {
 
 static tg_status checkpoint_write(const checkpoint_load *load) {
     tg_family *family = load->model->family;
+    const int32_t parameters = tg_family_find(family, "tg.parameters");
     if (load->training) family->seed = load->seed;
     /* parameters alone into a training model: a fresh start from them */
     tg_status status = load->model->training ? tg_family_reset(family, TG_RESET_OPTIMIZER_AND_USER) : TG_OK;
     for (int64_t i = 0; i < load->map->places.count && status == TG_OK; i++) {
         const checkpoint_place *place = &load->map->places.items[i];
         if (!checkpoint_wanted(load, place)) continue;
-        status = tg_family_write(family, place->slot, place->first, tg_safetensors_find(load->file, place->name)->data, place->count);
+        const void *data = tg_safetensors_find(load->file, place->name)->data;
+        if (place->slot != parameters) status = tg_family_write(family, place->slot, place->first, data, place->count);
+        else status = tg_family_write_parameters(family, place->first, data, place->count);
     }
     if (status != TG_OK) return status;
     if (load->training) family->steps = load->steps;

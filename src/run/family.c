@@ -125,6 +125,12 @@ tg_status tg_family_write(tg_family *family, int32_t slot, int64_t first, const 
     return status;
 }
 
+tg_status tg_family_write_parameters(tg_family *family, int64_t first, const float *data, int64_t count) {
+    int32_t average = family->steps == 0 ? tg_family_find(family, "tg.average") : -1;
+    tg_status status = tg_family_write(family, tg_family_find(family, "tg.parameters"), first, data, count);
+    return status == TG_OK && average >= 0 ? tg_family_write(family, average, first, data, count) : status;
+}
+
 tg_status tg_family_read(tg_family *family, int32_t slot, int64_t first, void *data, int64_t count) {
     return family->executor->read_state(family->device, slot, first, data, count);
 }
@@ -292,7 +298,7 @@ static tg_status family_fill_random(tg_family *family, int32_t slot) {
 static tg_status family_fill(tg_family *family, int32_t slot) {
     const tg_family_state *state = &family->states.items[slot];
     if (family_is_random(state)) return family_fill_random(family, slot);
-    if (strcmp(state->name, "tg.parameters") == 0) return family_fill_params(family, slot);
+    if (strcmp(state->name, "tg.parameters") == 0 || strcmp(state->name, "tg.average") == 0) return family_fill_params(family, slot);
     if (family_is_schedule(state)) return family_restart_schedule(family, slot);
     return family_fill_value(family, slot);
 }
@@ -300,7 +306,9 @@ static tg_status family_fill(tg_family *family, int32_t slot) {
 tg_status tg_family_reset(tg_family *family, tg_reset_kind kind) {
     for (int32_t slot = 0; slot < family->states.count; slot++) {
         const char *name = family->states.items[slot].name;
-        bool is_parameters = strcmp(name, "tg.parameters") == 0, is_training = strncmp(name, "tg.", 3) == 0;
+        bool is_training = strncmp(name, "tg.", 3) == 0;
+        /* the next update begins the average from the parameters that stay */
+        bool is_parameters = strcmp(name, "tg.parameters") == 0 || strcmp(name, "tg.average") == 0;
         if (is_parameters && kind != TG_RESET_ALL) continue;
         if (kind == TG_RESET_OPTIMIZER && (!is_training || family_is_random(&family->states.items[slot]))) continue;
         tg_status status = family_fill(family, slot);
@@ -363,7 +371,7 @@ static tg_status family_init(tg_family *family, const tg_compile_options *option
     tg_status status = family_open(family, options);
     if (status != TG_OK) return status;
     family->keeps = family->executor->can_be_lost && family->open.foreign == NULL;
-    status = tg_layout_make(family->traced, &options->optimizer, &family->arena, &family->layout);
+    status = tg_layout_make(family->traced, &family->arena, &family->layout);
     if (status != TG_OK) return status;
     family->chunk = tg_alloc(ctx, TG_CHUNK_BYTES);
     family->seen = TG_NEW(&family->arena, uint8_t, family->layout.count + 1);

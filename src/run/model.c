@@ -18,13 +18,14 @@ static tg_status model_check_loss(const tg_graph *g) {
                    tg_node_text(g, g->result, text, sizeof text));
 }
 
-/* What the optimiser needs; that nobody else writes its parameters is checked where the writes meet. */
-static tg_status model_check_optimizer(const tg_graph *g, const tg_optimizer *optimizer) {
+/* What the optimiser needs and says of the parameters; that nobody else writes them is checked where the writes meet. */
+static tg_status model_take_optimizer(tg_graph *g, const tg_optimizer *optimizer) {
     if (optimizer->kind == TG_OPTIMIZER_NONE) return TG_OK;
     tg_status status = tg_optimizer_check(g->ctx, TG_SITE_NONE, optimizer);
+    if (status == TG_OK) status = tg_mark_params(g, TG_SITE_NONE, optimizer);
     if (status != TG_OK) return status;
     for (int64_t i = 0; i < g->params.count; i++)
-        if (!g->params.items[i].frozen) return TG_OK;
+        if (!tg_param_is_frozen(&g->params.items[i])) return TG_OK;
     return tg_fail(g->ctx, TG_ERROR_GRADIENT, tg_graph_node(g, g->result)->site,
                    "compile: an optimizer, but no unfrozen parameter to train");
 }
@@ -70,11 +71,13 @@ static tg_model *model_create(tg_context *ctx, tg_graph *traced) {
 /* A training model is compiled for steps at once, any other for runs: all errors of compiling surface here. */
 static tg_status model_compile(tg_model *model, const tg_compile_options *options) {
     tg_status status = model->training ? model_check_loss(model->traced) : TG_OK;
-    if (status == TG_OK && model->training) status = model_check_optimizer(model->traced, &options->optimizer);
+    if (status == TG_OK && model->training) status = model_take_optimizer(model->traced, &options->optimizer);
     if (status != TG_OK) return status;
     model->no_fusion = options->no_fusion;
     model->optimizer = options->optimizer;
-    model->optimizer.decay_filter = NULL; /* asked once, by the layout */
+    model->optimizer.decay_filter = NULL; /* asked once: the parameters are marked */
+    model->optimizer.groups = NULL;
+    model->optimizer.group_count = 0;
     model->family = tg_family_create(model->ctx, options, model->traced);
     if (model->family == NULL) return model->ctx->status;
     status = model_check_reserved(model);
@@ -97,9 +100,10 @@ static tg_model *model_compile_root(tg_context *ctx, tg_graph *traced, const tg_
     return NULL;
 }
 
-static tg_model *model_compile_sibling(tg_model *parent, tg_graph *traced) {
+static tg_model *model_compile_sibling(tg_model *parent, tg_graph *traced, bool averaged) {
     tg_model *model = model_create(parent->ctx, traced);
     if (model == NULL) return NULL;
+    model->averaged = averaged;
     model->root = parent->root;
     model->family = parent->family;
     model->no_fusion = parent->no_fusion;
@@ -121,7 +125,20 @@ tg_model *tg_compile_forward(tg_context *ctx, tg_build_fn build, void *user, con
 }
 
 tg_model *tg_compile_sibling(tg_model *parent, tg_build_fn build, void *user) {
-    return parent != NULL ? model_compile_sibling(parent, tg_trace(parent->ctx, build, user, NULL)) : NULL;
+    return parent != NULL ? model_compile_sibling(parent, tg_trace(parent->ctx, build, user, NULL), false) : NULL;
+}
+
+static bool model_has_average(const tg_model *parent) {
+    if (tg_family_find(parent->family, "tg.average") >= 0) return true;
+    tg_fail(parent->ctx, TG_ERROR_STATE, TG_SITE_NONE, "compile_average: the model keeps no average of its parameters (optimizer.average)");
+    return false;
+}
+
+tg_model *tg_compile_average(tg_model *parent, tg_build_fn build, void *user) {
+    if (parent == NULL) return NULL;
+    tg_model_begin(parent->ctx);
+    if (!model_has_average(parent)) return NULL;
+    return model_compile_sibling(parent, tg_trace(parent->ctx, build, user, NULL), true);
 }
 
 /* A graph from bytes instead of a build function. */
@@ -142,8 +159,11 @@ tg_model *tg_compile_bytes(tg_context *ctx, const void *bytes, size_t size, cons
     return ctx != NULL ? model_compile_root(ctx, model_read(ctx, bytes, size), options, training) : NULL;
 }
 
-tg_model *tg_compile_sibling_bytes(tg_model *parent, const void *bytes, size_t size) {
-    return parent != NULL ? model_compile_sibling(parent, model_read(parent->ctx, bytes, size)) : NULL;
+tg_model *tg_compile_sibling_bytes(tg_model *parent, const void *bytes, size_t size, bool averaged) {
+    if (parent == NULL) return NULL;
+    tg_model_begin(parent->ctx);
+    if (averaged && !model_has_average(parent)) return NULL;
+    return model_compile_sibling(parent, model_read(parent->ctx, bytes, size), averaged);
 }
 
 /* ---------------------------------------------------------------- destroying */

@@ -73,6 +73,7 @@ struct tg_model {
     tg_model *next;   /* root: first sibling; sibling: the next one */
     tg_graph *traced; /* as built: before training nodes, flattening and passes */
     bool training;
+    bool averaged; /* reads the averages of the parameters */
     bool no_fusion;
     tg_optimizer optimizer;
     tg_variant *variants[TG_VARIANT_COUNT];
@@ -103,7 +104,7 @@ const char *tg_names_text(char *buffer, size_t size, tg_name_fn name, const void
 /* ---- tg_compile (training), tg_compile_forward and tg_compile_sibling of a graph as tg_graph_write wrote it. Nothing in the bytes is
  * trusted. */
 tg_model *tg_compile_bytes(tg_context *ctx, const void *bytes, size_t size, const tg_compile_options *options, bool training);
-tg_model *tg_compile_sibling_bytes(tg_model *parent, const void *bytes, size_t size);
+tg_model *tg_compile_sibling_bytes(tg_model *parent, const void *bytes, size_t size, bool averaged);
 
 /* ---- family */
 tg_family *tg_family_create(tg_context *ctx, const tg_compile_options *options, const tg_graph *traced);
@@ -114,6 +115,8 @@ int32_t tg_family_state_slot(tg_family *family, const tg_state_info *info);
 typedef enum tg_reset_kind { TG_RESET_OPTIMIZER, TG_RESET_OPTIMIZER_AND_USER, TG_RESET_ALL } tg_reset_kind;
 tg_status tg_family_reset(tg_family *family, tg_reset_kind kind);
 tg_status tg_family_write(tg_family *family, int32_t slot, int64_t first, const void *data, int64_t count); /* in elements */
+/* Elements of "tg.parameters"; until the first step their averages, if there are any, are the same. */
+tg_status tg_family_write_parameters(tg_family *family, int64_t first, const float *data, int64_t count);
 tg_status tg_family_read(tg_family *family, int32_t slot, int64_t first, void *data, int64_t count);
 /* The snapshot alone. Nothing where there is none. */
 void tg_family_keep(tg_family *family, int32_t slot, int64_t first, const void *data, int64_t count);

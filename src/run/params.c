@@ -60,17 +60,32 @@ tg_status tg_param_upload(tg_model *model, const char *name, const float *data, 
     if (entry == NULL) return model->ctx->status;
     tg_status status = params_check_count(model, "param_upload", entry, data, count);
     if (status != TG_OK) return status;
-    return tg_family_write(model->family, tg_family_find(model->family, "tg.parameters"), entry->offset, data, count);
+    return tg_family_write_parameters(model->family, entry->offset, data, count);
+}
+
+static tg_status params_read(tg_model *model, const char *call, int32_t slot, const char *name, float *data, int64_t count) {
+    const tg_layout_entry *entry = params_find(model, call, name);
+    if (entry == NULL) return model->ctx->status;
+    tg_status status = params_check_count(model, call, entry, data, count);
+    return status == TG_OK ? tg_family_read(model->family, slot, entry->offset, data, count) : status;
 }
 
 tg_status tg_param_download(tg_model *model, const char *name, float *data, int64_t count) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
     tg_model_begin(model->ctx);
-    const tg_layout_entry *entry = params_find(model, "param_download", name);
-    if (entry == NULL) return model->ctx->status;
-    tg_status status = params_check_count(model, "param_download", entry, data, count);
-    if (status != TG_OK) return status;
-    return tg_family_read(model->family, tg_family_find(model->family, "tg.parameters"), entry->offset, data, count);
+    return params_read(model, "param_download", tg_family_find(model->family, "tg.parameters"), name, data, count);
+}
+
+tg_status tg_param_average_download(tg_model *model, const char *name, float *data, int64_t count) {
+    if (model == NULL) return TG_ERROR_ARGUMENT;
+    tg_model_begin(model->ctx);
+    int32_t slot = tg_family_find(model->family, "tg.average");
+    if (slot < 0)
+        return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE,
+                       "param_average_download: the model keeps no average of its parameters (optimizer.average)");
+    const tg_layout_entry *entry = params_find(model, "param_average_download", name);
+    if (entry != NULL && entry->frozen) slot = tg_family_find(model->family, "tg.parameters");
+    return entry != NULL ? params_read(model, "param_average_download", slot, name, data, count) : model->ctx->status;
 }
 
 tg_status tg_model_check_gradients(const tg_model *model) {
@@ -129,10 +144,9 @@ tg_status tg_params_upload(tg_model *model, const tg_feed *params, int n, bool p
     if (model == NULL) return TG_ERROR_ARGUMENT;
     tg_model_begin(model->ctx);
     tg_status status = params_check_all(model, params, n, partial);
-    int32_t slot = tg_family_find(model->family, "tg.parameters");
     for (int i = 0; i < n && status == TG_OK; i++) {
         const tg_layout_entry *entry = tg_layout_find(&model->family->layout, params[i].name);
-        status = tg_family_write(model->family, slot, entry->offset, params[i].data, entry->count);
+        status = tg_family_write_parameters(model->family, entry->offset, params[i].data, entry->count);
     }
     return status;
 }

@@ -55,7 +55,7 @@ static tg_status variant_prepare(const tg_model *model, tg_graph *g, tg_variant_
     else g->writebacks.count = 0;
     if (runs || kind == TG_VARIANT_RUN_CHECK) variant_draw_for_runs(g);
     if (kind == TG_VARIANT_CHECK || kind == TG_VARIANT_RUN_CHECK) status = variant_keep_checks(g);
-    if (status == TG_OK) status = tg_flatten_params(g, &model->family->layout);
+    if (status == TG_OK) status = (model->averaged ? tg_flatten_averages : tg_flatten_params)(g, &model->family->layout);
     return status == TG_OK ? tg_pass_run(g, captures) : status;
 }
 

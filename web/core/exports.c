@@ -43,9 +43,7 @@ WEB_EXPORT(const char *, error_message)(void) { return tg_error_message(web_cont
 WEB_EXPORT(const char *, error_file)(void) { return tg_error_site(web_context).file; }
 WEB_EXPORT(int32_t, error_line)(void) { return tg_error_site(web_context).line; }
 WEB_EXPORT(void, error_clear)(void) { tg_clear_error(web_context); }
-WEB_EXPORT(void, error_set)(int32_t status, const char *message) {
-    tg_fail(web_context, (tg_status)status, TG_SITE_NONE, "%s", message);
-}
+WEB_EXPORT(void, error_set)(int32_t status, const char *message) { tg_fail(web_context, (tg_status)status, TG_SITE_NONE, "%s", message); }
 WEB_EXPORT(const char *, text_data)(void) { return web_text.data; }
 
 /* ---------------------------------------------------------------- numbers and JSON */
@@ -72,14 +70,20 @@ static tg_axes web_axes_of(const double *axes, int32_t count) {
 }
 
 static tg_lr web_lr_of(const double *n) {
-    return (tg_lr){.kind = (tg_lr_kind)web_small(n[0]),
-                   .peak = n[1],
-                   .final = n[2],
-                   .steps = web_whole(n[3]),
-                   .after_kind = (tg_lr_kind)web_small(n[4]),
-                   .after_peak = n[5],
-                   .after_final = n[6],
-                   .after_steps = web_whole(n[7])};
+    tg_lr lr = {.kind = (tg_lr_kind)web_small(n[0]),
+                .peak = n[1],
+                .final = n[2],
+                .steps = web_whole(n[3]),
+                .after_kind = (tg_lr_kind)web_small(n[4]),
+                .after_peak = n[5],
+                .after_final = n[6],
+                .after_steps = web_whole(n[7]),
+                .factor = n[8],
+                .initial = n[9],
+                .rise = web_whole(n[10]),
+                .milestone_count = web_small(n[11])};
+    for (int i = 0; i < TG_LR_MILESTONES; i++) lr.milestones[i] = web_whole(n[12 + i]);
+    return lr;
 }
 
 static tg_optimizer web_optimizer_of(const double *n) {
@@ -92,7 +96,11 @@ static tg_optimizer web_optimizer_of(const double *n) {
                           .momentum = n[6],
                           .nesterov = n[7] != 0.0,
                           .clip_norm = n[8],
-                          .lr = web_lr_of(n + 9)};
+                          .clip_value = n[9],
+                          .normalize = n[10] != 0.0,
+                          .accumulate = web_whole(n[11]),
+                          .average = n[12],
+                          .lr = web_lr_of(n + 13)};
 }
 
 #define WEB_ADD(...) tg_text_add(&web_text, __VA_ARGS__)
@@ -125,7 +133,8 @@ static const char *web_text_done(void) { return web_text.failed ? NULL : web_tex
 
 static void web_add_inputs(const tg_graph *g) {
     WEB_ADD("\"inputs\":[");
-    for (int64_t i = 0; i < g->inputs.count; i++) web_add_named(i, g->inputs.items[i].name, g->inputs.items[i].shape, g->inputs.items[i].dtype);
+    for (int64_t i = 0; i < g->inputs.count; i++)
+        web_add_named(i, g->inputs.items[i].name, g->inputs.items[i].shape, g->inputs.items[i].dtype);
     WEB_ADD("]");
 }
 
@@ -167,7 +176,8 @@ WEB_EXPORT(int32_t, trace_into)(int32_t graph) {
     int32_t built[2] = {0, 0};
     if (g == NULL) return (int32_t)tg_error(web_context);
     if (web_context->trace != NULL)
-        return (int32_t)tg_fail(web_context, TG_ERROR_TRACE, TG_SITE_NONE, "trace: another trace is in progress: a build function cannot trace");
+        return (int32_t)tg_fail(web_context, TG_ERROR_TRACE, TG_SITE_NONE,
+                                "trace: another trace is in progress: a build function cannot trace");
     tg_clear_error(web_context);
     web_context->trace = g;
     g->building = true;
@@ -212,7 +222,8 @@ WEB_EXPORT(const char *, graph_describe)(int32_t graph) {
     web_add_inputs(g);
     web_describe_params(g);
     WEB_ADD(",\"states\":[");
-    for (int64_t i = 0; i < g->states.count; i++) web_add_named(i, g->states.items[i].name, g->states.items[i].shape, g->states.items[i].dtype);
+    for (int64_t i = 0; i < g->states.count; i++)
+        web_add_named(i, g->states.items[i].name, g->states.items[i].shape, g->states.items[i].dtype);
     WEB_ADD("],\"captures\":[");
     for (int64_t i = 0; i < g->captures.count; i++) {
         const tg_node *node = tg_graph_node(g, g->captures.items[i].node);
@@ -233,6 +244,18 @@ WEB_EXPORT(const char *, graph_text)(int32_t graph) {
 WEB_EXPORT(void, graph_set_decay)(int32_t graph, int32_t i, int32_t decay) {
     tg_graph *g = web_graph_of(graph);
     if (g != NULL && i >= 0 && i < g->params.count) g->params.items[i].decay = decay != 0;
+}
+
+WEB_EXPORT(void, graph_unmark)(int32_t graph) {
+    tg_graph *g = web_graph_of(graph);
+    if (g != NULL) tg_unmark_params(g);
+}
+
+WEB_EXPORT(int32_t, graph_mark_group)(int32_t graph, const char *pattern, const double numbers[5]) {
+    tg_graph *g = web_graph_of(graph);
+    if (g == NULL) return (int32_t)TG_ERROR_ARGUMENT;
+    const tg_param_group group = {pattern, numbers[0], numbers[1], (tg_choice)web_small(numbers[2]), numbers[3] != 0.0, numbers[4] != 0.0};
+    return (int32_t)tg_mark_group(g, TG_SITE_NONE, &group);
 }
 
 static void web_settle(tg_site *site, const web_site *sites, int32_t count) {
@@ -283,7 +306,8 @@ typedef struct web_op_call {
 } web_op_call;
 
 static tg_tensor web_poison(void) {
-    tg_fail(web_context, TG_ERROR_INTERNAL, TG_SITE_NONE, "fault in tensorgrad, please report it: an operation called with what it does not take");
+    tg_fail(web_context, TG_ERROR_INTERNAL, TG_SITE_NONE,
+            "fault in tensorgrad, please report it: an operation called with what it does not take");
     return (tg_tensor){NULL, 0};
 }
 
@@ -325,8 +349,7 @@ static tg_tensor web_other_op(const web_op_call *c, tg_tensor x) {
         tg_linear layer = {web_tensor(&o[1]), has_bias ? web_tensor(&o[2]) : (tg_tensor){NULL, 0}, has_bias};
         return tg_nn_linear_fwd_at(c->site, layer, x);
     }
-    case WEB_OP_nn_layer_norm_fwd:
-        return tg_nn_layer_norm_fwd_at(c->site, (tg_layer_norm){web_tensor(&o[1]), web_tensor(&o[2]), n[0]}, x);
+    case WEB_OP_nn_layer_norm_fwd: return tg_nn_layer_norm_fwd_at(c->site, (tg_layer_norm){web_tensor(&o[1]), web_tensor(&o[2]), n[0]}, x);
     case WEB_OP_resolve_lr: return tg_resolve_lr_at(c->site, web_lr_of(n), x);
     default: return web_poison();
     }
@@ -352,23 +375,25 @@ static tg_tensor web_run_op(const web_op_call *c) {
     return op < WEB_OP_where ? web_join_op(c) : web_other_op(c, x);
 }
 
-WEB_EXPORT(int32_t, op)(int32_t op, const char *file, int32_t line, const web_operand *operands, int32_t operand_count, const double *numbers,
-                        int32_t count) {
+WEB_EXPORT(int32_t, op)
+(int32_t op, const char *file, int32_t line, const web_operand *operands, int32_t operand_count, const double *numbers, int32_t count) {
     web_op_call call = {op, tg_site_make(file, line), operands, numbers, operand_count, count};
     return web_run_op(&call).id;
 }
 
 /* A leaf needs a graph whose trace is in progress; the poison of one that is gone has an error already. */
-WEB_EXPORT(int32_t, param)(const char *file, int32_t line, int32_t graph, const char *name, const double *dims, int32_t rank, int32_t init,
-                           double scale, const float *data, int32_t count, int32_t decay, int32_t frozen) {
+WEB_EXPORT(int32_t, param)
+(const char *file, int32_t line, int32_t graph, const char *name, const double *dims, int32_t rank, int32_t init, double scale,
+ const float *data, int32_t count, int32_t decay, int32_t frozen) {
     tg_param_options options = {.init = {(tg_init_kind)init, scale, data, count}, .decay = (tg_choice)decay, .frozen = (tg_choice)frozen};
     return tg_param_at(tg_site_make(file, line), web_graph_of(graph), name, web_shape_of(dims, rank), options).id;
 }
-WEB_EXPORT(int32_t, input)(const char *file, int32_t line, int32_t graph, const char *name, const double *dims, int32_t rank, int32_t dtype) {
+WEB_EXPORT(int32_t, input)
+(const char *file, int32_t line, int32_t graph, const char *name, const double *dims, int32_t rank, int32_t dtype) {
     return tg_input_at(tg_site_make(file, line), web_graph_of(graph), name, web_shape_of(dims, rank), (tg_dtype)dtype).id;
 }
-WEB_EXPORT(int32_t, state)(const char *file, int32_t line, int32_t graph, const char *name, const double *dims, int32_t rank, int32_t dtype,
-                           double value) {
+WEB_EXPORT(int32_t, state)
+(const char *file, int32_t line, int32_t graph, const char *name, const double *dims, int32_t rank, int32_t dtype, double value) {
     return tg_state_at(tg_site_make(file, line), web_graph_of(graph), name, web_shape_of(dims, rank), (tg_dtype)dtype, value).id;
 }
 WEB_EXPORT(int32_t, full)(const char *file, int32_t line, int32_t graph, const double *dims, int32_t rank, double value, int32_t dtype) {
@@ -377,8 +402,8 @@ WEB_EXPORT(int32_t, full)(const char *file, int32_t line, int32_t graph, const d
 WEB_EXPORT(int32_t, arange)(const char *file, int32_t line, int32_t graph, double n, int32_t dtype) {
     return tg_arange_at(tg_site_make(file, line), web_graph_of(graph), web_whole(n), (tg_dtype)dtype).id;
 }
-WEB_EXPORT(int32_t, constant)(const char *file, int32_t line, int32_t graph, const double *dims, int32_t rank, int32_t dtype, const void *data,
-                              int32_t count) {
+WEB_EXPORT(int32_t, constant)
+(const char *file, int32_t line, int32_t graph, const double *dims, int32_t rank, int32_t dtype, const void *data, int32_t count) {
     return tg_constant_at(tg_site_make(file, line), web_graph_of(graph), web_shape_of(dims, rank), (tg_dtype)dtype, data, count).id;
 }
 WEB_EXPORT(void, scope_push)(int32_t graph, const char *name) { tg_scope_push(web_graph_of(graph), name); }
@@ -394,7 +419,8 @@ static int32_t web_gradients(tg_site site, const web_operand *operands, int32_t 
     tg_tensor *made = tg_alloc(web_context, sizeof *made * (size_t)(n > 0 ? n : 1));
     tg_status status = web_context->status;
     if (tensors != NULL && made != NULL && status == TG_OK)
-        status = of == 1 ? tg_grad_at(site, tensors[0], tensors + of, n, made) : tg_vjp_at(site, tensors[0], tensors[1], tensors + of, n, made);
+        status =
+            of == 1 ? tg_grad_at(site, tensors[0], tensors + of, n, made) : tg_vjp_at(site, tensors[0], tensors[1], tensors + of, n, made);
     for (int32_t i = 0; i < n && status == TG_OK; i++) out[i] = made[i].id;
     tg_release(web_context, made, sizeof *made * (size_t)(n > 0 ? n : 1));
     web_release_tensors(tensors, count);
@@ -446,13 +472,14 @@ WEB_EXPORT(tg_model *, model_create)(const void *bytes, uint32_t size, const dou
                                  .no_fusion = options[4] != 0.0};
     return tg_compile_bytes(web_context, bytes, size, &chosen, options[0] != 0.0);
 }
-WEB_EXPORT(tg_model *, model_sibling)(tg_model *parent, const void *bytes, uint32_t size) {
-    return tg_compile_sibling_bytes(parent, bytes, size);
+WEB_EXPORT(tg_model *, model_sibling)(tg_model *parent, const void *bytes, uint32_t size, int32_t averaged) {
+    return tg_compile_sibling_bytes(parent, bytes, size, averaged != 0);
 }
 WEB_EXPORT(void, model_destroy)(tg_model *model) { tg_model_destroy(model); }
 
 static void web_model_states(const tg_family *family) {
-    WEB_ADD("],\"parameters\":%d,\"gradients\":%d,\"total\":%lld,\"states\":[", (int)tg_family_find(family, "tg.parameters"),
+    WEB_ADD("],\"average\":%d", (int)tg_family_find(family, "tg.average"));
+    WEB_ADD(",\"parameters\":%d,\"gradients\":%d,\"total\":%lld,\"states\":[", (int)tg_family_find(family, "tg.parameters"),
             (int)tg_family_find(family, "tg.gradients"), (long long)family->layout.total);
     for (int32_t slot = 0; slot < family->states.count; slot++) {
         const tg_family_state *state = &family->states.items[slot];
@@ -477,8 +504,8 @@ static void web_model_params(const tg_family *family) {
 }
 
 static void web_model_info(const tg_model_info *info) {
-    WEB_ADD(",\"info\":{\"parameters\":%lld,\"nodes\":%d,\"kernels\":%d,\"dispatches\":%d,\"programBytes\":%lld", (long long)info->parameters,
-            info->nodes, info->kernels, info->dispatches, (long long)info->program_bytes);
+    WEB_ADD(",\"info\":{\"parameters\":%lld,\"nodes\":%d,\"kernels\":%d,\"dispatches\":%d,\"programBytes\":%lld",
+            (long long)info->parameters, info->nodes, info->kernels, info->dispatches, (long long)info->program_bytes);
     WEB_ADD(",\"peakBytes\":%lld,\"workspaceBytes\":%lld,\"contractionFlops\":%lld}}", (long long)info->peak_bytes,
             (long long)info->workspace_bytes, (long long)info->contraction_flops);
 }
@@ -572,9 +599,7 @@ WEB_EXPORT(int32_t, call_is_last)(const web_call *call) { return call->call.vari
 WEB_EXPORT(const void *const *, call_inputs)(const web_call *call) { return call->call.variant->inputs; }
 WEB_EXPORT(void *const *, call_outputs)(const web_call *call) { return call->call.variant->outputs; }
 
-WEB_EXPORT(int32_t, call_next)(web_call *call, int32_t status) {
-    return (int32_t)tg_model_call_next(&call->call, (tg_status)status);
-}
+WEB_EXPORT(int32_t, call_next)(web_call *call, int32_t status) { return (int32_t)tg_model_call_next(&call->call, (tg_status)status); }
 WEB_EXPORT(int32_t, call_run)(web_call *call) {
     const tg_family *family = call->model->family;
     tg_status status = TG_OK;

@@ -20,11 +20,12 @@
 
 /* ---------------------------------------------------------------- imports: what JavaScript provides, module "tg" */
 
-/* The body of trace(), given the graph's number. Writes (graph, id) of the tensor it built to out[0], out[1]; leaves them 0 when it threw (the exception is
- * kept by JavaScript, which throws it again when trace() is back). Exceptions must not pass through the core. */
+/* The body of trace(), given the graph's number. Writes (graph, id) of the tensor it built to out[0], out[1]; leaves them 0 when it threw
+ * (the exception is kept by JavaScript, which throws it again when trace() is back). Exceptions must not pass through the core. */
 WEB_IMPORT(void, build)(int32_t graph, int32_t out[2]);
 
-/* format_number and parse_number: see libc.c. The others, gpu_open to gpu_unload, and the program that gpu_load is given: src/run/web/web.h. */
+/* format_number and parse_number: see libc.c. The others, gpu_open to gpu_unload, and the program that gpu_load is given:
+ * src/run/web/web.h. */
 
 /* ---------------------------------------------------------------- module */
 
@@ -63,6 +64,10 @@ WEB_EXPORT(const char *, graph_describe)(int32_t graph);
 WEB_EXPORT(const char *, graph_text)(int32_t graph);
 /* Overrides the decay flag of parameter i (as listed by graph_describe). May be called inside a trace. */
 WEB_EXPORT(void, graph_set_decay)(int32_t graph, int32_t i, int32_t decay);
+/* An optimiser's parameter groups: all are forgotten, then one after the other marked. numbers: rate, weight_decay, decay (tg_choice),
+ * frozen, plain, as in tg_param_group. May be called inside a trace. Status. */
+WEB_EXPORT(void, graph_unmark)(int32_t graph);
+WEB_EXPORT(int32_t, graph_mark_group)(int32_t graph, const char *pattern, const double numbers[5]);
 /* Files and lines for the sites of a graph that JavaScript gave numbers as lines, and no files of their own: those whose line is one of
  * `sites`, which ascend by number, and whose file is WEB_NUMBERED. The files' names live as long as the module. */
 #define WEB_NUMBERED "\x01"
@@ -88,38 +93,40 @@ typedef struct web_operand { /* 16 bytes */
 
 /* op: WEB_OP_* below. numbers[count]: what stands beside the operation there. Operands that must be tensors and are numbers, and a
  * wrong number of either, give poison with TG_ERROR_INTERNAL: core.ts passes what fits. */
-WEB_EXPORT(int32_t, op)(int32_t op, const char *file, int32_t line, const web_operand *operands, int32_t operand_count, const double *numbers,
-                        int32_t count);
+WEB_EXPORT(int32_t, op)
+(int32_t op, const char *file, int32_t line, const web_operand *operands, int32_t operand_count, const double *numbers, int32_t count);
 
 /* name, then its numbers in order. `tensor or number` operands where the public header says tg_operand. */
 #define WEB_UNARY(X) /* (x) */ \
-    X(neg) X(abs) X(sign) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(sin) X(cos) X(tanh) X(erf) X(sigmoid) X(softplus) \
-    X(silu) X(gelu) X(gelu_tanh) X(relu) X(logical_not) X(stop_gradient) X(softmax_causal_last) X(nn_merge_heads)
+  X(neg) \
+  X(abs) X(sign) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(sin) X(cos) X(tanh) X(erf) X(sigmoid) X(softplus) X(silu) \
+      X(gelu) X(gelu_tanh) X(relu) X(logical_not) X(stop_gradient) X(softmax_causal_last) X(nn_merge_heads)
 #define WEB_BINARY(X) /* (a, b), either a number */ \
-    X(add) X(sub) X(mul) X(div) X(pow) X(minimum) X(maximum) X(less) X(less_equal) X(greater) X(greater_equal) X(equal) X(not_equal) \
-    X(logical_and) X(logical_or)
+  X(add) \
+  X(sub) X(mul) X(div) X(pow) X(minimum) X(maximum) X(less) X(less_equal) X(greater) X(greater_equal) X(equal) X(not_equal) X(logical_and) \
+      X(logical_or)
 #define WEB_PAIR(X) /* (a, b), both tensors */ \
-    X(matmul) X(matmul_batched) X(embedding) X(nn_cross_entropy_last) X(nn_mse) X(nn_bce_with_logits)
+  X(matmul) X(matmul_batched) X(embedding) X(nn_cross_entropy_last) X(nn_mse) X(nn_bce_with_logits)
 #define WEB_REDUCE(X) /* (x)  keepdims, all (1: every axis), axes... */ X(sum) X(mean) X(max) X(min)
 #define WEB_ARG(X) /* (x)  axis, keepdims */ X(argmax) X(argmin)
 #define WEB_AXIS(X) /* (x)  axis */ X(softmax) X(log_softmax) X(logsumexp)
 #define WEB_SHAPE(X) /* (x)  dims... (reshape: one may be -1) */ X(reshape) X(broadcast_to)
 #define WEB_JOIN(X) /* (parts...)  axis */ X(concat) X(stack)
 #define WEB_OTHER(X) \
-    X(where)               /* (condition, a, b), a and b may be numbers */ \
-    X(clamp)               /* (x)  lo, hi */ \
-    X(cast)                /* (x)  dtype */ \
-    X(transpose)           /* (x)  perm... */ \
-    X(swap_axes)           /* (x)  a, b */ \
-    X(slice_last_range)    /* (x)  start, end */ \
-    X(narrow)              /* (x)  axis, start, length */ \
-    X(one_hot)             /* (indices)  depth, dtype */ \
-    X(where_causal)        /* (x)  fill */ \
-    X(nn_cross_entropy)    /* (logits, targets)  ignore */ \
-    X(nn_split_heads)      /* (x)  heads */ \
-    X(nn_linear_fwd)       /* (x, W) or (x, W, b) */ \
-    X(nn_layer_norm_fwd)   /* (x, g, b)  eps */ \
-    X(resolve_lr)          /* (t)  the 8 numbers of a schedule: see WEB_LR */
+  X(where)             /* (condition, a, b), a and b may be numbers */ \
+  X(clamp)             /* (x)  lo, hi */ \
+  X(cast)              /* (x)  dtype */ \
+  X(transpose)         /* (x)  perm... */ \
+  X(swap_axes)         /* (x)  a, b */ \
+  X(slice_last_range)  /* (x)  start, end */ \
+  X(narrow)            /* (x)  axis, start, length */ \
+  X(one_hot)           /* (indices)  depth, dtype */ \
+  X(where_causal)      /* (x)  fill */ \
+  X(nn_cross_entropy)  /* (logits, targets)  ignore */ \
+  X(nn_split_heads)    /* (x)  heads */ \
+  X(nn_linear_fwd)     /* (x, W) or (x, W, b) */ \
+  X(nn_layer_norm_fwd) /* (x, g, b)  eps */ \
+  X(resolve_lr)        /* (t)  the numbers of a schedule: see WEB_LR */
 /* Numbers are given in this order, from 0. */
 #define WEB_OPS(X) WEB_UNARY(X) WEB_BINARY(X) WEB_PAIR(X) WEB_REDUCE(X) WEB_ARG(X) WEB_AXIS(X) WEB_SHAPE(X) WEB_JOIN(X) WEB_OTHER(X)
 #define WEB_OP_ENUM(name) WEB_OP_##name,
@@ -127,15 +134,18 @@ typedef enum web_op { WEB_OPS(WEB_OP_ENUM) WEB_OP_COUNT } web_op_kind;
 #undef WEB_OP_ENUM
 
 /* Leaves. dims: `rank` doubles. */
-WEB_EXPORT(int32_t, param)(const char *file, int32_t line, int32_t graph, const char *name, const double *dims, int32_t rank, int32_t init,
-                           double scale, const float *data, int32_t count, int32_t decay, int32_t frozen); /* tg_init_kind; tg_choice */
-WEB_EXPORT(int32_t, input)(const char *file, int32_t line, int32_t graph, const char *name, const double *dims, int32_t rank, int32_t dtype);
-WEB_EXPORT(int32_t, state)(const char *file, int32_t line, int32_t graph, const char *name, const double *dims, int32_t rank, int32_t dtype,
-                           double value);
+WEB_EXPORT(int32_t, param)
+(const char *file, int32_t line, int32_t graph, const char *name, const double *dims, int32_t rank, int32_t init, double scale,
+ const float *data, int32_t count, int32_t decay, int32_t frozen); /* tg_init_kind; tg_choice */
+WEB_EXPORT(int32_t, input)
+(const char *file, int32_t line, int32_t graph, const char *name, const double *dims, int32_t rank, int32_t dtype);
+WEB_EXPORT(int32_t, state)
+(const char *file, int32_t line, int32_t graph, const char *name, const double *dims, int32_t rank, int32_t dtype, double value);
 WEB_EXPORT(int32_t, full)(const char *file, int32_t line, int32_t graph, const double *dims, int32_t rank, double value, int32_t dtype);
 WEB_EXPORT(int32_t, arange)(const char *file, int32_t line, int32_t graph, double n, int32_t dtype);
-WEB_EXPORT(int32_t, constant)(const char *file, int32_t line, int32_t graph, const double *dims, int32_t rank, int32_t dtype, const void *data,
-                              int32_t count); /* bool: bytes */
+WEB_EXPORT(int32_t, constant)
+(const char *file, int32_t line, int32_t graph, const double *dims, int32_t rank, int32_t dtype, const void *data,
+ int32_t count); /* bool: bytes */
 WEB_EXPORT(void, scope_push)(int32_t graph, const char *name);
 WEB_EXPORT(void, scope_pop)(int32_t graph);
 WEB_EXPORT(int32_t, capture)(const char *file, int32_t line, const char *name, int32_t graph, int32_t id);
@@ -151,12 +161,13 @@ WEB_EXPORT(int32_t, shape)(int32_t graph, int32_t id, double *dims);
 WEB_EXPORT(int32_t, dtype)(int32_t graph, int32_t id);
 WEB_EXPORT(const char *, name)(int32_t graph, int32_t id); /* of the parameter, input or operation; "" */
 
-/* A schedule: kind, peak, final, steps, after_kind, after_peak, after_final, after_steps (fields of tg_lr; tg_lr_kind). */
-#define WEB_LR 8
+/* A schedule: kind, peak, final, steps, after_kind, after_peak, after_final, after_steps, factor, initial, rise, milestone_count,
+ * milestones (fields of tg_lr; tg_lr_kind). */
+#define WEB_LR (12 + TG_LR_MILESTONES)
 WEB_EXPORT(double, lr_value)(const double lr[WEB_LR], double t); /* NaN: the schedule is refused, see error_* */
-/* An optimiser: kind (tg_optimizer_kind), beta1, beta2, eps, eps_mode, weight_decay, momentum, nesterov, clip_norm, then a schedule.
- * 0 means the default where the public header says so. */
-#define WEB_OPTIMIZER (9 + WEB_LR)
+/* An optimiser: kind (tg_optimizer_kind), beta1, beta2, eps, eps_mode, weight_decay, momentum, nesterov, clip_norm, clip_value, normalize,
+ * accumulate, average, then a schedule. 0 means the default where the public header says so. */
+#define WEB_OPTIMIZER (13 + WEB_LR)
 
 /* ---------------------------------------------------------------- models */
 
@@ -165,13 +176,13 @@ WEB_EXPORT(double, lr_value)(const double lr[WEB_LR], double t); /* NaN: the sch
  * Returned: model_destroy. 0: see error_*. */
 #define WEB_OPTIONS (5 + WEB_OPTIMIZER)
 WEB_EXPORT(tg_model *, model_create)(const void *bytes, uint32_t size, const double options[WEB_OPTIONS]);
-WEB_EXPORT(tg_model *, model_sibling)(tg_model *parent, const void *bytes, uint32_t size);
+WEB_EXPORT(tg_model *, model_sibling)(tg_model *parent, const void *bytes, uint32_t size, int32_t averaged); /* see tg_compile_average */
 WEB_EXPORT(void, model_destroy)(tg_model *model); /* with its siblings, whose addresses are dead then */
 /* {"training":bool, "device":text, "inputs":[{"name","shape","dtype"}], "captures":[names], "output":{"shape","dtype"},
  *  "params":[{"name","shape","offset","count","decay","frozen"}]  (offset, count: elements of the states of parameters and gradients),
- *  "parameters":slot, "gradients":slot or -1, "states":[{"name","dtype","count"}]  (by slot), "total":elements of a flat state,
- *  "info":{"parameters","nodes","kernels","dispatches","programBytes","peakBytes","workspaceBytes","contractionFlops"}}.
- * States may become more when a call compiles a variant (captures, a run of a training model). 0: see error_*. */
+ *  "parameters":slot, "gradients" and "average":slot or -1, "states":[{"name","dtype","count"}]  (by slot), "total":elements of a flat
+ * state, "info":{"parameters","nodes","kernels","dispatches","programBytes","peakBytes","workspaceBytes","contractionFlops"}}. States may
+ * become more when a call compiles a variant (captures, a run of a training model). 0: see error_*. */
 WEB_EXPORT(const char *, model_describe)(tg_model *model);
 WEB_EXPORT(const char *, model_text)(tg_model *model, int32_t what); /* tg_text; 0: see error_* */
 
@@ -197,14 +208,15 @@ WEB_EXPORT(void, snapshot_end)(tg_model *model);
  * done where gpu_lost says 0. Calls in progress must have been ended. */
 WEB_EXPORT(int32_t, model_recover)(tg_model *model);
 
-/* ---------------------------------------------------------------- calls: a step or a run, in phases, so that a device may work between them
+/* ---------------------------------------------------------------- calls: a step or a run, in phases, so that a device may work between
+ * them
  *
  *   status = call_begin(call, kind, feeds, n)              all checks; the inputs are bound
  *   while status == 0 and (e = call_program(call)) != 0:   execute e (WebGPU), write its outputs, then
  *       status = call_next(call, 0)
  *   call_result, call_captures; call_end
- * On the CPU: call_run(call) in place of the loop. A model has one call in progress at most (but see call_is_last); feeds stay where they are
- * until its end. */
+ * On the CPU: call_run(call) in place of the loop. A model has one call in progress at most (but see call_is_last); feeds stay where they
+ * are until its end. */
 
 typedef struct web_call web_call;
 enum { WEB_STEP = 0, WEB_RUN = 1, WEB_CAPTURES = 2 }; /* WEB_STEP or WEB_RUN, + WEB_CAPTURES */
@@ -214,8 +226,8 @@ WEB_EXPORT(void, call_destroy)(web_call *call); /* before the model */
 WEB_EXPORT(int32_t, call_begin)(web_call *call, int32_t kind, const tg_feed *feeds, int32_t n);
 /* The executable (number given by gpu_load) to execute now; 0: the call is done. */
 WEB_EXPORT(int32_t, call_program)(const web_call *call);
-/* 1: that program is the call's last. A step then depends on no other call: once its inputs are read (call_inputs, call_outputs too: they are
- * the program's, not the call's), another step of the model may begin with another web_call, before this one's outputs are there. */
+/* 1: that program is the call's last. A step then depends on no other call: once its inputs are read (call_inputs, call_outputs too: they
+ * are the program's, not the call's), another step of the model may begin with another web_call, before this one's outputs are there. */
 WEB_EXPORT(int32_t, call_is_last)(const web_call *call);
 /* Addresses of the program's inputs, and of where its outputs go (0: not wanted): arrays of u32, as many as the program says. */
 WEB_EXPORT(const void *const *, call_inputs)(const web_call *call);

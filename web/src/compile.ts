@@ -4,10 +4,10 @@
 import { Captures } from './captures.js'
 import { loadCore, moduleNow, startWorker } from './platform.js'
 import { ArgumentError, blame, blameOnce, holdFrames, NotFiniteError, siteOf, StateError, WorkerError, type Frames } from './errors.js'
-import { chooseOptimizer, filterDecay, Graph, materialize } from './ir.js'
+import { Graph, markParams, materialize } from './ir.js'
 import { rateArgument, type LR } from './lr.js'
 import type { Module } from './module.js'
-import { optimizerMessage, type AdamConfig, type SGDConfig } from './optimizer.js'
+import { chooseOptimizer, optimizerMessage, type Optimizers } from './optimizer.js'
 import {
   Connection,
   type Answers,
@@ -30,6 +30,11 @@ export interface ForwardOptions<I extends InputSpecs> {
   inputs?: I
 }
 
+export interface AverageOption {
+  /** Over the averages of the parameters that an optimiser with `average` keeps, instead of the parameters. */
+  average?: boolean
+}
+
 interface RuntimeOptions {
   /** Of the initial values: the same seed gives the same values everywhere. A whole number from 0 on. Default 0. */
   seed?: number | bigint
@@ -41,17 +46,12 @@ interface RuntimeOptions {
   noFusion?: boolean
 }
 
-export interface CompileOptions<I extends InputSpecs = InputSpecs> extends ForwardOptions<I>, RuntimeOptions {
-  /** Adam, or AdamW with a weightDecay. Without an optimiser a step computes loss and gradients and changes nothing. */
-  adam?: AdamConfig
-  sgd?: SGDConfig
-}
+/** Without an optimiser a step computes loss and gradients and changes nothing. */
+export interface CompileOptions<I extends InputSpecs = InputSpecs> extends ForwardOptions<I>, RuntimeOptions, Optimizers {}
 export interface CompileForwardOptions<I extends InputSpecs = InputSpecs> extends ForwardOptions<I>, RuntimeOptions {}
-export interface CompileGraphOptions extends RuntimeOptions {
+export interface CompileGraphOptions extends RuntimeOptions, Optimizers {
   /** Differentiate the result. Default: whether it is rank 0. */
   training?: boolean
-  adam?: AdamConfig
-  sgd?: SGDConfig
 }
 
 export type Forward<M extends Module, I extends InputSpecs> = (model: M, inputs: InputTensors<I>) => Tensor
@@ -99,10 +99,10 @@ export async function compileGraph(graph: Graph, options: CompileGraphOptions = 
   await checked(frames, async () => {
     checkGraph(graph)
     await loadCore()
-    filterDecay(graph, options.adam ?? options.sgd)
+    markParams(graph.trace.graph, chooseOptimizer(options).config)
     await graph.trace.settleSitesSlowly()
   })
-  const training = options.training ?? (options.adam !== undefined || options.sgd !== undefined || graph.result.shape.length === 0)
+  const training = options.training ?? (chooseOptimizer(options).config !== null || graph.result.shape.length === 0)
   const started = await startRuntime(plan, graph.bytes(), training, frames)
   return new CompiledModule<Module, InputSpecs>(started.family, started.graph, started.message)
 }
@@ -115,7 +115,7 @@ interface Plan<M extends Module> {
   what: string
   above: unknown
   factory: (() => M) | null
-  options: CompileOptions & { adam?: AdamConfig; sgd?: SGDConfig }
+  options: CompileOptions & Optimizers
 }
 
 interface Started<M extends Module> {
@@ -172,11 +172,12 @@ async function writtenModel<M extends Module>(
 
 /** Parameters first (in the order of the walk), then inputs, then what forward does. */
 function traceModel<M extends Module>(plan: Plan<M>, forward: Forward<M, InputSpecs>, frames: Frames, keepInit: boolean): Trace {
-  const { decayFilter } = plan.options.adam ?? plan.options.sgd ?? {}
+  const { config } = chooseOptimizer(plan.options)
   return traceGraph(frames, (trace) => {
     const site = trace.site(() => siteOf(frames()))
     const model = (plan.factory as () => M)()
-    materialize(trace, model, { decayFilter }, keepInit)
+    materialize(trace, model, {}, keepInit)
+    markParams(trace.graph, config)
     const inputs = Object.entries(plan.options.inputs ?? {}).map(([name, spec]) => {
       const shape = wholes(plan.what, `the shape of the input ${name}`, (spec as { shape?: unknown } | undefined)?.shape)
       return [name, trace.tensor(coreNow().input(site, trace.graph, name, shape, dtypeArgument(plan.what, name, spec.dtype)))] as const
@@ -338,9 +339,10 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     await this.ask({ kind: 'uploadParams', graph: this.#graph, params: feeds, partial: options.partial ?? false }, above, transfer)
   }
 
-  /** Every parameter by name. */
-  async downloadParams(): Promise<Record<string, Float32Array>> {
-    return byName(await this.ask({ kind: 'downloadParams', graph: this.#graph }, Compiled.prototype.downloadParams))
+  /** Every parameter by name; average: the averages that an optimiser with `average` keeps. */
+  async downloadParams(options: AverageOption = {}): Promise<Record<string, Float32Array>> {
+    const average = options.average ?? false
+    return byName(await this.ask({ kind: 'downloadParams', graph: this.#graph, average }, Compiled.prototype.downloadParams))
   }
 
   /** Initial values again (the same seed, the same values); optimiser state and step counter back to the start. */
@@ -367,11 +369,11 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
   /** A forward pass that shares this model's parameters and worker. `forward` gets a new module of the same factory. */
   async compileForward<const J extends InputSpecs = {}>(
     forward: Forward<M, J>,
-    options: ForwardOptions<J> = {},
+    options: ForwardOptions<J> & AverageOption = {},
   ): Promise<CompiledForward<M, J>> {
     const above = Compiled.prototype.compileForward
     const plan: Plan<M> = { what: 'compileForward', above, factory: this.#family.factory, options }
-    return this.#sibling<J>(above, async (frames) => {
+    return this.#sibling<J>(above, options.average ?? false, async (frames) => {
       if (plan.factory === null) throw new ArgumentError('compileForward: the model was compiled from a graph: use compileGraph')
       checkFunctions(plan.what, plan.factory, forward)
       return writtenModel(plan, forward as Forward<M, InputSpecs>, frames, false)
@@ -379,8 +381,8 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
   }
 
   /** The same of a graph traced by hand, whose parameters must all be this model's. */
-  async compileGraph(graph: Graph): Promise<CompiledForward<M, InputSpecs>> {
-    return this.#sibling<InputSpecs>(Compiled.prototype.compileGraph, async () => {
+  async compileGraph(graph: Graph, options: AverageOption = {}): Promise<CompiledForward<M, InputSpecs>> {
+    return this.#sibling<InputSpecs>(Compiled.prototype.compileGraph, options.average ?? false, async () => {
       checkGraph(graph)
       await graph.trace.settleSitesSlowly()
       return graph.bytes()
@@ -389,6 +391,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
 
   async #sibling<J extends InputSpecs>(
     above: unknown,
+    average: boolean,
     write: (frames: Frames) => Promise<Uint8Array<ArrayBuffer>>,
   ): Promise<CompiledForward<M, J>> {
     const frames = holdFrames(above)
@@ -397,7 +400,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
       this.#refuseDestroyed('compileForward')
       const bytes = await write(frames)
       const graph = this.#family.nextGraph()
-      const body = { kind: 'compileForward' as const, graph, parent: ROOT, bytes }
+      const body = { kind: 'compileForward' as const, graph, parent: ROOT, bytes, average }
       return new CompiledForward<M, J>(this.#family, graph, await this.#family.connection.request(body, [bytes.buffer], frames))
     } catch (error) {
       throw blameOnce(error, frames)

@@ -2,6 +2,7 @@
 // nothing is decided here. Every failure is thrown as the error of its status.
 
 import { errorOfStatus, type Site } from './errors.js'
+import type { ParamGroup } from './optimizer.js'
 import type { DataArray, Dtype } from './types.js'
 
 /** An address in the module's memory; 0 is null. Objects of the core are their addresses. */
@@ -30,12 +31,15 @@ const opNames = (
 ).split(' ')
 const opNumbers = new Map(opNames.map((name, i) => [name, i]))
 
+/** tg_choice */
+const choice = (flag: boolean | undefined): number => (flag === undefined ? 0 : flag ? 1 : 2)
+
 /** A tensor as the core knows it, or a number where the operation takes one. */
 export type CoreOperand = { readonly graph: GraphAddress; readonly id: number } | number
 
-/** The eight numbers of tg_lr: kind (0 constant, 1 linear, 2 cosine, 3 warm-up), peak, final, steps, then of the schedule after a warm-up. */
+/** The numbers of tg_lr: see lrNumbers. */
 export type LRNumbers = readonly number[]
-/** kind (0 none, 1 SGD, 2 Adam), beta1, beta2, eps, epsMode, weightDecay, momentum, nesterov, clipNorm, then the eight of the schedule. */
+/** The numbers of tg_optimizer: see messageNumbers. */
 export type OptimizerNumbers = readonly number[]
 
 export interface NodeInfo { id: number; shape: number[]; dtype: number }
@@ -59,6 +63,8 @@ export interface ModelInfo {
   /** Slots of states; gradients -1: there are none, all are 0. */
   parameters: number
   gradients: number
+  /** -1: there are none. */
+  average: number
   states: { name: string; dtype: number; count: number }[]
   total: number
   info: {
@@ -135,6 +141,8 @@ interface Exports {
   graph_describe(graph: GraphAddress): Address
   graph_text(graph: GraphAddress): Address
   graph_set_decay(graph: GraphAddress, i: number, decay: number): void
+  graph_unmark(graph: GraphAddress): void
+  graph_mark_group(graph: GraphAddress, pattern: Address, numbers: Address): number
   graph_settle_sites(graph: GraphAddress, sites: Address, count: number): void
   graph_write(graph: GraphAddress): number
   text_data(): Address
@@ -158,7 +166,7 @@ interface Exports {
   name(graph: GraphAddress, id: number): Address
   lr_value(lr: Address, t: number): number
   model_create(bytes: Address, size: number, options: Address): ModelAddress
-  model_sibling(parent: ModelAddress, bytes: Address, size: number): ModelAddress
+  model_sibling(parent: ModelAddress, bytes: Address, size: number, averaged: number): ModelAddress
   model_destroy(model: ModelAddress): void
   model_describe(model: ModelAddress): Address
   model_text(model: ModelAddress, what: number): Address
@@ -383,6 +391,12 @@ export class Core {
   describeGraph(graph: GraphAddress): GraphInfo { return JSON.parse(this.text(this.#x.graph_describe(graph))) as GraphInfo }
   graphText(graph: GraphAddress): string { return this.text(this.#x.graph_text(graph)) }
   setDecay(graph: GraphAddress, i: number, decay: boolean): void { this.#x.graph_set_decay(graph, i, Number(decay)) }
+  /** Forgets all parameter groups. */
+  unmark(graph: GraphAddress): void { this.#x.graph_unmark(graph) }
+  markGroup(graph: GraphAddress, group: ParamGroup): void {
+    const numbers = [group.rate ?? 0, group.weightDecay ?? 0, choice(group.decay), Number(group.frozen ?? false), Number(group.plain ?? false)]
+    this.#ok(this.#x.graph_mark_group(graph, this.#string(group.match), this.#numbers(numbers)))
+  }
   /** Where the graph has a site of `from`, whose lines ascend, it has the one of `to` then. */
   settleSites(graph: GraphAddress, from: readonly Site[], to: readonly Site[]): void {
     const files = to.map((site) => this.#file(site.file)), at = this.#argument(from.length * SITE_BYTES)
@@ -406,7 +420,6 @@ export class Core {
   /** init: tg_init_kind (0 randn, 1 zeros, 2 ones, 3 kaiming, 4 uniform, 5 literal). decay, frozen: undefined is the default. */
   param(site: Site, graph: GraphAddress, name: string, shape: readonly number[], init: number, scale: number, data: Float32Array | null,
     decay?: boolean, frozen?: boolean): number {
-    const choice = (flag: boolean | undefined): number => (flag === undefined ? 0 : flag ? 1 : 2)
     return this.#made(this.#x.param(this.#file(site.file), site.line, graph, this.#string(name), this.#numbers(shape), shape.length, init,
       scale, data === null ? 0 : this.#array(data), data?.length ?? 0, choice(decay), choice(frozen)))
   }
@@ -473,11 +486,11 @@ export class Core {
   createModel(bytes: Uint8Array, options: ModelOptions): ModelAddress {
     const seed = BigInt.asUintN(64, options.seed)
     const numbers = [Number(options.training), Number(seed & 0xffffffffn), Number(seed >> 32n), options.device === 'cpu' ? 1 : 2,
-      Number(options.noFusion), ...(options.optimizer ?? new Array<number>(17).fill(0))]
+      Number(options.noFusion), ...(options.optimizer ?? new Array<number>(31).fill(0))]
     return this.#made(this.#x.model_create(this.#array(bytes), bytes.length, this.#numbers(numbers)))
   }
-  createSibling(parent: ModelAddress, bytes: Uint8Array): ModelAddress {
-    return this.#made(this.#x.model_sibling(parent, this.#array(bytes), bytes.length))
+  createSibling(parent: ModelAddress, bytes: Uint8Array, average: boolean): ModelAddress {
+    return this.#made(this.#x.model_sibling(parent, this.#array(bytes), bytes.length, Number(average)))
   }
   destroyModel(model: ModelAddress): void { this.#x.model_destroy(model) }
   describeModel(model: ModelAddress): ModelInfo { return JSON.parse(this.text(this.#x.model_describe(model))) as ModelInfo }

@@ -6,7 +6,17 @@ export type { LayerNormOptions, Linear, LinearOptions, LayerNorm } from './nn.js
 export { Module, type ParamOptions } from './module.js'
 export { init, type Init, type InitSpec } from './init.js'
 export { lr, type LR, type LRSchedule } from './lr.js'
-export type { AdamConfig, SGDConfig } from './optimizer.js'
+export type {
+  AdagradConfig,
+  AdamConfig,
+  AdamWConfig,
+  LionConfig,
+  MuonConfig,
+  Optimizers,
+  ParamGroup,
+  RMSPropConfig,
+  SGDConfig,
+} from './optimizer.js'
 export { Tensor } from './tensor.js'
 export { Captures } from './captures.js'
 export {
@@ -27,6 +37,7 @@ export {
 export {
   appendAdam,
   appendGrad,
+  appendOptimizer,
   appendSGD,
   compileToIR,
   emitKernels,

@@ -2,11 +2,11 @@
 // an optimiser or an op is user code. Knows no worker.
 
 import { planned, coreNow } from './platform.js'
-import { Text, type GraphInfo, type ModelInfo, type ProgramInfo } from './core.js'
+import { Text, type GraphAddress, type GraphInfo, type ModelInfo, type ProgramInfo } from './core.js'
 import { ArgumentError, blame, holdFrames } from './errors.js'
 import { lrNumbers, rateArgument, type LR } from './lr.js'
 import { namedParams, type Module, type ParamOptions } from './module.js'
-import { optimizerNumbers, type AdamConfig, type SGDConfig } from './optimizer.js'
+import { chooseOptimizer, optimizerNumbers, type AdamConfig, type OptimizerConfig, type OptimizerKind, type Optimizers, type SGDConfig } from './optimizer.js'
 import { grad } from './ops.js'
 import { call, currentTrace, describe, leaf, Tensor, tensorOperand, traceGraph, traceMore, wholes, type Trace } from './tensor.js'
 import { dtypes } from './core.js'
@@ -162,14 +162,24 @@ export function appendSGD(to: Graph | GradResult | Tensor, config: SGDConfig): v
   append(appendSGD, to, 'sgd', config)
 }
 
-function append(above: unknown, to: Graph | GradResult | Tensor, kind: 'adam' | 'sgd', config: AdamConfig | SGDConfig): void {
+/** The same of any optimiser: `appendOptimizer(loss, { lion: { lr: 0.001 } })`. */
+export function appendOptimizer(to: Graph | GradResult | Tensor, options: Optimizers): void {
+  const { kind, config } = call(appendOptimizer, () => chooseOptimizer(options))
+  if (config === null) throw blame(new ArgumentError('append_optimizer: the optimizer is missing'), appendOptimizer)
+  append(appendOptimizer, to, kind, config)
+}
+
+function append(above: unknown, to: Graph | GradResult | Tensor, kind: OptimizerKind, config: OptimizerConfig): void {
   const numbers = optimizerNumbers(kind, config)
   const loss = to instanceof Graph ? to.result : to instanceof Tensor ? to : to.loss
-  const body = () => call(above, (site) => coreNow().appendOptimizer(site, tensorOperand('append_optimizer', loss, 'the loss'), numbers))
   const graph = to instanceof Graph ? to : to instanceof Tensor ? null : to.graph
-  if (graph === null) return body()
-  filterDecay(graph, config)
-  if (isTracing(graph)) return body()
+  const body = () =>
+    call(above, (site) => {
+      const operand = tensorOperand('append_optimizer', loss, 'the loss')
+      markParams(graph?.trace.graph ?? currentTrace('append_optimizer').graph, config)
+      coreNow().appendOptimizer(site, operand, numbers)
+    })
+  if (graph === null || isTracing(graph)) return body()
   traceMore(holdFrames(above), graph.trace, () => {
     body()
     return loss
@@ -184,10 +194,12 @@ function isTracing(graph: Graph): boolean {
   }
 }
 
-/** @internal A decayFilter of the optimiser overrides the flags of the graph's parameters. */
-export function filterDecay(graph: Graph, config: AdamConfig | SGDConfig | null | undefined): void {
-  const decayFilter = config?.decayFilter
-  if (decayFilter !== undefined) graph.params.forEach((param, i) => coreNow().setDecay(graph.trace.graph, i, decayFilter(param.name)))
+/** @internal What the optimiser's decayFilter and groups say of the parameters, written into the graph. */
+export function markParams(graph: GraphAddress, config: OptimizerConfig | null): void {
+  const core = coreNow(), decayFilter = config?.decayFilter
+  if (decayFilter !== undefined) core.describeGraph(graph).params.forEach(({ name }, i) => core.setDecay(graph, i, decayFilter(name)))
+  core.unmark(graph)
+  for (const group of config?.groups ?? []) core.markGroup(graph, group)
 }
 
 /** The rate at step t = 1, 2, ...: of a number as a number, of an i32 rank-0 tensor as an f32 rank-0 tensor. */
@@ -204,11 +216,9 @@ export function resolveLR(schedule: LR, step: number | Tensor): number | Tensor 
 
 // ---------------------------------------------------------------- what the compiler makes of it
 
-export interface IROptions {
+export interface IROptions extends Optimizers {
   /** Training: differentiate the result (rank 0) and keep the gradients. Default: whether the result is rank 0. */
   training?: boolean
-  adam?: AdamConfig
-  sgd?: SGDConfig
 }
 
 export interface BufferSpec {
@@ -256,7 +266,7 @@ function planGraph(above: unknown, graph: Graph, options: IROptions): Planned {
   const core = coreNow()
   return call(above, () => {
     const { kind, config } = chooseOptimizer(options)
-    filterDecay(graph, config)
+    markParams(graph.trace.graph, config)
     const training = options.training ?? (config !== null || graph.result.shape.length === 0)
     planned.length = 0
     const model = core.createModel(graph.bytes(), {
@@ -274,15 +284,6 @@ function planGraph(above: unknown, graph: Graph, options: IROptions): Planned {
       core.destroyModel(model)
     }
   })
-}
-
-/** @internal */
-export function chooseOptimizer(options: { adam?: AdamConfig; sgd?: SGDConfig }): {
-  kind: 'adam' | 'sgd'
-  config: AdamConfig | SGDConfig | null
-} {
-  if (options.adam !== undefined && options.sgd !== undefined) throw new ArgumentError('compile: adam and sgd are both given: choose one')
-  return options.sgd !== undefined ? { kind: 'sgd', config: options.sgd } : { kind: 'adam', config: options.adam ?? null }
 }
 
 const bufferPlan = ({ program, info, plan }: Planned): BufferPlan => ({

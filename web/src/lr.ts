@@ -3,11 +3,23 @@
 import { ArgumentError, blame } from './errors.js'
 
 /** A schedule. constant: peak. linear: peak + (final - peak) min(t / steps, 1). cosine: final + (peak - final) (1 + cos(pi min(t / steps,
- *  1))) / 2. warmup: peakLr t / warmupSteps up to warmupSteps, then `after` from its start. */
+ *  1))) / 2. warmup: peakLr t / warmupSteps up to warmupSteps, then `after` from its start. staircase: `steps` updates at each rate, then
+ *  factor of it. multiStep: after each milestone (a number of updates, at most 6 of them) factor of the rate. oneCycle: along a cosine from
+ *  initial to peak in `rise` updates, then to final at `steps`. */
 export type LRSchedule =
   | { readonly kind: 'constant'; readonly value: number }
   | { readonly kind: 'linear'; readonly peak: number; readonly final: number; readonly steps: number }
   | { readonly kind: 'cosine'; readonly peak: number; readonly final: number; readonly steps: number }
+  | { readonly kind: 'staircase'; readonly peak: number; readonly factor: number; readonly steps: number }
+  | { readonly kind: 'multiStep'; readonly peak: number; readonly factor: number; readonly milestones: readonly number[] }
+  | {
+      readonly kind: 'oneCycle'
+      readonly peak: number
+      readonly steps: number
+      readonly initial: number
+      readonly final: number
+      readonly rise: number
+    }
   | { readonly kind: 'warmup'; readonly peakLr: number; readonly warmupSteps: number; readonly after: LRSchedule }
 export type LR = number | LRSchedule
 
@@ -29,7 +41,22 @@ function warmup(options: { peakLr: number; warmupSteps: number; after: LR }): LR
   return { kind: 'warmup', peakLr: options.peakLr, warmupSteps: options.warmupSteps, after }
 }
 
-export const lr = { constant, linearDecay, cosineDecay, warmup }
+function staircase(options: { peak: number; factor: number; steps: number }): LRSchedule {
+  return { kind: 'staircase', peak: options.peak, factor: options.factor, steps: options.steps }
+}
+
+function multiStep(options: { peak: number; factor: number; milestones: readonly number[] }): LRSchedule {
+  if (!Array.isArray(options.milestones)) throw blame(new ArgumentError('lr.multiStep: milestones is not an array'), multiStep)
+  return { kind: 'multiStep', peak: options.peak, factor: options.factor, milestones: [...options.milestones] }
+}
+
+/** initial: peak / 25, final: peak / 250,000, rise: three tenths of the steps, unless said. */
+function oneCycle(options: { peak: number; steps: number; initial?: number; final?: number; rise?: number }): LRSchedule {
+  const { peak, steps, initial = peak / 25, final = peak / 250000, rise = Math.max(1, Math.floor((steps * 3) / 10)) } = options
+  return { kind: 'oneCycle', peak, steps, initial, final, rise }
+}
+
+export const lr = { constant, linearDecay, cosineDecay, warmup, staircase, multiStep, oneCycle }
 
 /** A rate as a user gave it: what is none is said, numbers are the core's to judge. */
 export function rateArgument(what: string, rate: unknown): LR {
@@ -39,17 +66,41 @@ export function rateArgument(what: string, rate: unknown): LR {
   throw new ArgumentError(`${what}: lr is ${rate === undefined ? 'missing: a' : 'not a'} number or a schedule of lr.*`)
 }
 
-const kinds = { constant: 0, linear: 1, cosine: 2, warmup: 3 }
+const kinds = { constant: 0, linear: 1, cosine: 2, warmup: 3, staircase: 4, multiStep: 5, oneCycle: 6 }
+const MILESTONES = 6
 
+/** kind, peak, final, steps */
 function plainNumbers(schedule: LRSchedule): [number, number, number, number] {
-  if (schedule.kind === 'constant') return [kinds.constant, schedule.value, 0, 0]
-  if (schedule.kind === 'warmup') return [kinds.warmup, schedule.peakLr, 0, schedule.warmupSteps]
-  return [kinds[schedule.kind], schedule.peak, schedule.final, schedule.steps]
+  const kind = kinds[schedule.kind]
+  switch (schedule.kind) {
+    case 'constant':
+      return [kind, schedule.value, 0, 0]
+    case 'warmup':
+      return [kind, schedule.peakLr, 0, schedule.warmupSteps]
+    case 'staircase':
+      return [kind, schedule.peak, schedule.peak, schedule.steps]
+    case 'multiStep':
+      return [kind, schedule.peak, schedule.peak, 1]
+    default:
+      return [kind, schedule.peak, schedule.final, schedule.steps]
+  }
 }
 
-/** The fields of C's tg_lr in their order: kind, peak, final, steps, after_kind, after_peak, after_final, after_steps. */
+/** factor, initial, rise, milestone_count, milestones */
+function fieldNumbers(schedule: LRSchedule): number[] {
+  const milestones = schedule.kind === 'multiStep' ? schedule.milestones : []
+  const [factor, initial, rise] = [
+    schedule.kind === 'staircase' || schedule.kind === 'multiStep' ? schedule.factor : 0,
+    schedule.kind === 'oneCycle' ? schedule.initial : 0,
+    schedule.kind === 'oneCycle' ? schedule.rise : 0,
+  ]
+  return [factor, initial, rise, milestones.length, ...Array.from({ length: MILESTONES }, (_, i) => milestones[i] ?? 0)]
+}
+
+/** The fields of C's tg_lr in their order: kind, peak, final, steps, after_kind, after_peak, after_final, after_steps, factor, initial, rise,
+ *  milestone_count, milestones. */
 export function lrNumbers(rate: LR): number[] {
   const schedule: LRSchedule = typeof rate === 'number' ? constant(rate) : rate
-  const after: readonly number[] = schedule.kind === 'warmup' ? plainNumbers(schedule.after) : [0, 0, 0, 0]
-  return [...plainNumbers(schedule), ...after]
+  const after = schedule.kind === 'warmup' ? (typeof schedule.after === 'number' ? constant(schedule.after) : schedule.after) : null
+  return [...plainNumbers(schedule), ...(after === null ? [0, 0, 0, 0] : plainNumbers(after)), ...fieldNumbers(after ?? schedule)]
 }

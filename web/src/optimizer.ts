@@ -1,7 +1,25 @@
-// Optimisers as plain values: what a user writes, what is posted, and the numbers of C's tg_optimizer.
+// Optimisers as plain values: what a user writes, what is posted, and the numbers of C's tg_optimizer. Formulas and sources: beside
+// tg_optimizer in the C header.
 
+import { ArgumentError } from './errors.js'
 import { lrNumbers, rateArgument, type LR } from './lr.js'
 import type { OptimizerMessage } from './protocol.js'
+
+/** Options for the parameters whose names match: '*' stands for any run of characters, '?' for any one. The first group that matches a name
+ *  has it; a group that matches nothing is a NotFoundError. */
+export interface ParamGroup {
+  match: string
+  /** Factor of the schedule's rate, of decay too. Default 1. */
+  rate?: number
+  /** For those that decay. Default: the optimiser's. */
+  weightDecay?: number
+  /** Whether they decay. Default: as their own flag (or decayFilter) says. */
+  decay?: boolean
+  /** Not trained, and no gradient computed. */
+  frozen?: boolean
+  /** Muon: Adam's update for matrices too (embeddings, the last layer). */
+  plain?: boolean
+}
 
 interface Common {
   lr: LR
@@ -9,8 +27,17 @@ interface Common {
   weightDecay?: number
   /** Which parameters decay: overrides their flags. */
   decayFilter?: (name: string) => boolean
+  groups?: readonly ParamGroup[]
   /** Scales all gradients by min(1, clipNorm / norm), the norm over all parameters. Default: off. */
   clipNorm?: number
+  /** Every element of the gradient to [-clipValue, clipValue], before clipNorm. Default: off. */
+  clipValue?: number
+  /** The gradient over its norm; not together with clipNorm. */
+  normalize?: boolean
+  /** Parameters change every so many steps, by the mean of their gradients. Default 1. */
+  accumulate?: number
+  /** Keep avg <- avg + (1 - average) (p - avg) of the parameters: see `compileForward(..., { average: true })`. Default: off. */
+  average?: number
 }
 
 /** m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g g; p -= lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt v + eps). */
@@ -24,6 +51,8 @@ export interface AdamConfig extends Common {
   /** 'corrected': eps beside the bias-corrected sqrt v, as PyTorch has it. Default 'uncorrected', as above. */
   epsMode?: 'uncorrected' | 'corrected'
 }
+/** Adam with a weightDecay of 0.01 where none is given. */
+export type AdamWConfig = AdamConfig
 
 /** buf = momentum buf + g; p -= lr (nesterov ? g + momentum buf : buf). */
 export interface SGDConfig extends Common {
@@ -32,17 +61,108 @@ export interface SGDConfig extends Common {
   nesterov?: boolean
 }
 
-/** As it is posted: without the function. Undefined fields are left out. */
-export function optimizerMessage(kind: 'adam' | 'sgd', config: AdamConfig | SGDConfig): OptimizerMessage {
-  const { lr, weightDecay, clipNorm, b1, b2, eps, epsMode, momentum, nesterov } = config as AdamConfig & SGDConfig
-  const all = { kind, lr: rateArgument(kind, lr), beta1: b1, beta2: b2, eps, epsMode, weightDecay, momentum, nesterov, clipNorm }
+/** p -= lr sign(b1 m + (1 - b1) g); then m = b2 m + (1 - b2) g. */
+export interface LionConfig extends Common {
+  /** Default 0.9. */
+  b1?: number
+  /** Default 0.99. */
+  b2?: number
+}
+
+/** v = b2 v + (1 - b2) g g; d = g / (sqrt v + eps); with momentum buf = momentum buf + d, d = buf; p -= lr d. */
+export interface RMSPropConfig extends Common {
+  /** Default 0.99. */
+  b2?: number
+  /** Default 1e-8. */
+  eps?: number
+  /** Default 0. */
+  momentum?: number
+}
+
+/** v = v + g g; p -= lr g / (sqrt v + eps). */
+export interface AdagradConfig extends Common {
+  /** Default 1e-10. */
+  eps?: number
+}
+
+/** Matrices: momentum, then the nearest orthogonal matrix by five Newton-Schulz steps, 0.2 sqrt(max(rows, columns)) of it; the others: Adam. */
+export interface MuonConfig extends AdamConfig {
+  /** Default 0.95. */
+  momentum?: number
+}
+
+/** At most one of them is given. */
+export interface Optimizers {
+  sgd?: SGDConfig
+  adam?: AdamConfig
+  adamw?: AdamWConfig
+  lion?: LionConfig
+  rmsprop?: RMSPropConfig
+  adagrad?: AdagradConfig
+  muon?: MuonConfig
+}
+export type OptimizerKind = keyof Optimizers
+export type OptimizerConfig = Common & Partial<Omit<AdamConfig & SGDConfig, keyof Common>>
+
+/** By tg_optimizer_kind less 1. */
+const kinds: readonly OptimizerKind[] = ['sgd', 'adam', 'adamw', 'lion', 'rmsprop', 'adagrad', 'muon']
+
+const common = ['lr', 'weightDecay', 'decayFilter', 'groups', 'clipNorm', 'clipValue', 'normalize', 'accumulate', 'average']
+const adam = ['b1', 'b2', 'eps', 'epsMode']
+/** The options of each kind beside the common ones. */
+const known: Readonly<Record<OptimizerKind, readonly string[]>> = {
+  sgd: ['momentum', 'nesterov'],
+  adam,
+  adamw: adam,
+  lion: ['b1', 'b2'],
+  rmsprop: ['b2', 'eps', 'momentum'],
+  adagrad: ['eps'],
+  muon: [...adam, 'momentum'],
+}
+const ofGroups = ['match', 'rate', 'weightDecay', 'decay', 'frozen', 'plain']
+
+function refuseUnknown(what: string, given: object, names: readonly string[]): void {
+  const unknown = Object.keys(given).find((name) => !names.includes(name))
+  if (unknown !== undefined) throw new ArgumentError(`${what}: there is no option ${unknown} (options: ${names.join(', ')})`)
+}
+
+function checkOptions(kind: OptimizerKind, config: OptimizerConfig): void {
+  if (typeof config !== 'object' || config === null) throw new ArgumentError(`${kind}: the options are not an object`)
+  refuseUnknown(kind, config, [...common, ...known[kind]])
+  const { groups = [], epsMode = 'corrected' } = config
+  if (epsMode !== 'corrected' && epsMode !== 'uncorrected') throw new ArgumentError(`${kind}: epsMode is not 'uncorrected' or 'corrected'`)
+  if (!Array.isArray(groups)) throw new ArgumentError(`${kind}: groups is not an array`)
+  for (const group of groups as readonly ParamGroup[]) {
+    if (typeof group !== 'object' || group === null || typeof group.match !== 'string')
+      throw new ArgumentError(`${kind}: a group needs a string to match`)
+    refuseUnknown(`${kind}: group "${group.match}"`, group, ofGroups)
+  }
+}
+
+export function chooseOptimizer(options: Optimizers): { kind: OptimizerKind; config: OptimizerConfig | null } {
+  const [kind = 'adam', second] = kinds.filter((each) => options[each] !== undefined).sort()
+  if (second !== undefined) throw new ArgumentError(`compile: ${kind} and ${second} are both given: choose one`)
+  const config: OptimizerConfig | undefined = options[kind]
+  if (config === undefined) return { kind, config: null }
+  checkOptions(kind, config)
+  return { kind, config }
+}
+
+/** As it is posted: without decayFilter and groups, which mark the graph. Undefined fields are left out. */
+export function optimizerMessage(kind: OptimizerKind, config: OptimizerConfig): OptimizerMessage {
+  const { lr, b1, b2, eps, epsMode, weightDecay, momentum, nesterov, clipNorm, clipValue, normalize, accumulate, average } = config
+  const all = {
+    ...{ kind, lr: rateArgument(kind, lr), beta1: b1, beta2: b2, eps, epsMode, weightDecay, momentum, nesterov },
+    ...{ clipNorm, clipValue, normalize, accumulate, average },
+  }
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined)) as unknown as OptimizerMessage
 }
 
-/** kind (2 Adam, 1 SGD), beta1, beta2, eps, epsMode, weightDecay, momentum, nesterov, clipNorm, the schedule's eight. 0: the default. */
+/** kind, beta1, beta2, eps, epsMode, weightDecay, momentum, nesterov, clipNorm, clipValue, normalize, accumulate, average, the schedule's
+ *  eighteen. 0: the default. */
 export function messageNumbers(message: OptimizerMessage): number[] {
   return [
-    message.kind === 'adam' ? 2 : 1,
+    kinds.indexOf(message.kind) + 1,
     message.beta1 ?? 0,
     message.beta2 ?? 0,
     message.eps ?? 0,
@@ -51,9 +171,12 @@ export function messageNumbers(message: OptimizerMessage): number[] {
     message.momentum ?? 0,
     Number(message.nesterov ?? false),
     message.clipNorm ?? 0,
+    message.clipValue ?? 0,
+    Number(message.normalize ?? false),
+    message.accumulate ?? 0,
+    message.average ?? 0,
     ...lrNumbers(message.lr),
   ]
 }
 
-export const optimizerNumbers = (kind: 'adam' | 'sgd', config: AdamConfig | SGDConfig): number[] =>
-  messageNumbers(optimizerMessage(kind, config))
+export const optimizerNumbers = (kind: OptimizerKind, config: OptimizerConfig): number[] => messageNumbers(optimizerMessage(kind, config))

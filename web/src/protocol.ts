@@ -3,6 +3,7 @@
 
 import { restoreError, WorkerError, type Frames, type SerialisedError } from './errors.js'
 import type { LR } from './lr.js'
+import type { OptimizerKind } from './optimizer.js'
 import type { DataArray, Device, Dtype } from './types.js'
 
 // ---------------------------------------------------------------- what a worker looks like
@@ -20,10 +21,9 @@ export type StartWorker = () => Port | Promise<Port>
 
 // ---------------------------------------------------------------- page to worker
 
-/** The optimiser as the C core has it. A field left out is the core's default. Decay flags are in the graph (decayFilter is a function of
- *  the page and is applied while tracing). */
+/** The optimiser as the C core has it. A field left out is the core's default. What decayFilter and groups say is in the graph. */
 export interface OptimizerMessage {
-  kind: 'adam' | 'sgd'
+  kind: OptimizerKind
   lr: LR
   beta1?: number
   beta2?: number
@@ -33,6 +33,10 @@ export interface OptimizerMessage {
   momentum?: number
   nesterov?: boolean
   clipNorm?: number
+  clipValue?: number
+  normalize?: boolean
+  accumulate?: number
+  average?: number
 }
 
 /** One array fed or uploaded: a private copy, transferred. `bool` travels as one byte an element. */
@@ -57,11 +61,11 @@ export type RequestBody =
       /** The core, compiled once by the page; null where the worker must load it itself. */
       module: WebAssembly.Module | null
     }
-  | { kind: 'compileForward'; graph: number; parent: number; bytes: Uint8Array }
+  | { kind: 'compileForward'; graph: number; parent: number; bytes: Uint8Array; average: boolean }
   | { kind: 'step'; graph: number; feeds: ArrayMessage[]; withCaptures: boolean }
   | { kind: 'run'; graph: number; feeds: ArrayMessage[]; withCaptures: boolean }
   | { kind: 'uploadParams'; graph: number; params: ArrayMessage[]; partial: boolean }
-  | { kind: 'downloadParams'; graph: number }
+  | { kind: 'downloadParams'; graph: number; average: boolean }
   | { kind: 'downloadParamGrads'; graph: number }
   | { kind: 'resetOptimizer'; graph: number }
   | { kind: 'reset'; graph: number }

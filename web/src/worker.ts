@@ -130,7 +130,7 @@ class Worker {
       return { output: result, captures }
     },
     uploadParams: ({ graph, params, partial }) => this.#change(graph, 'uploadParams', (core, model) => core.upload(model, params, partial)),
-    downloadParams: ({ graph }) => this.#parameters(this.#model(graph)),
+    downloadParams: ({ graph, average }) => (average ? this.#averages(this.#model(graph)) : this.#parameters(this.#model(graph))),
     downloadParamGrads: ({ graph }) => this.#gradients(this.#model(graph)),
     resetOptimizer: async ({ graph }) => {
       await this.#snapshot(this.#model(graph))
@@ -227,7 +227,7 @@ class Worker {
 
   #compileSibling(body: Body<'compileForward'>): Promise<GraphMessage> {
     const parent = this.#model(body.parent)
-    const making = this.#make(parent.family, body.graph, () => this.#theCore.createSibling(parent.address, body.bytes))
+    const making = this.#make(parent.family, body.graph, () => this.#theCore.createSibling(parent.address, body.bytes, body.average))
     return making.then((model) => this.#describe(model, ''))
   }
 
@@ -360,6 +360,13 @@ class Worker {
   }
   #parameters(model: Model): Promise<ArrayMessage[]> {
     return this.#cut(model, model.info.parameters)
+  }
+  /** A frozen parameter is its own average. */
+  async #averages(model: Model): Promise<ArrayMessage[]> {
+    if (model.info.average < 0)
+      throw new StateError('downloadParams: the model keeps no average of its parameters: compile it with an optimizer that has `average`')
+    const averages = await this.#cut(model, model.info.average), own = await this.#cut(model, model.info.parameters)
+    return averages.map((average, i) => (model.info.params[i]?.frozen === true ? (own[i] as ArrayMessage) : average))
   }
   #gradients(model: Model): Promise<ArrayMessage[]> {
     this.#theCore.checkGrads(model.address)

@@ -178,6 +178,17 @@ test('arguments of compile', async () => {
   assert.equal(await bad({ seed: 0.5 }), 'compileModule: the seed is 0.5, not a whole number from 0 on')
   assert.equal(await bad({ device: 'gpu' }), `compileModule: the device is the string "gpu", not 'auto', 'cpu' or 'webgpu'`)
   assert.equal(await bad({ adam: { lr: 1 }, sgd: { lr: 1 } }), 'compile: adam and sgd are both given: choose one')
+  assert.equal(await bad({ lion: { lr: 1 }, muon: { lr: 1 } }), 'compile: lion and muon are both given: choose one')
+  const common = 'lr, weightDecay, decayFilter, groups, clipNorm, clipValue, normalize, accumulate, average'
+  assert.equal(await bad({ adam: { lr: 1, beta1: 0.8 } }), `adam: there is no option beta1 (options: ${common}, b1, b2, eps, epsMode)`)
+  assert.equal(await bad({ adagrad: { lr: 1, momentum: 0.8 } }), `adagrad: there is no option momentum (options: ${common}, eps)`)
+  assert.equal(await bad({ adam: { lr: 1, epsMode: 'pytorch' } }), `adam: epsMode is not 'uncorrected' or 'corrected'`)
+  assert.equal(await bad({ sgd: { lr: 1, groups: { match: '*' } } }), 'sgd: groups is not an array')
+  assert.equal(await bad({ sgd: { lr: 1, groups: [{}] } }), 'sgd: a group needs a string to match')
+  assert.equal(
+    await bad({ sgd: { lr: 1, groups: [{ match: 'W', lr: 2 }] } }),
+    'sgd: group "W": there is no option lr (options: match, rate, weightDecay, decay, frozen, plain)',
+  )
   assert.equal(await bad({ adam: {} }), 'adam: lr is missing: a number or a schedule of lr.*')
   assert.equal(await bad({ sgd: { lr: { kind: 'sawtooth' } } }), 'sgd: lr is not a number or a schedule of lr.*')
   assert.equal(await bad({}, new Model()), 'compileModule: the factory is a Model, not a function that makes the model')

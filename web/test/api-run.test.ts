@@ -29,6 +29,7 @@ import {
   NotFiniteError,
   NotFoundError,
   paramInput,
+  resolveLR,
   ShapeError,
   square,
   StateError,
@@ -41,6 +42,7 @@ import {
   transpose,
   WorkerError,
   writeback,
+  type LR,
   type Tensor,
 } from '../src/node.js'
 import { cases, runCases } from './cases.js'
@@ -278,6 +280,59 @@ test('schedules, setLR, a rate of 0 stops decay too', async () => {
   assert.equal(await p(), before)
   assert.ok((await rejection(model.setLR(lr.linearDecay({ peak: 1, final: 0, steps: 0 })))) instanceof ArgumentError)
   await model.destroy()
+})
+
+test('every optimiser learns, every schedule runs', async () => {
+  const schedules = [
+    lr.staircase({ peak: 0.05, factor: 0.9, steps: 4 }),
+    lr.multiStep({ peak: 0.05, factor: 0.5, milestones: [6, 9] }),
+    lr.oneCycle({ peak: 0.05, steps: 12 }),
+    lr.warmup({ peakLr: 0.05, warmupSteps: 3, after: lr.staircase({ peak: 0.05, factor: 0.5, steps: 8 }) }),
+  ]
+  const kinds = ['sgd', 'adam', 'adamw', 'lion', 'rmsprop', 'adagrad', 'muon'] as const
+  for (const [i, kind] of kinds.entries()) {
+    const model = await compileModule(() => new Line(), lineLoss, { ...options, [kind]: { lr: schedules[i % 4] as LR, clipValue: 5 } })
+    const losses: number[] = []
+    for (let n = 0; n < 12; n++) losses.push(await model.step({ x, y }))
+    assert.ok((losses[11] as number) < (losses[0] as number), `${kind}: ${losses.join(' ')}`)
+    await model.destroy()
+  }
+  const rates = [1, 2, 3, 4].map((t) => resolveLR(lr.multiStep({ peak: 1, factor: 0.5, milestones: [1, 3] }), t))
+  assert.deepEqual(rates, [1, 0.5, 0.5, 0.25])
+  const bad = lr.multiStep({ peak: 1, factor: 0.5, milestones: [1, 2, 3, 4, 5, 6, 7] })
+  assert.throws(() => resolveLR(bad, 1), /a multi-step schedule has 1 to 6 milestones, got 7/)
+})
+
+test('parameter groups, accumulation, averages', async () => {
+  class Two extends Module {
+    a = this.param([1], { init: 'ones' })
+    b = this.param([1], { init: 'ones' })
+  }
+  const loss = (m: Two) => sum(add(mul(m.a, 2), m.b))
+  const groups = [{ match: 'b', rate: 0.5 }]
+  const model = await compileModule(() => new Two(), loss, { sgd: { lr: 0.1, accumulate: 2, average: 0.5, groups }, device })
+  const averages = await model.compileForward((m) => add(m.a, mul(m.b, 0)), { average: true })
+  const values = async (average: boolean) => {
+    const { a, b } = await model.downloadParams({ average })
+    return [a, b].map((each) => Math.round((each?.[0] as number) * 1e5) / 1e5)
+  }
+  await model.step({})
+  assert.deepEqual(await values(false), [1, 1])
+  await model.step({})
+  assert.deepEqual([await values(false), await values(true)], [[0.8, 0.95], [0.8, 0.95]])
+  for (let n = 0; n < 2; n++) await model.step({})
+  assert.deepEqual([await values(false), await values(true)], [[0.6, 0.9], [0.7, 0.925]])
+  assert.ok(Math.abs(((await averages.run({}))[0] as number) - 0.7) < 1e-6)
+  await model.destroy()
+
+  const frozen = await compileModule(() => new Two(), loss, { sgd: { lr: 0.1, groups: [{ match: 'a', frozen: true }] }, device })
+  await frozen.step({})
+  assert.equal((await frozen.downloadParams())['a']?.[0], 1)
+  assert.match((await rejection(frozen.downloadParams({ average: true }))).message, /^downloadParams: the model keeps no average/)
+  assert.match((await rejection(frozen.compileForward(loss, { average: true }))).message, /keeps no average/)
+  await frozen.destroy()
+  const none = await rejection(compileModule(() => new Two(), loss, { sgd: { lr: 0.1, groups: [{ match: 'c*' }] }, device }))
+  assert.equal(none.message, 'optimizer: group "c*" matches no parameter (parameters: a, b)')
 })
 
 test('without an optimiser a step changes nothing', async () => {

@@ -1,0 +1,22 @@
+/* update (private to src/optim): an optimiser being appended to a graph, after the gradients and the clock: training.c fills it, update.c
+ * turns it into nodes. */
+#ifndef TG_UPDATE_H
+#define TG_UPDATE_H
+#include "optim/optim.h"
+
+typedef struct tg_update {
+    tg_graph *g;
+    const tg_layout *layout;
+    tg_optimizer optimizer; /* defaults filled in */
+    int32_t gradient;       /* [trained_end], accumulated and clipped */
+    int32_t time;           /* f32 rank 0: 1 in the first update */
+    int32_t rate;           /* f32 rank 0 */
+    int32_t applies;        /* bool rank 0: this step updates; 0: every step does */
+} tg_update;
+
+int32_t tg_update_state(const tg_update *u, const char *name); /* f32 [total]; 0 recorded */
+/* [total] or [trained_end] -> elements [offset, offset + count) */
+int32_t tg_update_cut(const tg_update *u, int32_t flat, int64_t offset, int64_t count);
+/* The update of u's kind, written back to the parameters and the optimiser's states. false recorded. */
+bool tg_update_append(const tg_update *u);
+#endif

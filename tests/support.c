@@ -563,8 +563,7 @@ bool support_program_make(const support_case *c, const support_options *options,
     tg_graph *g = out->graph;
     if (g->params.count > 0) {
         out->layout = tg_arena_alloc(&out->layout_arena, sizeof *out->layout);
-        if (!out->layout || tg_layout_make(g, &out->layout_arena, out->layout) != TG_OK)
-            return support_outputs_failed(error, out->ctx);
+        if (!out->layout || tg_layout_make(g, &out->layout_arena, out->layout) != TG_OK) return support_outputs_failed(error, out->ctx);
         if (tg_flatten_params(g, out->layout) != TG_OK) return support_outputs_failed(error, out->ctx);
         out->flat_count = out->layout->total;
     }

@@ -99,11 +99,13 @@ WEB_EXPORT(int32_t, op)
 /* name, then its numbers in order. `tensor or number` operands where the public header says tg_operand. */
 #define WEB_UNARY(X) /* (x) */ \
   X(neg) \
-  X(abs) X(sign) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(sin) X(cos) X(tanh) X(erf) X(sigmoid) X(softplus) X(silu) \
-      X(gelu) X(gelu_tanh) X(relu) X(logical_not) X(stop_gradient) X(softmax_causal_last) X(nn_merge_heads)
+  X(abs) \
+  X(sign) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(sin) X(cos) X(tanh) X(erf) X(sigmoid) X(softplus) X(silu) X(gelu) \
+      X(gelu_tanh) X(relu) X(logical_not) X(stop_gradient) X(softmax_causal_last) X(nn_merge_heads)
 #define WEB_BINARY(X) /* (a, b), either a number */ \
   X(add) \
-  X(sub) X(mul) X(div) X(pow) X(minimum) X(maximum) X(less) X(less_equal) X(greater) X(greater_equal) X(equal) X(not_equal) X(logical_and) \
+  X(sub) \
+  X(mul) X(div) X(pow) X(minimum) X(maximum) X(less) X(less_equal) X(greater) X(greater_equal) X(equal) X(not_equal) X(logical_and) \
       X(logical_or)
 #define WEB_PAIR(X) /* (a, b), both tensors */ \
   X(matmul) X(matmul_batched) X(embedding) X(nn_cross_entropy_last) X(nn_mse) X(nn_bce_with_logits)

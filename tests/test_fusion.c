@@ -130,6 +130,64 @@ static void a_reshape_that_divides_no_loop_stores_a_copy(void **state) {
     check_values("splitting reshape", build_split_reshape, &o);
 }
 
+/* ---- what the heads of attention leave behind */
+
+/* [batch, heads, tokens, width] to [batch tokens, heads width], then a layer on it and its sum over the rows. */
+static tg_tensor join_heads(tg_graph *g, tg_tensor h, int a, int b, int c, int d) {
+    tg_tensor rows = tg_reshape(tg_transpose(h, TG_AXES(a, b, c, d)), TG_SHAPE(15, 8));
+    tg_tensor y = tg_matmul(rows, tg_input(g, "w", TG_SHAPE(8, 6), TG_F32));
+    return tg_add(tg_matmul(tg_transpose(rows, TG_AXES(1, 0)), y), tg_reshape(tg_sum(rows, TG_AXES(0)), TG_SHAPE(8, 1)));
+}
+static tg_tensor build_joined_heads(tg_graph *g, void *user) {
+    (void)user;
+    tg_tensor p = tg_input(g, "p", TG_SHAPE(3, 2, 5, 7), TG_F32), v = tg_input(g, "v", TG_SHAPE(3, 2, 7, 4), TG_F32);
+    return join_heads(g, tg_tanh(tg_matmul_batched(p, v)), 0, 2, 1, 3);
+}
+static tg_tensor build_joined_turned_heads(tg_graph *g, void *user) {
+    (void)user;
+    tg_tensor p = tg_input(g, "p", TG_SHAPE(3, 2, 7, 5), TG_F32), v = tg_input(g, "v", TG_SHAPE(3, 2, 4, 7), TG_F32);
+    return join_heads(g, tg_tanh(tg_matmul_batched(v, p)), 0, 3, 1, 2);
+}
+static tg_tensor build_split_heads(tg_graph *g, void *user) {
+    (void)user;
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(15, 6), TG_F32), w = tg_input(g, "w", TG_SHAPE(6, 8), TG_F32);
+    tg_tensor h = tg_transpose(tg_reshape(tg_matmul(x, w), TG_SHAPE(3, 5, 2, 4)), TG_AXES(0, 2, 1, 3));
+    return tg_matmul_batched(h, tg_input(g, "v", TG_SHAPE(3, 2, 4, 5), TG_F32));
+}
+
+/* Is the result of kernel 0, a contraction, contiguous along its last loop, and how many loops do the other products need? */
+static void look_at_heads(tg_build_fn build, bool *contiguous, int *loops) {
+    support_case c = {.build = build};
+    support_options o = fused();
+    support_program p;
+    support_outputs error;
+    memset(&error, 0, sizeof error);
+    if (!support_program_make(&c, &o, &p, &error)) fail_msg("no program: %s", error.message);
+    const tg_kernel *k = &p.program->kernels[0];
+    assert_int_equal(k->kind, TG_KERNEL_CONTRACT);
+    *contiguous = k->body[k->body_count - 1].at.stride[k->outer_count - 1] == 1;
+    *loops = 0;
+    for (int i = 1; i < p.program->kernel_count; i++)
+        if (p.program->kernels[i].kind == TG_KERNEL_CONTRACT) *loops += p.program->kernels[i].loop_count;
+    support_program_free(&p);
+    support_outputs_free(&error);
+}
+
+static void joined_heads_are_stored_as_rows(void **state) {
+    (void)state;
+    const tg_build_fn builds[] = {build_joined_heads, build_joined_turned_heads, build_split_heads};
+    const char *names[] = {"joined heads", "joined heads, turned", "split heads"};
+    for (int i = 0; i < SUPPORT_COUNT(builds); i++) {
+        bool contiguous;
+        int loops;
+        look_at_heads(builds[i], &contiguous, &loops);
+        assert_true(contiguous);
+        assert_int_equal(loops, i < 2 ? 6 : 5); /* rows, columns and k; of split heads batch and head, too */
+        support_options o = fused();
+        check_values(names[i], builds[i], &o);
+    }
+}
+
 static tg_tensor build_big_mean(tg_graph *g, void *user) {
     (void)user;
     tg_tensor x = tg_input(g, "x", TG_SHAPE(300, 400), TG_F32);
@@ -373,6 +431,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(common_patterns_are_one_kernel),
         cmocka_unit_test(a_reshape_that_divides_no_loop_stores_a_copy),
+        cmocka_unit_test(joined_heads_are_stored_as_rows),
         cmocka_unit_test(a_reduction_of_everything_keeps_its_kernel),
         cmocka_unit_test(unused_results_cost_nothing),
         cmocka_unit_test(no_kernel_binds_more_buffers_than_the_device_takes),

@@ -269,7 +269,7 @@ static const known_network networks[] = {
     {"mlp", build_mlp, &batch_of_48, {12, 2, 1, 5, 48}},
     {"mlp, a batch of 13", build_mlp, &batch_of_13, {12, 6, 0, 0, 0}},
     {"attention", build_attention, &batch_of_16, {43, 4, 1, 24, 16}},
-    {"attention, a batch of 13", build_attention, &batch_of_13, {43, 13, 2, 8, 52}},
+    {"attention, a batch of 13", build_attention, &batch_of_13, {43, 11, 3, 9, 52}},
     {"batch norm", build_batch_norm, NULL, {6, 3, 2, 3, 64}},
     {"early total", build_early_total, NULL, {9, 3, 2, 6, 32}},
     {"gather", build_gather, NULL, {4, 2, 1, 2, 32}},

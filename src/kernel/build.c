@@ -36,6 +36,7 @@ struct tg_builder {
     tg_argument arguments[BUILD_MAX_ARGUMENTS];
     int32_t argument_count;
     tg_operand_access a, b;
+    tg_affine store_at[TG_MAX_BODY / 4]; /* of each item */
     int32_t depth;
     tg_build_status status;
     int32_t culprit;
@@ -492,37 +493,68 @@ static bool emit_store(struct tg_builder *b, int32_t item, int value, const tg_a
     return true;
 }
 
+/* Where `node` is stored when a permutation of a contraction's result is what the contraction stores: the map of the value behind
+ * the views is row-major over the loops, and each view is followed forwards. */
+static tg_push follow_views(const struct tg_builder *b, int32_t node, tg_index_map *out) {
+    int32_t path[TG_MAX_RANK * 2];
+    int count = 0;
+    for (; tg_op_table[builder_node(b, node)->op].class_ == TG_CLASS_VIEW; node = builder_node(b, node)->inputs[0]) {
+        if (count == TG_MAX_RANK * 2) return (tg_push){TG_PUSH_NO, 0, 0};
+        path[count++] = node;
+    }
+    tg_shape shape = builder_node(b, node)->shape;
+    tg_push push = tg_map_from_flat(&b->element_flat, shape, &b->loops, out);
+    while (count > 0 && push.status == TG_PUSH_OK) {
+        const tg_node *view = builder_node(b, path[--count]);
+        const tg_index_map from = *out;
+        if (view->op == TG_OP_PERMUTE) {
+            for (int d = 0; d < shape.rank; d++) out->index[d] = from.index[view->attr.perm[d]];
+        } else {
+            const tg_affine flat = tg_map_offset(&from, shape);
+            push = tg_map_from_flat(&flat, view->shape, &b->loops, out);
+        }
+        shape = view->shape;
+    }
+    return push;
+}
+
+/* The item's index at each point of the loops it varies with. */
+static tg_push map_of_item(const struct tg_builder *b, const tg_item *item, bool outer, tg_index_map *map) {
+    const tg_node *n = builder_node(b, item->node);
+    if (b->domain->kind == TG_KERNEL_CONTRACT && n->op == TG_OP_PERMUTE && !item->copy) return follow_views(b, item->node, map);
+    return tg_map_from_flat(outer ? &b->outer_flat : &b->element_flat, n->shape, &b->loops, map);
+}
+
+static int emit_item(struct tg_builder *b, const tg_item *item, const tg_index_map *map, const tg_affine *flat) {
+    if (item->copy) return emit_value(b, item->node, map);
+    int value = memo_find(b, item->node, flat, map);
+    if (value >= 0) return value;
+    value = compute_value(b, item->node, map);
+    if (value >= 0) memo_add(b, item->node, flat, map, value);
+    return value;
+}
+
 static void emit_items(struct tg_builder *b, const bool *stored) {
-    int values[TG_MAX_BODY];
+    int values[TG_MAX_BODY / 4];
     for (int i = 0; i < b->item_count; i++) {
         const tg_item *item = &b->f->items.items[b->items[i]];
         const tg_node *n = builder_node(b, item->node);
-        bool outer = item_is_outer(b, n);
         tg_index_map map;
-        tg_push push = tg_map_from_flat(outer ? &b->outer_flat : &b->element_flat, n->shape, &b->loops, &map);
+        tg_push push = map_of_item(b, item, item_is_outer(b, n), &map);
         if (push.status != TG_PUSH_OK) {
             push_failed(b, push, 0);
             if (b->status == TG_BUILD_STORE) b->status = TG_BUILD_REFUSED;
             return;
         }
-        values[i] = item->copy ? emit_value(b, item->node, &map) : -1;
-        if (!item->copy) {
-            tg_affine flat = tg_map_offset(&map, n->shape);
-            values[i] = memo_find(b, item->node, &flat, &map);
-            if (values[i] < 0) {
-                values[i] = compute_value(b, item->node, &map);
-                if (values[i] >= 0) memo_add(b, item->node, &flat, &map, values[i]);
-            }
-        }
+        b->store_at[i] = tg_map_offset(&map, n->shape);
+        values[i] = emit_item(b, item, &map, &b->store_at[i]);
         if (values[i] < 0) return;
     }
     for (int i = 0; i < b->item_count; i++) {
         if (!stored[i]) continue;
         bool outer = item_is_outer(b, builder_node(b, b->f->items.items[b->items[i]].node));
         bool is_reduce = b->domain->kind == TG_KERNEL_REDUCE;
-        if (!emit_store(b, b->items[i], values[i], outer ? &b->outer_flat : &b->element_flat,
-                        is_reduce && outer ? TG_LEVEL_OUTER : TG_LEVEL_ELEMENT))
-            return;
+        if (!emit_store(b, b->items[i], values[i], &b->store_at[i], is_reduce && outer ? TG_LEVEL_OUTER : TG_LEVEL_ELEMENT)) return;
     }
 }
 
@@ -662,6 +694,37 @@ static void coalesce_loops(tg_kernel *kernel) {
     }
 }
 
+/* Rotates loops [begin, end): those from `middle` on come first. */
+struct loop_rotation {
+    int32_t begin, middle, end;
+};
+static void rotate_strides(int64_t *of_loop, const struct loop_rotation *r) {
+    int64_t kept[TG_MAX_LOOP];
+    memcpy(kept, of_loop, sizeof kept);
+    const int32_t moved = r->end - r->middle;
+    for (int32_t k = r->begin; k < r->end; k++) of_loop[k] = kept[k < r->begin + moved ? k - r->begin + r->middle : k - moved];
+}
+static void rotate_affine(tg_affine *a, int32_t loop, void *user) {
+    (void)loop;
+    rotate_strides(a->stride, user);
+}
+
+/* A contraction whose every store is contiguous along m, not n, is made as its transpose: the operands change places. The
+ * products and their order stay the same. */
+static void turn_contraction(tg_kernel *kernel) {
+    const int32_t m = kernel->n_begin - 1, n = kernel->outer_count - 1;
+    if (kernel->kind != TG_KERNEL_CONTRACT || m < kernel->m_begin || n < kernel->n_begin) return;
+    for (int32_t i = 0; i < kernel->body_count; i++)
+        if (kernel->body[i].op == TG_K_STORE && (kernel->body[i].at.stride[m] != 1 || kernel->body[i].at.stride[n] == 1)) return;
+    struct loop_rotation r = {kernel->m_begin, kernel->n_begin, kernel->outer_count};
+    visit_affines(kernel, 0, rotate_affine, &r);
+    rotate_strides(kernel->extent, &r);
+    kernel->n_begin = kernel->m_begin + r.end - r.middle;
+    const tg_operand_access a = kernel->a;
+    kernel->a = kernel->b;
+    kernel->b = a;
+}
+
 static void kernel_name(const struct tg_builder *b, char *name, size_t size) {
     size_t used = 0;
     int32_t last = 0;
@@ -723,6 +786,7 @@ static tg_kernel *finish_kernel(struct tg_builder *b) {
         for (int k = 0; k < kernel->loop_count; k++) kernel->flops *= (double)kernel->extent[k];
     }
     coalesce_loops(kernel);
+    turn_contraction(kernel);
     return kernel;
 }
 

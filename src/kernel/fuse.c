@@ -72,6 +72,47 @@ static int32_t chain_end(const tg_fusion *f, int32_t node, const int32_t *users,
     return end;
 }
 
+/* The last axis that is longer than 1, or -1. */
+static int last_long_axis(tg_shape shape) {
+    int d = shape.rank - 1;
+    while (d >= 0 && shape.dim[d] == 1) d--;
+    return d;
+}
+
+/* Do users of `node`, all of them reshapes, join its last axis with those before: are pieces of rows whole rows there? */
+static bool is_joined_by_users(const tg_fusion *f, int32_t node) {
+    const int last = last_long_axis(fuse_node(f, node)->shape);
+    bool joined = false;
+    for (int32_t id = node + 1; id < f->node_count; id++) {
+        const tg_node *n = fuse_node(f, id);
+        for (int32_t i = 0; f->live[id] && i < n->input_count; i++) {
+            if (n->inputs[i] != node) continue;
+            if (n->op != TG_OP_RESHAPE) return false;
+            const int d = last_long_axis(n->shape);
+            joined = joined || n->shape.dim[d] > fuse_node(f, node)->shape.dim[last];
+        }
+    }
+    return joined;
+}
+
+/* What the contraction stores if not `end`, the end of its chain: a permutation of it, its only user, that puts pieces of rows
+ * beside each other which its users take for whole ones (the heads of attention, back in their tokens' rows). Stored so, it is
+ * written once in pieces and read by all as plain rows. The permutation's last axis must be the last one of the result or of its
+ * rows, so that pieces are contiguous. 0: there is none. */
+static int32_t joined_permutation(const tg_fusion *f, int32_t contraction, int32_t end, const int32_t *users, const int32_t *only_user) {
+    int32_t at = end;
+    while (users[at] == 1 && fuse_node(f, only_user[at])->op == TG_OP_RESHAPE) at = only_user[at];
+    if (users[at] != 1 || fuse_node(f, only_user[at])->op != TG_OP_PERMUTE) return 0;
+    const int32_t permuted = only_user[at];
+    const tg_node *n = fuse_node(f, permuted);
+    const int last = last_long_axis(n->shape);
+    if (last < 0 || f->realised[permuted] || f->pack_state[permuted] >= 0) return 0;
+    int64_t behind = 1;
+    for (int d = n->attr.perm[last] + 1; d < n->shape.rank; d++) behind *= fuse_node(f, at)->shape.dim[d];
+    if (behind != 1 && behind != fuse_node(f, contraction)->shape.dim[2]) return 0;
+    return is_joined_by_users(f, permuted) ? permuted : 0;
+}
+
 static int operation_cost(tg_op op) {
     switch (op) {
     case TG_OP_EXP:
@@ -176,9 +217,10 @@ static void decide_stored(tg_fusion *f, int32_t *users, int32_t *only_user, int3
     for (int32_t id = 1; id < f->node_count; id++)
         if (f->live[id] && fuse_node(f, id)->op == TG_OP_CONTRACT) {
             f->realised[id] = false;
-            int32_t end = chain_end(f, id, users, only_user);
+            int32_t end = chain_end(f, id, users, only_user), permuted = joined_permutation(f, id, end, users, only_user);
+            if (permuted > 0) f->realised[end] = false; /* who wanted it in memory reads it there */
             f->realised[id] = true;
-            realise(f, end);
+            realise(f, permuted > 0 ? permuted : end);
         }
     store_compared_extrema(f);
     recompute_costs(f, cost);

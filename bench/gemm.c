@@ -96,8 +96,9 @@ typedef struct bench_buffers {
 } bench_buffers;
 
 static void bench_run_ours(const tg_contraction *contraction, const bench_case *c, const bench_buffers *x) {
+    const int64_t batch_stride[2] = {c->heads * c->m * c->n, c->m * c->n};
     for (int part = 0; part < tg_contraction_parts(contraction); ++part)
-        tg_contraction_run(contraction, part, 0, x->a, x->b, x->c, c->m * c->n, c->n, NULL, NULL, x->scratch);
+        tg_contraction_run(contraction, part, 0, x->a, x->b, x->c, batch_stride, c->n, NULL, NULL, x->scratch);
 }
 
 static void bench_run_blas(cblas_sgemm_fn sgemm, const bench_case *c, const bench_buffers *x) {

@@ -158,13 +158,15 @@ typedef struct sink_state {
     float *out;
     int64_t batches, m, n;
     int64_t *seen;
+    bool tiny;
 } sink_state;
 
 static void collect(void *user, int worker, int64_t batch, int64_t m0, int64_t rows, int64_t n0, int64_t cols, float *acc, int64_t ld) {
     sink_state *s = user;
     assert_int_equal(worker, 3);
-    assert_true(batch >= 0 && batch < s->batches && m0 >= 0 && rows > 0 && m0 + rows <= s->m && n0 >= 0 && cols > 0 && n0 + cols <= s->n);
-    assert_true(ld >= cols);
+    const int64_t most_batch = s->tiny ? 1 : s->batches, most_row = s->tiny ? s->batches * s->m : s->m;
+    assert_true(batch >= 0 && batch < most_batch && m0 >= 0 && rows > 0 && m0 + rows <= most_row && n0 >= 0 && cols > 0);
+    assert_true(n0 + cols <= s->n && (s->tiny ? ld == s->n && cols == s->n : ld >= cols));
     for (int64_t i = 0; i < rows; ++i)
         for (int64_t j = 0; j < cols; ++j) {
             int64_t at = (batch * s->m + m0 + i) * s->n + n0 + j;
@@ -194,12 +196,14 @@ static float *run_contraction(const test_run *t, tg_isa isa, int max_parts, bool
     float *scratch = allocate((size_t)(floats + 2 * GUARD) * sizeof(float)), *out = allocate_nan(count);
     float *direct = allocate((size_t)(t->batches * batch_stride) * sizeof(float));
     for (int64_t i = 0; i < t->batches * batch_stride; ++i) direct[i] = guard_value;
-    sink_state sink = {out, t->batches, t->m, t->n, allocate((size_t)count * sizeof(int64_t))};
+    sink_state sink = {out, t->batches, t->m, t->n, allocate((size_t)count * sizeof(int64_t)), tg_contraction_is_tiny(c)};
+    int64_t batch_strides[TG_MAX_LOOP], stride = batch_stride;
+    for (int32_t d = t->kernel->m_begin - 1; d >= 0; stride *= t->kernel->extent[d--]) batch_strides[d] = stride;
     memset(sink.seen, 0, (size_t)count * sizeof(int64_t));
     int parts = tg_contraction_parts(c);
     for (int i = 0; i < parts; ++i) {
         for (int64_t j = 0; j < floats + 2 * GUARD; ++j) scratch[j] = j < GUARD || j >= floats + GUARD ? guard_value : NAN;
-        tg_contraction_run(c, reversed ? parts - 1 - i : i, 3, t->a, t->b, to_sink ? NULL : direct, batch_stride, row_stride,
+        tg_contraction_run(c, reversed ? parts - 1 - i : i, 3, t->a, t->b, to_sink ? NULL : direct, batch_strides, row_stride,
                            to_sink ? collect : NULL, &sink, scratch + GUARD);
         for (int64_t j = 0; j < GUARD; ++j) assert_true(scratch[j] == guard_value && scratch[floats + GUARD + j] == guard_value);
     }

@@ -18,6 +18,8 @@
 #define CONTRACT_SINK_FLOATS 16384    /* handed to a sink at once */
 #define CONTRACT_STRIP_FLOATS 131072  /* unfinished sums of a sink's blocks, when k has several blocks */
 #define CONTRACT_MAX_PARTS 64
+#define CONTRACT_TINY 8192         /* multiply-adds of one batch, below which what is done once per batch counts */
+#define CONTRACT_GROUP_FLOATS 1024 /* of several batches, handed to a sink at once */
 
 /* The offsets of one group of loops in one operand: runs of `run` steps of `stride`; runs[i] is where run i begins. */
 typedef struct contract_axis {
@@ -41,6 +43,7 @@ struct tg_contraction {
     int32_t batch_dims;
     int64_t batch_extent[TG_MAX_LOOP];
     int64_t batches, m, n, k; /* of the possibly exchanged problem */
+    int64_t group;            /* tiny: batches that a sink gets at once; else 0 */
     bool swapped;             /* computes the transposed product; then m is 1, or n is 1 and `dot` */
     bool dot;                 /* n is 1, a is contiguous along k */
     contract_a_mode a_mode;
@@ -240,11 +243,23 @@ static void contract_choose_blocks(tg_contraction *c) {
                    : contract_min(rows, contract_max(c->row_chunk, CONTRACT_STRIP_FLOATS / c->column_chunk / c->row_chunk * c->row_chunk));
 }
 
+/* Tiny products, of one panel and one block of k, run by a loop that does little else. */
+static void contract_choose_group(tg_contraction *c) {
+    if (c->dot || c->swapped || c->batches < 2 || c->n < 2 || c->n > 2 * c->ops->width || c->k > c->k_block) return;
+    if (c->m * c->n * c->k > CONTRACT_TINY || c->a_mode != CONTRACT_A_IN_PLACE || c->row_parts * c->column_parts > 1) return;
+    c->group = contract_max(1, CONTRACT_GROUP_FLOATS / (c->m * c->n));
+}
+
 static void contract_choose_scratch(tg_contraction *c) {
     int64_t width = c->ops->width;
     if (c->dot) {
         c->b_floats = contract_contiguous(&c->b.k) && contract_one_run(&c->b.k) ? 0 : c->k;
         c->sum_floats = c->row_chunk = contract_min(c->m, 4096);
+        return;
+    }
+    if (c->group > 0) {
+        c->b_floats = c->k * contract_round_up(c->n, width);
+        c->sum_floats = c->group * c->m * c->n;
         return;
     }
     int64_t columns = c->b_mode == CONTRACT_B_IN_PLACE ? 2 * width : contract_min(c->column_chunk, contract_round_up(c->n, width));
@@ -258,9 +273,9 @@ static void contract_choose_scratch(tg_contraction *c) {
 static void contract_name_method(tg_contraction *c) {
     static const char *const a_names[] = {"a in place", "a rows copied", "a packed"};
     static const char *const b_names[] = {"b in place", "b packed", "b transposed", "b gathered"};
-    const char *pieces[3] = {c->dot                                         ? "dot products"
-                             : c->k * c->m * c->n <= 4096 && c->batches > 1 ? "tiny batch, "
-                                                                            : "",
+    const char *pieces[3] = {c->dot         ? "dot products"
+                             : c->group > 0 ? "tiny batch, "
+                                            : "",
                              c->dot ? "" : a_names[c->a_mode], c->dot ? "" : b_names[c->b_mode]};
     size_t length = 0;
     for (int i = 0; i < 3; ++i) {
@@ -272,17 +287,10 @@ static void contract_name_method(tg_contraction *c) {
 
 static bool contract_read_operands(tg_arena *arena, const tg_kernel *kernel, tg_contraction *c) {
     int32_t outer = kernel->outer_count, loops = kernel->loop_count;
-    int32_t count = 0;
-    for (int32_t d = 0; d < kernel->m_begin; ++d) {
-        if (kernel->extent[d] == 1) continue;
-        int64_t as = kernel->a.at.stride[d], bs = kernel->b.at.stride[d], extent = kernel->extent[d];
-        if (count > 0 && c->a.batch_stride[count - 1] == as * extent && c->b.batch_stride[count - 1] == bs * extent)
-            --count, extent *= c->batch_extent[count];
-        c->batch_extent[count] = extent;
-        c->a.batch_stride[count] = as;
-        c->b.batch_stride[count++] = bs;
-    }
-    c->batch_dims = count;
+    c->batch_dims = kernel->m_begin;
+    memcpy(c->batch_extent, kernel->extent, sizeof c->batch_extent);
+    memcpy(c->a.batch_stride, kernel->a.at.stride, sizeof c->a.batch_stride);
+    memcpy(c->b.batch_stride, kernel->b.at.stride, sizeof c->b.batch_stride);
     c->a.offset = kernel->a.at.offset;
     c->b.offset = kernel->b.at.offset;
     c->batches = contract_extent(kernel, 0, kernel->m_begin);
@@ -320,6 +328,7 @@ tg_contraction *tg_contraction_make_limited(tg_arena *arena, const tg_kernel *ke
     contract_choose_a(c, contract_part_columns(c));
     contract_choose_b(c, contract_part_rows(c));
     contract_choose_blocks(c);
+    contract_choose_group(c);
     contract_choose_scratch(c);
     contract_name_method(c);
     return c;
@@ -336,6 +345,8 @@ size_t tg_contraction_scratch(const tg_contraction *c) {
     return (size_t)floats * sizeof(float);
 }
 
+bool tg_contraction_is_tiny(const tg_contraction *c) { return c->group > 0; }
+
 const char *tg_contraction_method(const tg_contraction *c) { return c->method; }
 
 /* ---------------------------------------------------------------- running */
@@ -345,8 +356,10 @@ typedef struct contract_job {
     const tg_contraction *c;
     int worker;
     int64_t batch;
-    const float *a, *b; /* of this batch */
-    float *direct;      /* of this batch; NULL: sink */
+    int64_t index[TG_MAX_LOOP]; /* of this batch */
+    const float *a, *b;         /* of this batch */
+    float *direct;              /* of this batch; NULL: sink */
+    const int64_t *direct_stride;
     int64_t row_stride;
     tg_block_sink sink;
     void *user;
@@ -573,21 +586,82 @@ static void contract_vector(contract_job *job, int64_t m0, int64_t m1) {
     }
 }
 
-void tg_contraction_run(const tg_contraction *c, int part, int worker, const float *a, const float *b, float *direct, int64_t batch_stride,
-                        int64_t row_stride, tg_block_sink sink, void *user, void *scratch) {
+/* ---------------------------------------------------------------- batches */
+
+static void contract_move(contract_job *job, int32_t dim, int64_t steps) {
+    job->index[dim] += steps;
+    job->a += steps * job->c->a.batch_stride[dim];
+    job->b += steps * job->c->b.batch_stride[dim];
+    if (job->direct != NULL) job->direct += steps * job->direct_stride[dim];
+}
+
+static void contract_go_to(contract_job *job, int64_t batch) {
+    job->batch = batch;
+    for (int32_t d = job->c->batch_dims - 1; d >= 0; --d) {
+        contract_move(job, d, batch % job->c->batch_extent[d]);
+        batch /= job->c->batch_extent[d];
+    }
+}
+
+static void contract_next_batch(contract_job *job) {
+    if (++job->batch == job->c->batches) return;
+    for (int32_t d = job->c->batch_dims - 1; d >= 0; --d) {
+        if (job->index[d] + 1 < job->c->batch_extent[d]) {
+            contract_move(job, d, 1);
+            return;
+        }
+        contract_move(job, d, -job->index[d]);
+    }
+}
+
+/* Batches from job->batch to `end`, each one panel of columns. A sink gets the rows of `group` of them at once. */
+static void contract_tiny(contract_job *job, int64_t end) {
+    const tg_contraction *c = job->c;
+    const int64_t width = c->ops->width, vectors = contract_ceil(c->n, width), padded = vectors * width;
+    const int64_t tiles = contract_ceil(c->m, c->ops->max_rows[vectors - 1]), height = c->m / tiles, taller = c->m % tiles;
+    const tg_contract_tile_fn *tile = c->ops->tile[vectors - 1] + height;
+    const int32_t last = (int32_t)(c->n - (vectors - 1) * width);
+    const bool packs = c->b_mode != CONTRACT_B_IN_PLACE || last < width;
+    const int64_t out_stride = job->direct != NULL ? job->row_stride : c->n;
+    for (int64_t first = job->batch; job->batch < end; first = job->batch) {
+        const int64_t group_end = contract_min(first + c->group, end);
+        for (float *to = job->sums; job->batch < group_end; to += c->m * c->n, contract_next_batch(job)) {
+            if (packs && job->packed != job->b) contract_pack_panel(job, job->b_copy, padded, 0, c->k, 0, c->n);
+            job->packed = job->b;
+            const float *a = job->a, *b = packs ? job->b_copy : job->b;
+            float *out = job->direct != NULL ? job->direct : to;
+            for (int64_t i = 0; i < tiles; ++i) {
+                const int64_t more = i < taller;
+                tile[more](c->k, a, c->a.free.stride, c->a.k.stride, b, packs ? padded : c->b.k.stride, out, out_stride, false, last);
+                a += (height + more) * c->a.free.stride;
+                out += (height + more) * out_stride;
+            }
+        }
+        if (job->direct == NULL) job->sink(job->user, job->worker, 0, first * c->m, (job->batch - first) * c->m, 0, c->n, job->sums, c->n);
+    }
+}
+
+void tg_contraction_run(const tg_contraction *c, int part, int worker, const float *a, const float *b, float *direct,
+                        const int64_t *batch_stride, int64_t row_stride, tg_block_sink sink, void *user, void *scratch) {
     contract_job job = {.c = c, .worker = worker, .row_stride = row_stride, .sink = sink, .user = user, .a_copy = scratch};
     job.b_copy = job.a_copy + contract_round_up(c->a_floats, 16);
     job.sums = job.b_copy + contract_round_up(c->b_floats, 16);
+    job.a = (c->swapped ? b : a) + c->a.offset;
+    job.b = (c->swapped ? a : b) + c->b.offset;
+    job.direct = direct;
+    job.direct_stride = batch_stride;
     int64_t column_part = part % c->column_parts, row_part = part / c->column_parts % c->row_parts;
     int64_t batch_part = part / c->column_parts / c->row_parts;
     int64_t rows = contract_part_rows(c), columns = contract_part_columns(c);
     int64_t m0 = contract_min(row_part * rows, c->m), m1 = contract_min(m0 + rows, c->m);
     int64_t n0 = contract_min(column_part * columns, c->n), n1 = contract_min(n0 + columns, c->n);
     int64_t end = c->batches * (batch_part + 1) / c->batch_parts;
-    for (job.batch = c->batches * batch_part / c->batch_parts; job.batch < end; ++job.batch) {
-        job.a = (c->swapped ? b : a) + c->a.offset + contract_unravel(c->batch_extent, c->a.batch_stride, c->batch_dims, job.batch);
-        job.b = (c->swapped ? a : b) + c->b.offset + contract_unravel(c->batch_extent, c->b.batch_stride, c->batch_dims, job.batch);
-        job.direct = direct != NULL ? direct + job.batch * batch_stride : NULL;
+    contract_go_to(&job, c->batches * batch_part / c->batch_parts);
+    if (c->group > 0) {
+        contract_tiny(&job, end);
+        return;
+    }
+    for (; job.batch < end; contract_next_batch(&job)) {
         if (c->dot) contract_vector(&job, m0, m1);
         else contract_matrix(&job, m0, m1, n0, n1);
     }
@@ -621,3 +695,5 @@ void tg_contraction_naive(const tg_kernel *kernel, const float *a, const float *
 #undef CONTRACT_SINK_FLOATS
 #undef CONTRACT_STRIP_FLOATS
 #undef CONTRACT_MAX_PARTS
+#undef CONTRACT_TINY
+#undef CONTRACT_GROUP_FLOATS

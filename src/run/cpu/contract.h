@@ -20,10 +20,13 @@ tg_contraction *tg_contraction_make(tg_arena *arena, const tg_kernel *kernel, tg
 tg_contraction *tg_contraction_make_limited(tg_arena *arena, const tg_kernel *kernel, tg_isa isa, int max_parts);
 int tg_contraction_parts(const tg_contraction *c);      /* depends on the extents only; results never on threads */
 size_t tg_contraction_scratch(const tg_contraction *c); /* bytes each worker needs, 64-byte aligned */
-/* Part `part`. When direct is not NULL, results go to direct[batch * batch_stride + m * row_stride + n] (no sink then). a and b point at
- * element 0 of the operands' buffers. K = 0 cannot happen. */
-void tg_contraction_run(const tg_contraction *c, int part, int worker, const float *a, const float *b, float *direct, int64_t batch_stride,
-                        int64_t row_stride, tg_block_sink sink, void *user, void *scratch);
+/* Many products of few elements each: the sink gets rows of several batches at once, as rows m0 = batch * M + m of batch 0; a block's
+ * rows are then adjacent (ld = N). */
+bool tg_contraction_is_tiny(const tg_contraction *c);
+/* Part `part`. When direct is not NULL, results go to direct[sum_d batch_stride[d] i_d + m * row_stride + n], d over the kernel's batch
+ * loops (no sink then). a and b point at element 0 of the operands' buffers. K = 0 cannot happen. */
+void tg_contraction_run(const tg_contraction *c, int part, int worker, const float *a, const float *b, float *direct,
+                        const int64_t *batch_stride, int64_t row_stride, tg_block_sink sink, void *user, void *scratch);
 const char *tg_contraction_method(const tg_contraction *c); /* "packed 12x32", "unpacked", "tiny batch": for plans and tests */
 
 /* The naive triple loop, summed in double, for tests. */

@@ -33,7 +33,7 @@ tg_status tg_gemm(tg_context *ctx, int64_t m, int64_t n, int64_t k, const float 
     void *scratch = bytes > 0 ? tg_alloc(ctx, bytes) : NULL;
     if (contraction != NULL && (bytes == 0 || scratch != NULL))
         for (int part = 0; part < tg_contraction_parts(contraction); ++part)
-            tg_contraction_run(contraction, part, 0, a, b, c, 0, n, NULL, NULL, scratch);
+            tg_contraction_run(contraction, part, 0, a, b, c, NULL, n, NULL, NULL, scratch);
     if (scratch != NULL) tg_release(ctx, scratch, bytes);
     tg_arena_free(&arena);
     return tg_error(ctx);

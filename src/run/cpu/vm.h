@@ -194,7 +194,8 @@ typedef struct tg_vm_kernel {
     tg_contraction *contraction;
     int32_t acc_slot; /* -1: direct */
     int32_t direct_argument;
-    int64_t direct_offset, direct_batch, direct_row;
+    int64_t direct_offset, direct_row;
+    const int64_t *direct_batch; /* per batch loop of the source kernel */
 } tg_vm_kernel;
 
 /* ---- running */
@@ -238,8 +239,8 @@ typedef struct tg_vm_affine_use {
     bool is_access; /* memory is touched at it (not a bound, not INDEX) */
 } tg_vm_affine_use;
 int32_t tg_vm_affine_count(const tg_kernel *kernel);
-/* Merges loops, chooses mode, rows and columns. uses: tg_vm_affine_count entries. */
-void tg_vm_shape_loops(const tg_kernel *kernel, tg_vm_affine_use *uses, tg_vm_mode *mode, tg_vm_loops *loops);
+/* Merges loops, chooses mode, rows and columns. uses: tg_vm_affine_count entries. rows_of_batches: see tg_contraction_is_tiny. */
+void tg_vm_shape_loops(const tg_kernel *kernel, bool rows_of_batches, tg_vm_affine_use *uses, tg_vm_mode *mode, tg_vm_loops *loops);
 void tg_vm_make_stream(const tg_vm_loops *loops, const tg_affine *at, tg_vm_stream *out);
 
 #endif

@@ -175,6 +175,18 @@ static void maker_passes(tg_vm_maker *m) {
 
 /* ---- contractions */
 
+/* Do the m loops walk `at` as one, of stride *row? */
+static bool maker_rows_are_even(const tg_kernel *kernel, const tg_affine *at, int64_t *row) {
+    int64_t next = 0;
+    for (int32_t d = kernel->n_begin - 1; d >= kernel->m_begin; --d) {
+        if (kernel->extent[d] == 1) continue;
+        if (next == 0) *row = at->stride[d];
+        else if (at->stride[d] != next) return false;
+        next = at->stride[d] * kernel->extent[d];
+    }
+    return true;
+}
+
 /* Is the body STORE(ACC) into rows of adjacent columns? */
 static bool maker_direct_contraction(tg_vm_maker *m) {
     tg_vm_kernel *out = m->out;
@@ -188,25 +200,28 @@ static bool maker_direct_contraction(tg_vm_maker *m) {
     }
     const tg_vm_loops *loops = &out->loops;
     if (store == NULL || store->bound_count > 0 || store->dtype != TG_F32 || tg_vm_is_aliased(m, store->argument)) return false;
-    if (loops->outside_count > loops->batch_outside || loops->batch_outside > 1) return false;
+    if (loops->outside_count > loops->batch_outside) return false;
     tg_vm_stream stream;
     tg_vm_make_stream(loops, &store->at, &stream);
-    if ((stream.col != 1 && loops->cols > 1 && !loops->turned) || !stream.affine) return false;
+    if (stream.col != 1 && loops->cols > 1 && !loops->turned) return false;
+    int64_t row = 0;
+    if (!maker_rows_are_even(kernel, &store->at, &row)) return false;
     out->direct_argument = store->argument;
     out->direct_offset = stream.offset;
-    out->direct_batch = loops->batch_outside > 0 ? stream.outside_stride[0] : 0;
-    out->direct_row = loops->turned ? stream.col : stream.row;
+    out->direct_batch = store->at.stride;
+    out->direct_row = loops->turned ? stream.col : row;
     return true;
 }
-static void maker_contraction(tg_vm_maker *m, tg_isa isa) {
+static void maker_contraction(tg_vm_maker *m) {
     tg_vm_kernel *out = m->out;
-    out->contraction = tg_contraction_make(m->arena, m->kernel, isa);
-    if (out->contraction == NULL) {
-        m->failed = true;
-        return;
-    }
     out->parts = m->kernel->flops >= 6e6 ? tg_contraction_parts(out->contraction) : 1;
-    out->acc_slot = maker_direct_contraction(m) ? -1 : tg_vm_new_slot(m, TG_VM_DIRECT, 0, -1); /* rows apart by the block's own stride */
+    if (maker_direct_contraction(m)) return;
+    int64_t row = -1; /* apart by the block's own stride */
+    if (tg_contraction_is_tiny(out->contraction)) {
+        row = 1;
+        for (int32_t d = m->kernel->n_begin; d < m->kernel->outer_count; ++d) row *= m->kernel->extent[d];
+    }
+    out->acc_slot = tg_vm_new_slot(m, TG_VM_DIRECT, 0, row);
 }
 
 /* ---- the whole */
@@ -267,12 +282,15 @@ static void maker_translate(tg_vm_maker *m, tg_isa isa) {
         m->failed = true;
         return;
     }
-    tg_vm_shape_loops(m->kernel, uses, &out->mode, &out->loops);
+    if (m->kernel->kind == TG_KERNEL_CONTRACT) out->contraction = tg_contraction_make(m->arena, m->kernel, isa);
+    m->failed = m->kernel->kind == TG_KERNEL_CONTRACT && out->contraction == NULL;
+    tg_vm_shape_loops(m->kernel, out->contraction != NULL && tg_contraction_is_tiny(out->contraction), uses, &out->mode, &out->loops);
     tg_release(m->ctx, uses, sizeof *uses * (size_t)(tg_vm_affine_count(m->kernel) + 1));
+    if (m->failed) return;
     tg_vm_analyse(m);
     tg_vm_choose_tile(m);
     tg_vm_choose_parts(m);
-    if (m->kernel->kind == TG_KERNEL_CONTRACT) maker_contraction(m, isa);
+    if (out->contraction != NULL) maker_contraction(m);
     maker_prologue(m);
     maker_setup(m);
     if (out->passes > 0) maker_passes(m);

@@ -188,10 +188,12 @@ static tg_vm_mode shape_reduce(const tg_kernel *kernel, const tg_vm_affine_use *
     return TG_VM_COLUMNS;
 }
 
-static void shape_epilogue(const tg_kernel *kernel, const tg_vm_affine_use *uses, int32_t count, tg_vm_loops *loops) {
+/* rows_of_batches: blocks are rows of several batches, so batch loops are row loops. */
+static void shape_epilogue(const tg_kernel *kernel, const tg_vm_affine_use *uses, int32_t count, bool rows_of_batches, tg_vm_loops *loops) {
     shape_group batch, m, n;
-    shape_fill(&batch, kernel, 0, kernel->m_begin);
-    shape_fill(&m, kernel, kernel->m_begin, kernel->n_begin);
+    const int32_t rows_begin = rows_of_batches ? 0 : kernel->m_begin;
+    shape_fill(&batch, kernel, 0, rows_begin);
+    shape_fill(&m, kernel, rows_begin, kernel->n_begin);
     shape_fill(&n, kernel, kernel->n_begin, kernel->outer_count);
     shape_merge(&batch, uses, count);
     shape_merge(&m, uses, count);
@@ -214,7 +216,7 @@ static void shape_scatter(const tg_kernel *kernel, const tg_vm_affine_use *uses,
     if (d < kernel->loop_count && kernel->extent[d] != 1) loops->col_lead = d, loops->cols = kernel->extent[d];
 }
 
-void tg_vm_shape_loops(const tg_kernel *kernel, tg_vm_affine_use *uses, tg_vm_mode *mode, tg_vm_loops *loops) {
+void tg_vm_shape_loops(const tg_kernel *kernel, bool rows_of_batches, tg_vm_affine_use *uses, tg_vm_mode *mode, tg_vm_loops *loops) {
     int32_t count = shape_collect(kernel, uses);
     *loops = (tg_vm_loops){.rows = 1, .cols = 1, .outside = 1, .col_lead = -1};
     switch (kernel->kind) {
@@ -224,7 +226,7 @@ void tg_vm_shape_loops(const tg_kernel *kernel, tg_vm_affine_use *uses, tg_vm_mo
         break;
     case TG_KERNEL_REDUCE: *mode = shape_reduce(kernel, uses, count, loops); break;
     case TG_KERNEL_CONTRACT:
-        shape_epilogue(kernel, uses, count, loops);
+        shape_epilogue(kernel, uses, count, rows_of_batches, loops);
         *mode = TG_VM_EPILOGUE;
         break;
     case TG_KERNEL_SCATTER_ADD:

@@ -97,6 +97,7 @@ typedef struct bench_buffers {
 
 static void bench_run_ours(const tg_contraction *contraction, const bench_case *c, const bench_buffers *x) {
     const int64_t batch_stride[2] = {c->heads * c->m * c->n, c->m * c->n};
+    tg_contraction_begin(x->scratch);
     for (int part = 0; part < tg_contraction_parts(contraction); ++part)
         tg_contraction_run(contraction, part, 0, x->a, x->b, x->c, batch_stride, c->n, NULL, NULL, x->scratch);
 }

@@ -202,7 +202,10 @@ static float *run_contraction(const test_run *t, tg_isa isa, int max_parts, bool
     memset(sink.seen, 0, (size_t)count * sizeof(int64_t));
     int parts = tg_contraction_parts(c);
     for (int i = 0; i < parts; ++i) {
-        for (int64_t j = 0; j < floats + 2 * GUARD; ++j) scratch[j] = j < GUARD || j >= floats + GUARD ? guard_value : NAN;
+        if (i == 0 || !to_sink) { /* parts of a worker share what it packed, or each part packs its own */
+            for (int64_t j = 0; j < floats + 2 * GUARD; ++j) scratch[j] = j < GUARD || j >= floats + GUARD ? guard_value : NAN;
+            tg_contraction_begin(scratch + GUARD);
+        }
         tg_contraction_run(c, reversed ? parts - 1 - i : i, 3, t->a, t->b, to_sink ? NULL : direct, batch_strides, row_stride,
                            to_sink ? collect : NULL, &sink, scratch + GUARD);
         for (int64_t j = 0; j < GUARD; ++j) assert_true(scratch[j] == guard_value && scratch[floats + GUARD + j] == guard_value);

@@ -18,6 +18,7 @@
 #define CONTRACT_SINK_FLOATS 16384    /* handed to a sink at once */
 #define CONTRACT_STRIP_FLOATS 131072  /* unfinished sums of a sink's blocks, when k has several blocks */
 #define CONTRACT_MAX_PARTS 64
+#define CONTRACT_HEADER_FLOATS 16  /* of a worker's scratch */
 #define CONTRACT_TINY 8192         /* multiply-adds of one batch, below which what is done once per batch counts */
 #define CONTRACT_GROUP_FLOATS 1024 /* of several batches, handed to a sink at once */
 
@@ -342,7 +343,7 @@ int tg_contraction_parts(const tg_contraction *c) { return (int)(c->batch_parts 
 
 size_t tg_contraction_scratch(const tg_contraction *c) {
     int64_t floats = contract_round_up(c->a_floats, 16) + contract_round_up(c->b_floats, 16) + contract_round_up(c->sum_floats, 16);
-    return (size_t)floats * sizeof(float);
+    return (size_t)(floats + CONTRACT_HEADER_FLOATS) * sizeof(float);
 }
 
 bool tg_contraction_is_tiny(const tg_contraction *c) { return c->group > 0; }
@@ -350,6 +351,14 @@ bool tg_contraction_is_tiny(const tg_contraction *c) { return c->group > 0; }
 const char *tg_contraction_method(const tg_contraction *c) { return c->method; }
 
 /* ---------------------------------------------------------------- running */
+
+/* Which b the worker's copy holds, when k has one block: of one column chunk. Parts of the same columns find it packed. */
+typedef struct contract_packed {
+    const float *b;
+    int64_t column;
+} contract_packed;
+
+void tg_contraction_begin(void *scratch) { *(contract_packed *)scratch = (contract_packed){NULL, 0}; }
 
 /* What one part works with. Rows and columns are those of the possibly exchanged problem. */
 typedef struct contract_job {
@@ -364,8 +373,7 @@ typedef struct contract_job {
     tg_block_sink sink;
     void *user;
     float *a_copy, *b_copy, *sums;
-    const float *packed; /* the b that b_copy holds: of one column chunk when k has one block */
-    int64_t packed_column;
+    contract_packed *packed;
 } contract_job;
 
 /* `rows` rows of `cols` adjacent numbers. */
@@ -417,9 +425,8 @@ static void contract_pack_b(contract_job *job, int64_t k0, int64_t kc, int64_t n
         if (tail % width != 0) contract_pack_panel(job, job->b_copy, contract_round_up(tail, width), k0, kc, n0 + cols - tail, tail);
         return;
     }
-    if (kc == c->k && job->packed == job->b && job->packed_column == n0) return;
-    job->packed = job->b;
-    job->packed_column = n0;
+    if (kc == c->k && job->packed->b == job->b && job->packed->column == n0) return;
+    *job->packed = (contract_packed){job->b, n0};
     for (int64_t j = 0; j < cols; j += panel) {
         int64_t count = contract_min(panel, cols - j);
         contract_pack_panel(job, job->b_copy + j * kc, contract_round_up(count, width), k0, kc, n0 + j, count);
@@ -626,8 +633,8 @@ static void contract_tiny(contract_job *job, int64_t end) {
     for (int64_t first = job->batch; job->batch < end; first = job->batch) {
         const int64_t group_end = contract_min(first + c->group, end);
         for (float *to = job->sums; job->batch < group_end; to += c->m * c->n, contract_next_batch(job)) {
-            if (packs && job->packed != job->b) contract_pack_panel(job, job->b_copy, padded, 0, c->k, 0, c->n);
-            job->packed = job->b;
+            if (packs && job->packed->b != job->b) contract_pack_panel(job, job->b_copy, padded, 0, c->k, 0, c->n);
+            job->packed->b = job->b;
             const float *a = job->a, *b = packs ? job->b_copy : job->b;
             float *out = job->direct != NULL ? job->direct : to;
             for (int64_t i = 0; i < tiles; ++i) {
@@ -643,7 +650,8 @@ static void contract_tiny(contract_job *job, int64_t end) {
 
 void tg_contraction_run(const tg_contraction *c, int part, int worker, const float *a, const float *b, float *direct,
                         const int64_t *batch_stride, int64_t row_stride, tg_block_sink sink, void *user, void *scratch) {
-    contract_job job = {.c = c, .worker = worker, .row_stride = row_stride, .sink = sink, .user = user, .a_copy = scratch};
+    contract_job job = {.c = c, .worker = worker, .row_stride = row_stride, .sink = sink, .user = user, .packed = scratch};
+    job.a_copy = (float *)scratch + CONTRACT_HEADER_FLOATS;
     job.b_copy = job.a_copy + contract_round_up(c->a_floats, 16);
     job.sums = job.b_copy + contract_round_up(c->b_floats, 16);
     job.a = (c->swapped ? b : a) + c->a.offset;
@@ -695,5 +703,6 @@ void tg_contraction_naive(const tg_kernel *kernel, const float *a, const float *
 #undef CONTRACT_SINK_FLOATS
 #undef CONTRACT_STRIP_FLOATS
 #undef CONTRACT_MAX_PARTS
+#undef CONTRACT_HEADER_FLOATS
 #undef CONTRACT_TINY
 #undef CONTRACT_GROUP_FLOATS

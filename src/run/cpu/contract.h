@@ -23,6 +23,8 @@ size_t tg_contraction_scratch(const tg_contraction *c); /* bytes each worker nee
 /* Many products of few elements each: the sink gets rows of several batches at once, as rows m0 = batch * M + m of batch 0; a block's
  * rows are then adjacent (ld = N). */
 bool tg_contraction_is_tiny(const tg_contraction *c);
+/* To be called for each worker's scratch before the first part of a run: parts of one worker share what it has packed. */
+void tg_contraction_begin(void *scratch);
 /* Part `part`. When direct is not NULL, results go to direct[sum_d batch_stride[d] i_d + m * row_stride + n], d over the kernel's batch
  * loops (no sink then). a and b point at element 0 of the operands' buffers. K = 0 cannot happen. */
 void tg_contraction_run(const tg_contraction *c, int part, int worker, const float *a, const float *b, float *direct,

@@ -31,7 +31,8 @@ tg_status tg_gemm(tg_context *ctx, int64_t m, int64_t n, int64_t k, const float 
     tg_contraction *contraction = tg_contraction_make_limited(&arena, &kernel, tg_cpu_isa(), 1);
     size_t bytes = contraction != NULL ? tg_contraction_scratch(contraction) : 0;
     void *scratch = bytes > 0 ? tg_alloc(ctx, bytes) : NULL;
-    if (contraction != NULL && (bytes == 0 || scratch != NULL))
+    if (scratch != NULL) tg_contraction_begin(scratch);
+    if (scratch != NULL)
         for (int part = 0; part < tg_contraction_parts(contraction); ++part)
             tg_contraction_run(contraction, part, 0, a, b, c, NULL, n, NULL, NULL, scratch);
     if (scratch != NULL) tg_release(ctx, scratch, bytes);

@@ -371,7 +371,11 @@ void tg_vm_run(tg_vm_kernel *kernel, void *const *argument, tg_pool *pool, char 
     switch (kernel->mode) {
     case TG_VM_MAP: run_parts(pool, run_map_part, &job, kernel->parts, kernel->parts == 1); break;
     case TG_VM_SCATTERING: run_parts(pool, run_scatter_part, &job, kernel->parts, kernel->parts == 1); break;
-    case TG_VM_EPILOGUE: run_parts(pool, run_contract_part, &job, tg_contraction_parts(kernel->contraction), kernel->parts == 1); break;
+    case TG_VM_EPILOGUE:
+        for (int worker = 0; worker < tg_pool_threads(pool); ++worker)
+            tg_contraction_begin(scratch[worker] + kernel->frame_bytes + kernel->register_bytes);
+        run_parts(pool, run_contract_part, &job, tg_contraction_parts(kernel->contraction), kernel->parts == 1);
+        break;
     case TG_VM_ROWS:
     case TG_VM_COLUMNS:
         if (kernel->split_parts > 0) run_split(&job, pool);

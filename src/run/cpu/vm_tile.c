@@ -2,8 +2,8 @@
  * and the split into parts. Depends on the kernel alone, never on the number of threads. Must not know code. */
 #include "run/cpu/vm_make.h"
 
-/* Lanes of a full tile: registers of 2 KiB, so that a dozen fit the first-level cache; long bodies get half. */
-enum { TILE_LANES = 512, TILE_LONG_BODY = 64, TILE_LONGEST_KEPT_ROW = 4096, TILE_KEPT_LANES = 1 << 16 };
+/* Lanes of a full tile: registers of 2 KiB, so that a dozen fit the first-level cache; long bodies get half, short epilogues twice that. */
+enum { TILE_LANES = 512, TILE_LONG_BODY = 64, TILE_SHORT_BODY = 8, TILE_LONGEST_KEPT_ROW = 4096, TILE_KEPT_LANES = 1 << 16 };
 /* Measured: nanoseconds of one lane of one cheap instruction; work worth waking a thread for, and of one part. */
 static const double tile_lane_ns = 0.04, tile_split_ns = 40000, tile_part_ns = 15000, tile_most_parts = 32;
 
@@ -158,7 +158,10 @@ void tg_vm_choose_tile(tg_vm_maker *m) {
         if (loops->rows * out->tile_cols > tg_vm_larger(lanes, recompute ? 4 * TILE_LANES : 0)) out->passes = depth;
         else lanes = tg_vm_larger(lanes, loops->rows * out->tile_cols);
         break;
-    case TG_VM_EPILOGUE: out->tile_cols = tile_piece(loops->cols, 64); break;
+    case TG_VM_EPILOGUE:
+        out->tile_cols = tile_piece(loops->cols, tile_is_transposing(m) ? 64 : 256);
+        if (tile_code_length(m) <= TILE_SHORT_BODY) lanes = 2 * TILE_LANES;
+        break;
     case TG_VM_MAP:
     case TG_VM_SCATTERING:
         out->tile_cols = tile_piece(loops->cols, lanes);

@@ -274,6 +274,7 @@ static void print_table(const bench_result *results, int count, const bench_resu
 }
 
 int command_bench(const cli_options *options) {
+    if (options->profile) return cli_profile(options);
     bench_result results[CLI_MAX_WORDS];
     memset(results, 0, sizeof results);
     if (options->word_count == 0) {

@@ -28,6 +28,7 @@ typedef struct cli_options {
     double target_loss; /* 0: not given */
     const char *save, *resume, *plot;
     const char *adapter;
+    bool profile;
     bool json, picture, check, ir, kernels, plan, dot, c, wgsl, help;
 } cli_options;
 
@@ -55,6 +56,7 @@ int command_devices(const cli_options *options);
 int cli_check(const tg_adapter_info *adapters, int count, const cli_options *options);
 int command_train(const cli_options *options);
 int command_bench(const cli_options *options);
+int cli_profile(const cli_options *options); /* profile.c: `bench --profile` */
 int command_inspect(const cli_options *options);
 
 /* An example, compiled, with room for one batch. */

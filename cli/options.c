@@ -30,6 +30,7 @@ static const option_entry option_table[] = {
     {"--steps", OPTION_COUNT, TRAIN | BENCH, FIELD(steps), MAX_STEPS},
     {"--threads", OPTION_COUNT, TRAIN | BENCH | INSPECT, FIELD(threads), MAX_THREADS},
     {"--seed", OPTION_SEED, TRAIN | BENCH, FIELD(seed), 0},
+    {"--profile", OPTION_FLAG, BENCH, FIELD(profile), 0},
     {"--save", OPTION_TEXT, TRAIN, FIELD(save), 0},
     {"--resume", OPTION_TEXT, TRAIN, FIELD(resume), 0},
     {"--plot", OPTION_TEXT, TRAIN, FIELD(plot), 0},
@@ -72,6 +73,8 @@ void cli_help(FILE *out) {
         "tensorgrad bench WORKLOAD... [--steps N] [--device D] [--adapter A] [--threads N] [--seed S] [--json]\n"
         "    WORKLOAD: an example, or matmul:N. Of an example, a whole step is timed, its inputs sent and its loss read. Of matmul on\n"
         "    the CPU, the product on one thread; on WebGPU, the product of two matrices that are there, until 4 bytes came back\n"
+        "tensorgrad bench EXAMPLE --profile [--steps N] [--threads N] [--seed S] [--json]\n"
+        "    what each kernel of a step takes on the CPU (the least of N steps), the slowest first\n"
         "tensorgrad inspect EXAMPLE|FILE [--ir] [--kernels] [--plan] [--dot] [--c] [--wgsl] [--device D] [--adapter A] [--threads N]\n"
         "                   [--json]\n"
         "    the compiled training step of an example, or the tensors of a checkpoint. --wgsl: its kernels for the device, or, of the\n"

@@ -209,6 +209,18 @@ def test_bench(_):
     expect(status == 0 and "mlp-sin" in out and "ms/step" in out, out)
 
 
+def test_bench_profile(_):
+    status, out, err = call("bench", "mlp-sin", "--profile", "--steps", 5, "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    kernels = json.loads(call("inspect", "mlp-sin", "--device", "cpu", "--json")[1])["kernels"]
+    expect(status == 0 and len(rows) == kernels and all(row["ms"] > 0 and row["loops"] for row in rows), out + err)
+    expect(rows == sorted(rows, key=lambda row: -row["ms"]) and any(row["flops"] > 0 for row in rows), "slowest first")
+    status, out, _ = call("bench", "mlp-sin", "--profile", "--steps", 2)
+    expect(status == 0 and "GFLOP/s" in out and "in all" in out, out)
+    refused("bench", "--profile", "matmul:8", says="one example")
+    refused("bench", "--profile", "mlp-sin", "transformer-add", says="one example")
+
+
 def test_inspect_json(_):
     status, out, _ = call("inspect", "transformer-add", "--json")
     info = json.loads(out)

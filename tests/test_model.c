@@ -1523,6 +1523,13 @@ static void info_and_texts(void **state) {
     ok(ctx, tg_model_get_info(m, &again));
     assert_int_equal(again.kernels, info.kernels);
     expect_error(ctx, tg_model_get_info(m, NULL), TG_ERROR_ARGUMENT, "NULL");
+    tg_kernel_time times[64];
+    memset(times, 0, sizeof times);
+    assert_true(info.kernels < 64);
+    ok(ctx, tg_model_time_kernels(m, times, 1000)); /* no more than there are */
+    assert_true(times[0].name != NULL && times[0].loops[0] != 0 && times[info.kernels].name == NULL);
+    ok(ctx, tg_model_time_kernels(m, NULL, 0));
+    expect_error(ctx, tg_model_time_kernels(m, times, -1), TG_ERROR_ARGUMENT, "-1");
     tg_compile_options o = adam_options();
     o.no_fusion = true;
     tg_model *slow = must(ctx, tg_compile(ctx, mlp_loss, NULL, &o));

@@ -743,6 +743,7 @@ static void text_of_the_shaders(void **state) {
     assert_non_null(strstr(text, "@compute"));
     assert_non_null(strstr(text, "fn main("));
     assert_non_null(tg_model_text(m, TG_TEXT_KERNELS));
+    expect_error(ctx, tg_model_time_kernels(m, NULL, 0), TG_ERROR_UNSUPPORTED, "CPU");
     assert_non_null(tg_model_text(m, TG_TEXT_PLAN));
     tg_model_destroy(m);
 }

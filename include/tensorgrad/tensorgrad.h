@@ -818,6 +818,18 @@ typedef enum tg_text { TG_TEXT_IR = 0, TG_TEXT_KERNELS, TG_TEXT_PLAN, TG_TEXT_DO
  * the guaranteed limits. */
 TG_API const char *tg_model_text(tg_model *model, tg_text what);
 
+/* What a kernel of the training step (of the run of a model that is not trained) takes. */
+typedef struct tg_kernel_time {
+    const char *name;    /* the operations it fuses: "contract_add_relu"; owned by the model */
+    char loops[64];      /* "1024 | 256 | 64": rows, columns, summed; of a reduction, what stays | what is reduced */
+    double flops;        /* of a contraction: 2 M K N; else 0 */
+    double milliseconds; /* the least so far; 0 before the first step */
+} tg_kernel_time;
+/* Fills times[i] for the first `count` kernels (tg_model_info.kernels has their number) and from now on has each step time its
+ * kernels, until a call with NULL or the model's end; `times` is the caller's and must live that long. On the CPU only: elsewhere
+ * TG_ERROR_UNSUPPORTED. TG_ERROR_ARGUMENT for a negative count. A step gets slower by some 50 ns a kernel. */
+TG_API tg_status tg_model_time_kernels(tg_model *model, tg_kernel_time *times, int count);
+
 /* The instruction set in use on this machine: "avx512", "avx2", "neon", "simd128", "scalar". */
 TG_API const char *tg_cpu_name(void);
 /* c[m, n] = a[m, k] b[k, n], row-major, sizes at least 1, on the calling thread: what the benchmark of matmul:N measures. */

@@ -36,6 +36,8 @@ typedef struct tg_executor {
     tg_status (*load)(tg_device *device, const tg_program *program, const int32_t *state_slots, tg_executable **out);
     void (*unload)(tg_device *device, tg_executable *executable);
     int (*dispatches)(const tg_executable *executable); /* launches of one run */
+    /* From now on run notes the least milliseconds of kernel i in times[i], i < count. NULL: where kernels are not timed. */
+    void (*time_kernels)(tg_executable *executable, tg_kernel_time *times, int count);
     /* inputs[i]: data of program.inputs[i], borrowed for the call. outputs[i]: where to copy program.outputs[i], NULL: not
      * wanted. No allocation. */
     tg_status (*run)(tg_device *device, tg_executable *executable, const void *const *inputs, void *const *outputs);

@@ -4,6 +4,8 @@
 
 #include "emit/emit.h"
 
+#include <stdio.h>
+
 static const tg_variant *inspect_main(const tg_model *model) { return model->variants[model->training ? TG_VARIANT_STEP : TG_VARIANT_RUN]; }
 
 tg_status tg_model_get_info(tg_model *model, tg_model_info *info) {
@@ -68,4 +70,35 @@ const char *tg_model_text(tg_model *model, tg_text what) {
     tg_text_clear(&model->text);
     if (inspect_print(model, what) != TG_OK || model->text.failed) return NULL;
     return model->text.data != NULL ? model->text.data : "";
+}
+
+/* "1024 | 256 | 64": the groups of a kernel's loops. */
+static void inspect_loops(const tg_kernel *kernel, char *text, size_t size) {
+    size_t used = 0;
+    text[0] = 0;
+    for (int32_t d = 0; d < kernel->loop_count; d++) {
+        const bool contracts = kernel->kind == TG_KERNEL_CONTRACT;
+        const bool starts = d == kernel->outer_count || (contracts && (d == kernel->m_begin || d == kernel->n_begin));
+        const int written = snprintf(text + used, size - used, "%s%lld", d > 0 ? (starts ? " | " : " ") : "", (long long)kernel->extent[d]);
+        if (written < 0 || (size_t)written >= size - used) return;
+        used += (size_t)written;
+    }
+}
+
+tg_status tg_model_time_kernels(tg_model *model, tg_kernel_time *times, int count) {
+    if (model == NULL) return TG_ERROR_ARGUMENT;
+    tg_model_begin(model->ctx);
+    if (count < 0) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "time_kernels: the count is %d", count);
+    const tg_variant *variant = inspect_main(model);
+    const tg_executor *executor = model->family->executor;
+    if (executor->time_kernels == NULL)
+        return tg_fail(model->ctx, TG_ERROR_UNSUPPORTED, TG_SITE_NONE, "time_kernels: kernels are timed on the CPU only");
+    if (count > variant->program->kernel_count) count = variant->program->kernel_count;
+    for (int i = 0; times != NULL && i < count; i++) {
+        const tg_kernel *kernel = &variant->program->kernels[i];
+        times[i] = (tg_kernel_time){.name = kernel->name, .flops = kernel->flops};
+        inspect_loops(kernel, times[i].loops, sizeof times[i].loops);
+    }
+    executor->time_kernels(variant->executable, times, count);
+    return TG_OK;
 }

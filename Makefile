@@ -4,7 +4,7 @@ DEMO_BUILD ?= build/demo
 STEPS ?= 5000
 PORT ?= 8080
 
-.PHONY: help demo test test-core test-webgpu test-web web serve bench lint format one-file curves docs clean
+.PHONY: help demo test test-core test-webgpu test-web web serve bench bench-peers lint format one-file curves docs clean
 
 help:
 	@echo 'make demo       build, train a small network on sin x, draw what it learned (a C compiler and CMake suffice)'
@@ -14,7 +14,8 @@ help:
 	@echo 'make test-web   the package for browsers and Node: built and run in Node and in headless Chromium'
 	@echo 'make web        build the package into web/dist (clang 19 for WebAssembly, Node 20)'
 	@echo 'make serve      build the package and its demo page, and serve it on localhost (PORT=8080)'
-	@echo 'make bench      the examples and the matrix product, as JSON lines'
+	@echo 'make bench      the examples and the matrix product on this machine, peers beside them (BENCH="--markdown", "--json", ...)'
+	@echo 'make bench-peers  install jax-js and tfjs into bench/node_modules, for make bench in a browser'
 	@echo 'make lint       formatting, static analysis, include direction, forbidden calls'
 	@echo 'make format     format the C files in place'
 	@echo 'make one-file   dist/tensorgrad.c and dist/tensorgrad.h, for vendoring'
@@ -58,8 +59,10 @@ serve: web
 bench:
 	@cmake -S . -B build/bench -DTENSORGRAD_BUILD_BENCH=ON > /dev/null
 	@cmake --build build/bench -j $(JOBS) > build/bench/build.log 2>&1 || { tail -n 40 build/bench/build.log; exit 1; }
-	@for program in build/bench/bench/*; do echo "# $$program"; $$program || exit 1; done
-	@build/bench/tensorgrad bench matmul:512 matmul:1024 mlp-sin transformer-add --threads 1 --json
+	@python3 bench/bench.py $(BENCH)
+
+bench-peers: web
+	@cd bench && npm ci --ignore-scripts --no-audit --no-fund
 
 lint:
 	@bash scripts/setup.sh lint

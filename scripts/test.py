@@ -219,6 +219,9 @@ def stage_cli():
     for name, folder in (("gcc", gcc_release()), ("gcc-sanitize", built.get("gcc-sanitize"))):
         if folder:
             command_line(name, folder / "tensorgrad")
+    if gcc_release():
+        check("bench.py measures the examples and the host cost, without peers",
+              [sys.executable, "bench/bench.py", "--build", gcc_release(), "--quick", "--alone", "--only", "cpu,webgpu,host", "--json"], "cli-bench")
 
 
 def webgpu_environment():

@@ -54,10 +54,13 @@ if(TARGET test_webgpu_faults AND UNIX AND NOT APPLE)
   add_dependencies(test_webgpu_faults fake_webgpu_library)
 endif()
 # The longest first, so that two cores end together.
-foreach(name IN ITEMS test_ops test_alloc_failure test_vm test_random_graphs test_contract)
+set(cost 100)
+foreach(name IN ITEMS test_alloc_failure test_ops test_wgsl_contract test_webgpu_faults test_webgpu_training test_contract test_attack test_cases
+        test_gradients test_vm test_random_graphs)
   if(TARGET ${name})
-    set_tests_properties(${name} PROPERTIES COST 100)
+    set_tests_properties(${name} PROPERTIES COST ${cost})
   endif()
+  math(EXPR cost "${cost} - 1")
 endforeach()
 
 # For scripts/make_curves.sh.

@@ -8,6 +8,7 @@ marked optional, which print "skipped: reason".
 """
 import argparse
 import collections
+import concurrent.futures
 import os
 import pathlib
 import platform
@@ -15,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -34,17 +36,21 @@ class Tally:
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
         self.failures = []
+        self.lock = threading.Lock()
 
     def ok(self, count=1):
-        self.passed += count
+        with self.lock:
+            self.passed += count
 
     def bad(self, what, count=1):
-        self.failed += count
-        self.failures.append(what)
+        with self.lock:
+            self.failed += count
+            self.failures.append(what)
         print(f"    FAILED {what}", flush=True)
 
     def skip(self, what):
-        self.skipped += 1
+        with self.lock:
+            self.skipped += 1
         print(f"    skipped: {what}", flush=True)
 
 
@@ -85,6 +91,13 @@ def check(name, command, log, **options):
     for line in telling or lines[-15:]:
         print(f"      {line}", flush=True)
     return False
+
+
+def together(*bodies):
+    """At the same time, as many as there are jobs: for bodies that keep one core busy each. Each writes logs of its own."""
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for each in [pool.submit(body) for body in bodies]:
+            each.result()
 
 
 def missing(*tools):
@@ -211,14 +224,13 @@ def command_line(name, program, *options, env=None):
 
 
 def gcc_release():
-    return built.get("gcc") or build("gcc", "gcc", "-DTENSORGRAD_BUILD_TESTS=ON", "-DTENSORGRAD_BUILD_BENCH=ON")
+    return built.get("gcc") or build("gcc", "gcc", "-DTENSORGRAD_BUILD_TESTS=ON", "-DTENSORGRAD_BUILD_BENCH=ON", "-DCMAKE_INSTALL_PREFIX=/usr")
 
 
 def stage_cli():
     """The command line tool as a user meets it."""
-    for name, folder in (("gcc", gcc_release()), ("gcc-sanitize", built.get("gcc-sanitize"))):
-        if folder:
-            command_line(name, folder / "tensorgrad")
+    folders = {"gcc": gcc_release(), "gcc-sanitize": built.get("gcc-sanitize")}
+    together(*(lambda name=name, folder=folder: command_line(name, folder / "tensorgrad") for name, folder in folders.items() if folder))
     if gcc_release():
         check("bench.py measures the examples and the host cost, without peers",
               [sys.executable, "bench/bench.py", "--build", gcc_release(), "--quick", "--alone", "--only", "cpu,webgpu,host", "--json"], "cli-bench")
@@ -281,9 +293,9 @@ def stage_install():
     """Install, static and shared, then use it through CMake and through pkg-config."""
     if missing("pkg-config"):
         tally.bad("pkg-config is not installed")
-    for kind, shared in (("static", "OFF"), ("shared", "ON")):
-        folder = build(f"install-{kind}", "gcc", f"-DBUILD_SHARED_LIBS={shared}", "-DCMAKE_INSTALL_PREFIX=/usr",
-                       "-DTENSORGRAD_BUILD_EXAMPLES=OFF")
+    for kind in ("static", "shared"):
+        folder = gcc_release() if kind == "static" else \
+            build("install-shared", "gcc", "-DBUILD_SHARED_LIBS=ON", "-DCMAKE_INSTALL_PREFIX=/usr", "-DTENSORGRAD_BUILD_EXAMPLES=OFF")
         if not folder:
             continue
         prefix = BUILD / f"prefix-{kind}"
@@ -318,18 +330,19 @@ def stage_one_file():
     folder = BUILD / "one-file"
     if not check("amalgamate", [sys.executable, "scripts/amalgamate.py", folder], "one-file"):
         return
-    for compiler in ("gcc", CLANG):
+    def train(compiler):
         if missing(compiler):
-            tally.bad(f"one-file: {compiler} is not installed")
-            continue
-        program = folder / f"train-{os.path.basename(compiler)}"
+            return tally.bad(f"one-file: {compiler} is not installed")
+        name = os.path.basename(compiler)
+        program, log = folder / f"train-{name}", f"one-file-{name}"
         strict = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror"]
-        if check(f"one-file compiles ({os.path.basename(compiler)})",
-                 [compiler, *strict, "-c", folder / "tensorgrad.c", "-o", f"{program}.o"], "one-file") and \
-           check(f"one-file links ({os.path.basename(compiler)})",
-                 [compiler, "-std=c11", "-DTG_CONSUMER_ONE_FILE", f"-I{folder}", "tests/consumer/main.c", f"{program}.o",
-                  "-lm", "-pthread", "-o", program], "one-file"):
-            check(f"one-file trains ({os.path.basename(compiler)})", [program], "one-file")
+        if check(f"one-file compiles ({name})", [compiler, *strict, "-c", folder / "tensorgrad.c", "-o", f"{program}.o"], log) and \
+           check(f"one-file links ({name})", [compiler, "-std=c11", "-DTG_CONSUMER_ONE_FILE", f"-I{folder}", "tests/consumer/main.c",
+                                              f"{program}.o", "-lm", "-pthread", "-o", program], log):
+            check(f"one-file trains ({name})", [program], log)
+        return None
+
+    together(lambda: train("gcc"), lambda: train(CLANG or "clang"))
 
 
 def stage_readme():
@@ -376,12 +389,14 @@ def stage_fuzz():
     programs = sorted(path for path in (folder / "fuzz").glob("fuzz_*") if os.access(path, os.X_OK))
     if not programs:
         return tally.bad("fuzz: there is no fuzzer")
-    for program in programs:
+    def fuzz(program):
         corpus = BUILD / "corpus" / program.name
         corpus.mkdir(parents=True, exist_ok=True)
         seeds = [seed for seed in (ROOT / "fuzz/seeds" / program.name.removeprefix("fuzz_"),) if seed.is_dir()]
         check(f"{program.name} for 6 s", [program, "-max_total_time=6", "-rss_limit_mb=3000", "-timeout=20", "-print_final_stats=1",
-                                          f"-artifact_prefix={corpus}/", corpus, *seeds], "fuzz", timeout=120)
+                                          f"-artifact_prefix={corpus}/", corpus, *seeds], f"fuzz-{program.name}", timeout=120)
+
+    together(*(lambda program=program: fuzz(program) for program in programs))
 
 
 def stage_demo():
@@ -428,14 +443,19 @@ def stage_web():
     program = native / "tensorgrad"
     driver = "/usr/lib/chromium/vk_swiftshader_icd.json"
     vulkan = {"VK_DRIVER_FILES": driver, "VK_ICD_FILENAMES": driver}
-    counted("package", ["node", "test/pack.mjs"])
-    counted("core", ["node", "--test", "test/core.test.mjs"], env={"TENSORGRAD_WASM": str(ROOT / "build/wasm/core.wasm")})
-    counted("api", ["node", "test/run.mjs"], env={"TENSORGRAD_WASM": str(ROOT / "build/wasm/core.wasm")})
-    if check("web: native suites", ["bash", "scripts/build-wasm-tests", "build/wasm", *WASM_SUITES], "web-build"):
-        counted("suites", ["node", "test/suites.mjs", "../build/wasm"])
+    wasm = {"TENSORGRAD_WASM": str(ROOT / "build/wasm/core.wasm")}
+    suites = check("web: native suites", ["bash", "scripts/build-wasm-tests", "build/wasm", *WASM_SUITES], "web-build")
+
+    def others():
+        counted("package", ["node", "test/pack.mjs"])
+        counted("core", ["node", "--test", "test/core.test.mjs"], env=wasm)
+        counted("api", ["node", "test/run.mjs"], env=wasm)
+        counted("demo", ["node", "test/browser-demo.mjs"])
+
+    # the suites compile shaders most of the time, on one core; what measures speed comes after
+    together(*([lambda: counted("suites", ["node", "test/suites.mjs", "../build/wasm"])] if suites else []), others)
     counted("node", ["node", "test/node.mjs", "--webgpu", "--native", program], env=vulkan)
     counted("browser", ["node", "test/browser.mjs", "--native", program])
-    counted("demo", ["node", "test/browser-demo.mjs"])
     return None
 
 

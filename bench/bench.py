@@ -318,7 +318,10 @@ def machine(run):
     except OSError:
         pass
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    try:
+        commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:  # no git
+        commit = ""
     return {"date": datetime.date.today().isoformat(), "cpu": cpu, "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}",
             "commit": commit or None, "load_before": load, "browser": getattr(run, "browser", None)}
 

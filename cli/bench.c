@@ -12,13 +12,11 @@ typedef struct bench_result {
     char device[32], adapter[128];
     int64_t threads, steps;
     double ms_per_step, ms_min;
-    int dispatches;
+    int dispatches, tuned;
     int64_t peak_bytes;
     double loss_first, loss_last;
     double flops; /* of the contractions of one step */
 } bench_result;
-
-#define MATMUL_MAX 16384
 
 static int compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -28,19 +26,6 @@ static int compare_doubles(const void *a, const void *b) {
 static double median_of(double *times, int64_t count) {
     qsort(times, (size_t)count, sizeof *times, compare_doubles);
     return count % 2 ? times[count / 2] : 0.5 * (times[count / 2 - 1] + times[count / 2]);
-}
-
-/* "matmul:N": *size gets N, 1 .. MATMUL_MAX. CLI_USAGE after a message. */
-static int parse_matmul(const char *text, int64_t *size) {
-    const char *digits = text + strlen("matmul:");
-    char *end = NULL;
-    long long value = *digits >= '0' && *digits <= '9' ? strtoll(digits, &end, 10) : 0;
-    if (!end || *end || value < 1 || value > MATMUL_MAX) {
-        cli_say("%s: the size must be a whole number from 1 to %d", text, MATMUL_MAX);
-        return CLI_USAGE;
-    }
-    *size = value;
-    return CLI_DONE;
 }
 
 /* About a second of steps that take `ms` each, 5 at least. */
@@ -113,30 +98,20 @@ static int bench_matmul_cpu(bench_result *result, const cli_options *options, tg
     return code;
 }
 
-/* The product of two parameters goes into a state; the loss is one number of the product before. So a step sends nothing and
- * reads back 4 bytes: what is timed is one submission of the product until it is done. */
-static tg_tensor build_product(tg_graph *g, void *user) {
-    const int64_t n = *(const int64_t *)user;
-    tg_shape shape = TG_SHAPE(n, n);
-    tg_tensor a = tg_param(g, "a", shape, .init = tg_init_uniform(0.5), .frozen = TG_YES);
-    tg_tensor b = tg_param(g, "b", shape, .init = tg_init_uniform(0.5), .frozen = TG_YES);
-    tg_tensor c = tg_state(g, "c", shape, TG_F32, 0);
-    tg_writeback(c, tg_matmul(a, b));
-    return tg_sum_all(tg_narrow(tg_narrow(c, 0, n - 1, 1), 1, n - 1, 1));
-}
-
 static bool multiply_on_device(void *user) { return tg_step(user, NULL, 0, NULL) == TG_OK; }
 
 static void note_device(bench_result *result, const tg_model_info *info) {
     snprintf(result->device, sizeof result->device, "%.*s", (int)strcspn(info->device, " ("), info->device);
     snprintf(result->adapter, sizeof result->adapter, "%s", info->adapter);
     result->dispatches = info->dispatches;
+    result->tuned = info->tuned;
     result->peak_bytes = info->peak_bytes;
 }
 
 static int bench_matmul_device(bench_result *result, const cli_options *options, tg_context *ctx) {
     tg_compile_options compile = {.device = options->device, .adapter = options->adapter, .seed = options->seed};
-    tg_model *model = tg_compile(ctx, build_product, &result->size, &compile);
+    cli_product product = {result->size, result->size, result->size};
+    tg_model *model = tg_compile(ctx, cli_build_product, &product, &compile);
     tg_model_info info;
     int code = CLI_DONE;
     if (!model || tg_model_get_info(model, &info) != TG_OK) {
@@ -151,8 +126,8 @@ static int bench_matmul_device(bench_result *result, const cli_options *options,
 
 /* What AUTO comes to here. */
 static bool auto_is_cpu(tg_context *ctx) {
-    int64_t one = 1;
-    tg_model *model = tg_compile(ctx, build_product, &one, NULL);
+    cli_product one = {1, 1, 1};
+    tg_model *model = tg_compile(ctx, cli_build_product, &one, NULL);
     tg_model_info info;
     bool cpu = !model || tg_model_get_info(model, &info) != TG_OK || strncmp(info.device, "cpu", 3) == 0;
     tg_model_destroy(model);
@@ -241,7 +216,7 @@ static void print_json(const bench_result *result, const bench_result *yardstick
     printf(", \"steps\": %lld, \"ms_per_step\": %.6g, \"ms_min\": %.6g", (long long)result->steps, result->ms_per_step, result->ms_min);
     if (result->dispatches) printf(", \"dispatches\": %d, \"peak_bytes\": %lld", result->dispatches, (long long)result->peak_bytes);
     else printf(", \"dispatches\": null, \"peak_bytes\": null");
-    printf(", \"loss_first\": ");
+    printf(", \"tuned\": %d, \"loss_first\": ", result->tuned);
     cli_json_number(stdout, trains ? result->loss_first : (double)NAN, 9);
     printf(", \"loss_last\": ");
     cli_json_number(stdout, trains ? result->loss_last : (double)NAN, 9);
@@ -283,9 +258,11 @@ int command_bench(const cli_options *options) {
     }
     for (int i = 0; i < options->word_count; i++) {
         results[i].workload = options->words[i];
-        if (strncmp(options->words[i], "matmul:", strlen("matmul:")) == 0) {
-            int code = parse_matmul(options->words[i], &results[i].size);
+        if (cli_is_product(options->words[i])) {
+            cli_product product;
+            int code = cli_parse_product(options->words[i], true, &product);
             if (code != CLI_DONE) return code;
+            results[i].size = product.m;
         } else {
             results[i].example = tg_example_find(options->words[i]);
             if (!results[i].example) return cli_no_example(options->words[i]);

@@ -29,6 +29,8 @@ typedef struct cli_options {
     const char *save, *resume, *plot;
     const char *adapter;
     bool profile;
+    double seconds; /* 0: not given */
+    bool dry_run;
     bool json, picture, check, ir, kernels, plan, dot, c, wgsl, help;
 } cli_options;
 
@@ -58,6 +60,16 @@ int command_train(const cli_options *options);
 int command_bench(const cli_options *options);
 int cli_profile(const cli_options *options); /* profile.c: `bench --profile` */
 int command_inspect(const cli_options *options);
+int command_tune(const cli_options *options);
+
+/* product.c: c[m, n] = a[m, k] b[k, n] as a workload. */
+typedef struct cli_product {
+    int64_t m, n, k;
+} cli_product;
+bool cli_is_product(const char *text); /* begins with "matmul:" */
+/* "matmul:N", or unless `square` "matmul:MxNxK" too, sizes up to 16384. CLI_USAGE after a message. */
+int cli_parse_product(const char *text, bool square, cli_product *out);
+tg_tensor cli_build_product(tg_graph *g, void *user); /* a tg_build_fn; user: a cli_product */
 
 /* An example, compiled, with room for one batch. */
 typedef struct cli_session {

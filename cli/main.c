@@ -10,10 +10,7 @@ typedef struct cli_command {
 } cli_command;
 
 static const cli_command commands[] = {
-    {"devices", command_devices},
-    {"train", command_train},
-    {"bench", command_bench},
-    {"inspect", command_inspect},
+    {"devices", command_devices}, {"train", command_train}, {"bench", command_bench}, {"inspect", command_inspect}, {"tune", command_tune},
 };
 
 static int run_command(int argc, char **argv) {
@@ -40,7 +37,7 @@ static int run_command(int argc, char **argv) {
         }
         return commands[i].run(&options);
     }
-    cli_say("unknown %s '%s'; there are devices, train, bench, inspect", argv[1][0] == '-' ? "option" : "command", argv[1]);
+    cli_say("unknown %s '%s'; there are devices, train, bench, inspect, tune", argv[1][0] == '-' ? "option" : "command", argv[1]);
     return CLI_USAGE;
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEVICES = 1, TRAIN = 2, BENCH = 4, INSPECT = 8 };
+enum { DEVICES = 1, TRAIN = 2, BENCH = 4, INSPECT = 8, TUNE = 16 };
 
 typedef enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_NAME, OPTION_COUNT, OPTION_SEED, OPTION_RATE, OPTION_DEVICE } option_kind;
 
@@ -25,7 +25,7 @@ typedef struct option_entry {
 
 static const option_entry option_table[] = {
     {"--device", OPTION_DEVICE, TRAIN | BENCH | INSPECT, FIELD(device), 0},
-    {"--adapter", OPTION_NAME, DEVICES | TRAIN | BENCH | INSPECT, FIELD(adapter), 0},
+    {"--adapter", OPTION_NAME, DEVICES | TRAIN | BENCH | INSPECT | TUNE, FIELD(adapter), 0},
     {"--check", OPTION_FLAG, DEVICES, FIELD(check), 0},
     {"--steps", OPTION_COUNT, TRAIN | BENCH, FIELD(steps), MAX_STEPS},
     {"--threads", OPTION_COUNT, TRAIN | BENCH | INSPECT, FIELD(threads), MAX_THREADS},
@@ -36,14 +36,16 @@ static const option_entry option_table[] = {
     {"--plot", OPTION_TEXT, TRAIN, FIELD(plot), 0},
     {"--picture", OPTION_FLAG, TRAIN, FIELD(picture), 0},
     {"--target-loss", OPTION_RATE, TRAIN, FIELD(target_loss), 0},
-    {"--json", OPTION_FLAG, DEVICES | TRAIN | BENCH | INSPECT, FIELD(json), 0},
+    {"--json", OPTION_FLAG, DEVICES | TRAIN | BENCH | INSPECT | TUNE, FIELD(json), 0},
+    {"--seconds", OPTION_RATE, TUNE, FIELD(seconds), 0},
+    {"--dry-run", OPTION_FLAG, TUNE, FIELD(dry_run), 0},
     {"--ir", OPTION_FLAG, INSPECT, FIELD(ir), 0},
     {"--kernels", OPTION_FLAG, INSPECT, FIELD(kernels), 0},
     {"--plan", OPTION_FLAG, INSPECT, FIELD(plan), 0},
     {"--dot", OPTION_FLAG, INSPECT, FIELD(dot), 0},
     {"--c", OPTION_FLAG, INSPECT, FIELD(c), 0},
     {"--wgsl", OPTION_FLAG, INSPECT, FIELD(wgsl), 0},
-    {"--help", OPTION_FLAG, DEVICES | TRAIN | BENCH | INSPECT, FIELD(help), 0},
+    {"--help", OPTION_FLAG, DEVICES | TRAIN | BENCH | INSPECT | TUNE, FIELD(help), 0},
 };
 
 void cli_help(FILE *out) {
@@ -79,6 +81,11 @@ void cli_help(FILE *out) {
         "                   [--json]\n"
         "    the compiled training step of an example, or the tensors of a checkpoint. --wgsl: its kernels for the device, or, of the\n"
         "    CPU, for any WebGPU device\n"
+        "tensorgrad tune WORKLOAD... [--adapter A] [--seconds S] [--dry-run] [--json]\n"
+        "    WORKLOAD: an example, matmul:N or matmul:MxNxK. Times the ways in which its contractions and launches can be laid out on a\n"
+        "    WebGPU adapter, S seconds for each (default 30), and keeps what is faster by 5 % for all later runs on it, in the file that\n"
+        "    TENSORGRAD_TUNING names, else tensorgrad/tuning.txt in the user's cache folder. --dry-run keeps nothing. --json: one\n"
+        "    object each: workload, what, usual, best, usual_us, best_us, gain, choices, tried, wrong, faster\n"
         "tensorgrad --version\n"
         "\nexamples:\n",
         out);
@@ -91,6 +98,7 @@ static unsigned command_bit(const char *command) {
     if (strcmp(command, "devices") == 0) return DEVICES;
     if (strcmp(command, "train") == 0) return TRAIN;
     if (strcmp(command, "bench") == 0) return BENCH;
+    if (strcmp(command, "tune") == 0) return TUNE;
     return INSPECT;
 }
 

@@ -64,8 +64,8 @@ def run(command, log, timeout=1800, env=None, cwd=ROOT, stdin=subprocess.DEVNULL
     LOGS.mkdir(parents=True, exist_ok=True)
     command = [str(part) for part in command]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TENSORGRAD_")}
-    # a WebGPU library of the user's must not turn a test of the CPU into one of a GPU
-    environment = {**kept, "XDG_DATA_HOME": str(BUILD / "no-data"), **SANITIZER_ENVIRONMENT, **(env or {})}
+    # a WebGPU library of the user's must not turn a test of the CPU into one of a GPU, nor a table of theirs change its kernels
+    environment = {**kept, "XDG_DATA_HOME": str(BUILD / "no-data"), "TENSORGRAD_TUNING": "off", **SANITIZER_ENVIRONMENT, **(env or {})}
     try:
         done = subprocess.run(command, cwd=cwd, env=environment, stdin=stdin, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=timeout, check=False)

@@ -452,6 +452,7 @@ bool support_webgpu_available(const char **reason) {
     const char *library = getenv("TENSORGRAD_WEBGPU_LIB");
     if (!support_gpu.tried && library && *library) {
         setenv("TENSORGRAD_POISON", "1", 0);
+        setenv("TENSORGRAD_TUNING", "off", 0);
         support_gpu_open();
         atexit(support_gpu_at_exit); /* after the library has registered what it does at exit, so that this comes first */
     } else if (!support_gpu.tried) {

@@ -29,7 +29,7 @@ passed, failed = 0, []
 
 def call(*arguments, env=None, limit=600, stdout=subprocess.PIPE, preexec=None):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TENSORGRAD_")}
-    environment.update({**NO_GPU, **(env or {})})
+    environment.update({**NO_GPU, "TENSORGRAD_TUNING": "off", **(env or {})})
     done = subprocess.run([PROGRAM, *map(str, arguments)], stdout=stdout, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
                           env=environment, timeout=limit, preexec_fn=preexec, check=False)
     return done.returncode, (done.stdout or b"").decode(), done.stderr.decode()
@@ -319,6 +319,32 @@ def webgpu_bench(_):
         expect(row["dispatches"] > 0 and row["peak_bytes"] > 0 and row["ms_min"] > 0 and row["gflops"] > 0, str(row))
 
 
+def webgpu_tune(folder):
+    table = folder / "deep" / "tuning.txt"
+    env = {**GPU, "TENSORGRAD_TUNING": str(table)}
+    command = ("tune", "matmul:20x30x40", "--seconds", "0.5")
+    status, out, err = call(*command, "--json", "--dry-run", env=env)
+    expect(status == 0 and not table.exists(), f"a dry run stores nothing: {out} {err}")
+    row = json.loads(out)
+    expect(set(row) == {"workload", "what", "usual", "best", "usual_us", "best_us", "gain", "choices", "tried", "wrong", "faster"}, out)
+    expect(row["workload"] == "matmul:20x30x40" and row["what"].startswith("contract 1x20x30x40 "), out)
+    expect(row["choices"] > 10 and row["wrong"] == 0 and row["usual_us"] > 0 and (row["gain"] >= 1.05) == row["faster"], out)
+    status, out, err = call(*command, "--adapter", "#0", env=env)
+    expect(status == 0 and "contract 1x20x30x40" in out and table.read_text().startswith("tensorgrad tuning 1\n"), out + err)
+    # a schedule that somebody else found
+    adapter = call("bench", "matmul:64", "--steps", 1, "--json", "--device", "webgpu", env=env)
+    expect(adapter[0] == 0 and json.loads(adapter[1])["tuned"] == 0 and not adapter[2], str(adapter))
+    table.write_text("garbage")
+    for tried in (("bench", "matmul:64", "--steps", 1, "--device", "webgpu"), ("train", "mlp-sin", "--steps", 1, "--device", "webgpu")):
+        status, _, err = call(*tried, env=env)
+        expect(status == 0 and err.count("\n") == 1 and str(table) in err and "ignored" in err, f"one warning: {err}")
+    status, out, err = call(*command, env=env)
+    expect(status == 2 and str(table) in err and table.read_text() == "garbage", "left alone: " + err)
+    status, out, err = call(*command, env={**env, "TENSORGRAD_TUNING": "off"})
+    expect(status == 2 and "TENSORGRAD_TUNING" in err, err)
+    refused("tune", "matmul:8", "--adapter", "no such thing", "--json", says=["no such thing"], env=env)
+
+
 def webgpu_inspect(_):
     status, out, err = call("inspect", "mlp-sin", "--device", "webgpu", "--json", "--wgsl", env=GPU)
     info = json.loads(out)
@@ -343,6 +369,12 @@ def test_examples_refused(_):
     refused("inspect", says="one example")
     refused("bench", says="workload")
     refused("bench", *["mlp-sin"] * 17, says="too many")
+    refused("tune", says="workload")
+    refused("tune", "mlp-cos", says=["mlp-cos", "mlp-sin", "transformer-add"])
+    for text in ("matmul:", "matmul:0", "matmul:8x", "matmul:8x9", "matmul:8x9x", "matmul:8x9x10x", "matmul:8x9x10x11", "matmul:x8x9",
+                 "matmul:8x0x9", "matmul:8x9x16385", "matmul:8X9X10", "matmul:8x 9x10", "matmul:999999999999999999999"):
+        refused("tune", text, says=[text, "MxNxK"])
+    refused("bench", "matmul:8x9x10", says=["matmul:8x9x10", "whole number"])
     for text in ("matmul:", "matmul:0", "matmul:-3", "matmul:x", "matmul:12x", "matmul:999999999999999999999", "matmul: 4"):
         refused("bench", text, says=[text, "whole number"])
 
@@ -352,6 +384,11 @@ def test_options_refused(_):
     refused("train", "mlp-sin", "-x", says=["unknown option", "-x"])
     refused("train", "mlp-sin", "--ir", says=["unknown option", "--ir"])
     refused("devices", "--steps", "3", says=["unknown option", "--steps"])
+    for option in ("--steps", "--device", "--seed", "--plan"):
+        refused("tune", "matmul:8", option, "1", says=["unknown option", option])
+    refused("train", "mlp-sin", "--dry-run", says=["unknown option", "--dry-run"])
+    for text in ("x", "0", "-1", "nan"):
+        refused("tune", "matmul:8", "--seconds", text, says=["--seconds", "above 0"])
     for option in ("--steps", "--seed", "--threads", "--device", "--adapter", "--save", "--resume", "--plot", "--target-loss"):
         refused("train", "mlp-sin", option, says=[option, "needs a value"])
     refused("train", "mlp-sin", "--json=1", says="takes no value")
@@ -381,6 +418,8 @@ def test_devices_refused(_):
     refused("train", "mlp-sin", "--adapter", "", says=["--adapter", "needs a name"])
     refused("devices", "--adapter", "quick", says="--check")
     refused("devices", "--check", says=["no WebGPU adapter", "/no/such/library.so"])
+    refused("tune", "matmul:8", says=["webgpu", "/no/such/library.so"])
+    refused("tune", "mlp-sin", "--json", "--adapter", "quick", says=["webgpu", "/no/such/library.so"])
     refused("train", "mlp-sin", "--check", says=["unknown option", "--check"])
     refused("train", "mlp-sin", "--device", "gpu", says=["auto, cpu or webgpu", "gpu"])
     expect(call("train", "mlp-sin", "--steps", 1, "--device", "auto")[0] == 0, "auto")

@@ -628,6 +628,57 @@ static void what_a_step_costs(void **state) {
     scene_free(&sc);
 }
 
+static tg_tensor build_product(tg_graph *g, void *user) {
+    (void)user;
+    return tg_matmul(tg_input(g, "x", TG_SHAPE(64, 64), TG_F32), tg_input(g, "y", TG_SHAPE(64, 64), TG_F32));
+}
+
+static int warnings;
+static void count_warnings(void *user, tg_log_level level, const char *message) {
+    (void)user;
+    (void)message;
+    warnings += level == TG_LOG_WARNING;
+}
+
+/* Whatever fails while a program is loaded by a table, it is loaded without; the table stays for the next one. */
+static void a_table_that_does_not_work_is_not_followed(void **state) {
+    (void)state;
+    scene sc;
+    session s;
+    support_allocator counts;
+    tg_wgsl_choices choices;
+    tg_arena arena;
+    scene_make_with(&sc, build_product, NULL, 7);
+    session_begin(&s, &sc, &counts, fake_webgpu_begin(NULL), &result);
+    assert_int_equal(tg_webgpu_executor.tuned(s.executable), 0);
+    tg_arena_init(&arena, s.ctx);
+    session_must(&s, tg_wgsl_find_choices(sc.program.program, 0, tg_webgpu_executor.wgsl_limits(s.device), &arena, &choices));
+    assert_true(choices.count > 1);
+    const tg_schedule_entry entry = {choices.key, choices.items[choices.count - 1]};
+    const tg_schedules table = {&entry, 1};
+    int fallbacks = 0;
+    s.ctx->log = count_warnings;
+    warnings = 0;
+    for (int64_t n = 1;; n++) {
+        tg_executable *executable = NULL;
+        tg_webgpu_set_schedules(s.device, &table);
+        fake_webgpu_fail(n, 1);
+        session_must(&s, tg_webgpu_executor.load(s.device, sc.program.program, sc.slots, &executable));
+        const bool failed = fake_webgpu_counts()->failed;
+        fake_webgpu_fail(0, 0);
+        fallbacks += tg_webgpu_executor.tuned(executable) == 0;
+        assert_int_equal(warnings, fallbacks);
+        assert_ptr_equal(tg_webgpu_executor.wgsl_limits(s.device)->schedules, &table);
+        tg_webgpu_executor.unload(s.device, executable);
+        if (!failed) break;
+        assert_true(n < 1000);
+    }
+    assert_true(fallbacks > 3);
+    tg_arena_free(&arena);
+    session_end(&s);
+    scene_free(&sc);
+}
+
 static void a_long_step_is_cut(void **state) { /* into submissions of fewer and fewer dispatches, with the same results */
     (void)state;
     scene sc;
@@ -1262,6 +1313,7 @@ int main(void) {
         cmocka_unit_test(the_device_is_lost_at_every_call),
         cmocka_unit_test(every_allocation_fails),
         cmocka_unit_test(what_a_step_costs),
+        cmocka_unit_test(a_table_that_does_not_work_is_not_followed),
         cmocka_unit_test(a_long_step_is_cut),
         cmocka_unit_test(pipelines_are_shared_and_made_together),
         cmocka_unit_test(guaranteed_limits_suffice),

@@ -583,7 +583,7 @@ static void test_tiles(void **state) {
         {"", "m", "n", "k", {577, 641, 33}, "mk", "nk", "mn", REVERSED, "tiles of 64 x 64, 4 x 4 each, k by 16, scalar"},
         {"b", "m", "n", "k", {132, 63, 63, 31}, "bkm", "kn", "mbn", PLAIN, "tiles of 64 x 64"},
         {"", "m", "n", "k", {640, 640, 65}, "km", "kn", "nm", PLAIN, "tiles of 64 x 64, 4 x 4 each, k by 16, vec4 reads, 1"},
-        {"", "m", "n", "k", {512, 512, 64}, "mk", "kn", "mn", PLAIN, "tiles of 32 x 64, 4 x 4 each, k by 16, vec4 reads, 1"},
+        {"", "m", "n", "k", {512, 512, 64}, "mk", "kn", "mn", PLAIN, "tiles of 32 x 64, 4 x 4 each, k by 32, vec4 reads, 1"},
         /* a sum longer than one chain of additions */
         {"b", "m", "n", "k", {132, 64, 64, 520}, "bmk", "bnk", "bmn", PLAIN, "tiles of 64 x 64, 4 x 4 each, k by 16, vec4 reads, 1"},
         {"", "m", "n", "k", {513, 513, 33}, "mk", "nk", "mn", PLAIN, "tiles of 32 x 32, 4 x 4 each, k by 16, scalar"},

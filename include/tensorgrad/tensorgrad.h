@@ -802,6 +802,7 @@ typedef struct tg_model_info {
     int nodes;          /* graph nodes after the passes */
     int kernels;
     int dispatches;        /* launches of one step or run: a GPU's hold several kernels; a large reduction is more than one */
+    int tuned;             /* launches laid out as tg_model_tune found best on this adapter, WebGPU */
     int64_t program_bytes; /* the program's own size */
     int64_t peak_bytes;    /* parameters, gradients, optimiser state, inputs, constants, workspace */
     int64_t workspace_bytes;
@@ -829,6 +830,32 @@ typedef struct tg_kernel_time {
  * kernels, until a call with NULL or the model's end; `times` is the caller's and must live that long. On the CPU only: elsewhere
  * TG_ERROR_UNSUPPORTED. TG_ERROR_ARGUMENT for a negative count. A step gets slower by some 50 ns a kernel. */
 TG_API tg_status tg_model_time_kernels(tg_model *model, tg_kernel_time *times, int count);
+
+/* ---- tuning. How contractions, chains and kernels side by side are laid out on a GPU follows from rules of ours unless the user's table
+ * says otherwise: tensorgrad/tuning.txt in XDG_CACHE_HOME, ~/.cache or %LOCALAPPDATA%, or the file that TENSORGRAD_TUNING names ("off":
+ * none). It is read when a WebGPU device is opened, for that adapter and driver; a file that is not such a table is ignored, which is
+ * logged. A schedule changes the order in which sums are added, so results may differ in their last bits from those without it;
+ * the same table gives the same bits. */
+typedef struct tg_tune_result { /* of one launch, or of all that are like it */
+    const char *what;           /* "contract 1x4096x4096x4096 4k 4row short": what the table knows it by */
+    const char *usual, *best;   /* the schedule by our rules, and the fastest; the same where none is clearly faster */
+    double usual_us, best_us;   /* microseconds, the least of several timings */
+    int choices, tried, wrong;  /* schedules there are; those timed; of them faster ones with other results, which are not taken */
+    bool faster;                /* `best` goes into the table */
+} tg_tune_result;
+typedef struct tg_tune_options {
+    double seconds;                                           /* that it may take, about; 0: 30 */
+    bool dry_run;                                             /* store nothing */
+    void (*report)(void *user, const tg_tune_result *result); /* after each; the texts are valid during the call */
+    void *user;
+} tg_tune_options;
+/* Times the schedules of the model's step (or run) on its WebGPU adapter, on a second device there: neither parameters nor anything else
+ * of the model changes, but there is need for its memory once more. What beats our rules by 5 % and has the same results up to
+ * rounding is written to the table, for devices that are opened from then on; what the table says of the rest of the model is taken
+ * out; what it says of others stays. The file is replaced as a whole, so that two processes cannot spoil it. options may be NULL.
+ * TG_ERROR_DEVICE: the model is on the CPU, or the second device failed. TG_ERROR_STATE: the table is switched off. TG_ERROR_IO: it
+ * cannot be written. TG_ERROR_FORMAT: the file there is no table; it is left alone. */
+TG_API tg_status tg_model_tune(tg_model *model, const tg_tune_options *options);
 
 /* The instruction set in use on this machine: "avx512", "avx2", "neon", "simd128", "scalar". */
 TG_API const char *tg_cpu_name(void);

@@ -46,13 +46,14 @@ typedef struct wgsl_contract_tile {
     bool by_rows, unrolled;                  /* as tg_schedule has them */
 } wgsl_contract_tile;
 static const wgsl_contract_tile wgsl_contract_tiles[] = {
-    {128, 128, 16, 8, 8, 0.64, 2, 1, false, false}, /* 128 multiply-adds per 6 vec4 reads; measured 38.7 of 60 TFLOP/s on an H200 */
-    {128, 128, 8, 8, 8, 0.45, 2, 1, false, false},  /* 64 per 4; of the size of those below, for kernels side by side */
-    {128, 64, 8, 4, 16, 0.42, 3, 1, false, false},
-    {64, 128, 4, 8, 16, 0.42, 3, 1, false, false},
-    {64, 64, 4, 4, 16, 0.30, 4, 1, false, false}, /* 16 multiply-adds per 2 vec4 reads: workgroup memory is the limit */
-    {32, 64, 4, 4, 16, 0.28, 8, 1, false, false},
-    {32, 32, 4, 4, 16, 0.25, 16, 1, false, false}, /* two warps: little to hide a barrier behind */
+    {256, 128, 16, 8, 16, 0.70, 1, 1, false, true}, /* 41.9 of 60 TFLOP/s measured on an H200; 24 KiB of workgroup memory */
+    {128, 128, 16, 8, 8, 0.66, 2, 1, false, true},  /* 128 multiply-adds per 6 vec4 reads; 40 of 60 */
+    {128, 128, 8, 8, 8, 0.45, 2, 1, false, true},   /* 64 per 4; of the size of those below, for kernels side by side */
+    {128, 64, 8, 4, 16, 0.42, 3, 1, false, true},   {64, 128, 4, 8, 16, 0.42, 3, 1, false, true},
+    {64, 64, 4, 4, 16, 0.30, 4, 1, false, true}, /* 16 multiply-adds per 2 vec4 reads: workgroup memory is the limit */
+    {32, 64, 4, 4, 32, 0.28, 8, 1, false, true}, /* four warps: little to hide a barrier behind, so half as many */
+    {32, 64, 4, 4, 16, 0.28, 8, 1, false, true},    {32, 32, 4, 4, 32, 0.25, 16, 1, false, true},
+    {32, 32, 4, 4, 16, 0.25, 16, 1, false, true},
 };
 
 /* Sizes that a schedule may ask for beside those above: outputs of a workgroup, of an invocation. */
@@ -242,7 +243,8 @@ static double wgsl_contract_tile_cost(const wgsl_contract_state *s, const wgsl_c
     const int64_t each = wgsl_contract_ceil(groups, wgsl_contract_processors(&s->w->frame));
     const int64_t resident = wgsl_contract_min(each, tile->resident), slices = wgsl_contract_ceil(c->part_length, tile->slice);
     const double work = (double)tile->m * tile->n * tile->slice / (WGSL_CONTRACT_LANES * tile->rate);
-    const double slice = wgsl_contract_larger((double)resident * work, WGSL_CONTRACT_SLICE_WAIT);
+    const double wait = tile->slice > 16 ? 2.0 * WGSL_CONTRACT_SLICE_WAIT : WGSL_CONTRACT_SLICE_WAIT; /* for twice the reads */
+    const double slice = wgsl_contract_larger((double)resident * work, wait);
     /* a last round that is not full is shorter, but not in proportion: whole rounds when there are few */
     const double rounds = (double)wgsl_contract_ceil(each, resident);
     const double finish = (double)tile->m * tile->n / WGSL_CONTRACT_LANES * WGSL_CONTRACT_TILE_FINISH;
@@ -326,12 +328,21 @@ static bool wgsl_contract_tile_fits(const wgsl_contract_state *s, const wgsl_con
            tile->n * tile->slice / 4 % size == 0;
 }
 
+/* Beside others the text of all counts, and it has not been measured there. */
+static bool wgsl_contract_may_unroll(const wgsl_contract_state *s, const wgsl_contract_choice *c) {
+    return tg_wgsl_is_lone(s->w) && (c->parts > 1 || s->w->kernel->body_count <= WGSL_CONTRACT_SHORT_BODY);
+}
+
+static bool wgsl_contract_wants_all(const wgsl_contract_search *search) { return search->wanted != NULL || search->offers != NULL; }
+
 static void wgsl_contract_try_tile(const wgsl_contract_state *s, const wgsl_contract_tile *tile, wgsl_contract_search *search) {
     wgsl_contract_choice c = {.tile = *tile, .thread_m = tile->thread_m, .thread_n = tile->thread_n, .ways = 1};
     c.size = tile->m / tile->thread_m * (tile->n / tile->thread_n);
     if (!wgsl_contract_tile_fits(s, tile, c.size)) return;
     for (int64_t parts = 1; parts <= WGSL_CONTRACT_MOST_PARTS; parts *= 2) {
         if (!wgsl_contract_cut(s, &c, parts, tile->slice)) continue;
+        c.tile.unrolled = tile->unrolled && wgsl_contract_may_unroll(s, &c);
+        if (c.tile.unrolled != tile->unrolled && wgsl_contract_wants_all(search)) continue; /* the same as without */
         c.cycles = wgsl_contract_tile_cost(s, &c);
         wgsl_contract_offer(s, search, &c);
     }
@@ -355,7 +366,6 @@ static void wgsl_contract_try_shape(const wgsl_contract_state *s, const int32_t 
             tile.by_rows = (i & 2) != 0;
             tile.unrolled = (i & 4) != 0;
             if (tile.by_rows && !wgsl_contract_has_orders(s)) continue;
-            if (tile.unrolled && s->w->kernel->body_count > WGSL_CONTRACT_SHORT_BODY) continue;
             wgsl_contract_try_tile(s, &tile, search);
         }
 }
@@ -363,13 +373,13 @@ static void wgsl_contract_try_shape(const wgsl_contract_state *s, const int32_t 
 /* Not in a chain, whose workgroups are larger where they may be, and whose panels take the workgroup memory where not. */
 static void wgsl_contract_try_tiles(const wgsl_contract_state *s, wgsl_contract_search *search) {
     if (s->w->limits->slow_barriers || s->w->frame.slices > 0) return;
-    if (search->wanted != NULL || search->offers != NULL) {
+    if (wgsl_contract_wants_all(search)) {
         for (size_t i = 0; i < sizeof wgsl_contract_shapes / sizeof wgsl_contract_shapes[0]; i++)
             wgsl_contract_try_shape(s, wgsl_contract_shapes[i], search);
         return;
     }
     for (size_t i = 0; i < sizeof wgsl_contract_tiles / sizeof wgsl_contract_tiles[0]; i++)
-        wgsl_contract_try_tile(s, &wgsl_contract_tiles[i], search);
+        if (tg_wgsl_is_lone(s->w) || wgsl_contract_tiles[i].m < 256) wgsl_contract_try_tile(s, &wgsl_contract_tiles[i], search);
 }
 
 static void wgsl_contract_try_ways(const wgsl_contract_state *s, wgsl_contract_choice c, wgsl_contract_search *search) {

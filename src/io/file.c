@@ -12,6 +12,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#if defined(_WIN32)
+#  include <direct.h>
+#endif
 
 /* Names "path.tmp0" .. are tried until one is free: a crash may have left earlier ones behind. */
 #define FILE_TEMPORARY_TRIES 1000
@@ -32,10 +35,12 @@ static tg_status file_length(tg_context *ctx, const char *what, const char *path
     return TG_OK;
 }
 
-static tg_status file_read_open(tg_context *ctx, const char *what, const char *path, FILE *file, void **bytes, size_t *size, size_t *held) {
+static tg_status file_read_open(tg_context *ctx, const char *what, const char *path, FILE *file, size_t most, void **bytes, size_t *size,
+                                size_t *held) {
     size_t length = 0;
     tg_status status = file_length(ctx, what, path, file, &length);
     if (status != TG_OK) return status;
+    if (length > most) return tg_fail(ctx, TG_ERROR_LIMIT, TG_SITE_NONE, "%s: %s is too large", what, path);
     size_t block = length > 0 ? length : 1;
     void *data = tg_alloc(ctx, block);
     if (data == NULL) return TG_ERROR_MEMORY;
@@ -51,13 +56,50 @@ static tg_status file_read_open(tg_context *ctx, const char *what, const char *p
     return TG_OK;
 }
 
-tg_status tg_file_read(tg_context *ctx, const char *what, const char *path, void **bytes, size_t *size, size_t *held) {
+tg_status tg_file_read_most(tg_context *ctx, const char *what, const char *path, size_t most, void **bytes, size_t *size, size_t *held) {
     errno = 0;
     FILE *file = fopen(path, "rb");
     if (file == NULL) return file_error(ctx, what, "open", path, errno);
-    tg_status status = file_read_open(ctx, what, path, file, bytes, size, held);
+    tg_status status = file_read_open(ctx, what, path, file, most, bytes, size, held);
     fclose(file); /* only read: nothing can be lost */
     return status;
+}
+tg_status tg_file_read(tg_context *ctx, const char *what, const char *path, void **bytes, size_t *size, size_t *held) {
+    return tg_file_read_most(ctx, what, path, SIZE_MAX, bytes, size, held);
+}
+
+bool tg_file_is_there(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
+/* A folder that is there already is fine; whether it can be used shows when something is put into it. */
+static void file_make_folder(const char *path) {
+#if defined(_WIN32)
+    (void)_mkdir(path);
+#else
+    (void)mkdir(path, 0700);
+#endif
+}
+static bool file_is_separator(char c) {
+#if defined(_WIN32)
+    return c == '/' || c == '\\';
+#else
+    return c == '/';
+#endif
+}
+tg_status tg_file_make_folders(tg_context *ctx, const char *path) {
+    char *folder = tg_alloc_text(ctx, path);
+    if (folder == NULL) return TG_ERROR_MEMORY;
+    for (size_t i = 1; folder[i] != '\0'; i++) {
+        const char c = folder[i];
+        if (!file_is_separator(c)) continue;
+        folder[i] = '\0';
+        file_make_folder(folder);
+        folder[i] = c;
+    }
+    tg_release(ctx, folder, strlen(path) + 1);
+    return TG_OK;
 }
 
 tg_status tg_file_begin(tg_file_writer *writer, tg_context *ctx, const char *what, const char *path) {

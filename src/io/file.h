@@ -9,6 +9,11 @@
 /* Reads a regular file. *bytes: release with tg_release(ctx, *bytes, *held); *size <= *held is the file's length.
  * `what` opens the message: "load: cannot open model.safetensors: No such file or directory". */
 tg_status tg_file_read(tg_context *ctx, const char *what, const char *path, void **bytes, size_t *size, size_t *held);
+/* The same, but TG_ERROR_LIMIT for a file of more than `most` bytes. */
+tg_status tg_file_read_most(tg_context *ctx, const char *what, const char *path, size_t most, void **bytes, size_t *size, size_t *held);
+bool tg_file_is_there(const char *path); /* anything of that name, readable or not */
+/* Makes the folders that `path` names and that are not there. */
+tg_status tg_file_make_folders(tg_context *ctx, const char *path);
 
 /* A temporary file beside `path`. Either tg_file_commit (flush, fsync, rename over path) or tg_file_abandon ends it; a commit
  * that fails has abandoned. The old file stays as it was until the rename. */

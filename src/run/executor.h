@@ -38,6 +38,7 @@ typedef struct tg_executor {
     int (*dispatches)(const tg_executable *executable); /* launches of one run */
     /* From now on run notes the least milliseconds of kernel i in times[i], i < count. NULL: where kernels are not timed. */
     void (*time_kernels)(tg_executable *executable, tg_kernel_time *times, int count);
+    int (*tuned)(const tg_executable *executable); /* of them laid out by the user's table; NULL where there is none */
     /* inputs[i]: data of program.inputs[i], borrowed for the call. outputs[i]: where to copy program.outputs[i], NULL: not
      * wanted. No allocation. */
     tg_status (*run)(tg_device *device, tg_executable *executable, const void *const *inputs, void *const *outputs);

@@ -21,6 +21,7 @@ tg_status tg_model_get_info(tg_model *model, tg_model_info *info) {
     info->nodes = program->node_count;
     info->kernels = program->kernel_count;
     info->dispatches = family->executor->dispatches(inspect_main(model)->executable);
+    info->tuned = family->executor->tuned != NULL ? family->executor->tuned(inspect_main(model)->executable) : 0;
     info->program_bytes = tg_program_bytes(program);
     info->peak_bytes = tg_program_peak_bytes(program);
     info->workspace_bytes = program->workspace_bytes;

@@ -81,6 +81,7 @@ static void adapters_read_info(const tg_webgpu_api *api, webgpu_adapter *adapter
     snprintf(out->type, sizeof out->type, "%s", adapters_type(info.type));
     out->subgroup_min = adapters_count(info.subgroup_min);
     out->subgroup_max = adapters_count(info.subgroup_max);
+    tg_webgpu_copy_text(adapter->driver, sizeof adapter->driver, info.description);
     adapter->device_id = info.device_id;
     api->adapter_info_free_members(info);
 }

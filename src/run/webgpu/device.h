@@ -2,6 +2,7 @@
  * their own here, since each executor completes those two its own way. */
 #ifndef TG_WEBGPU_DEVICE_H
 #define TG_WEBGPU_DEVICE_H
+#include "run/tuning.h"
 #include "run/webgpu/webgpu.h"
 
 #include <stdatomic.h>
@@ -28,6 +29,7 @@ typedef struct webgpu_adapter {
     tg_wgpu_limits limits;
     uint32_t device_id, features[3]; /* numbers of the features we ask for */
     int feature_count;
+    char driver[128];
 } webgpu_adapter;
 
 typedef struct webgpu_buffer {
@@ -68,7 +70,8 @@ typedef struct webgpu_device {
     tg_wgpu_limits raw;
     tg_limits limits;
     tg_wgsl_limits wgsl;
-    char name[128], description[192];
+    char name[128], description[192], tuning_name[TG_TUNING_ADAPTER];
+    tg_tuning tuning; /* the table's part for this adapter */
     webgpu_fault lost, uncaptured;
     bool silent; /* gave up waiting: nothing more is asked of it */
     webgpu_request opening, map, scope[WEBGPU_SCOPES];
@@ -89,7 +92,6 @@ static inline int64_t webgpu_align(int64_t bytes, int64_t to) { return (bytes + 
 /* ---- events.c: what the library says and when */
 void tg_webgpu_copy_text(char *to, size_t room, tg_wgpu_string text);                               /* cut; always ends with NUL */
 void tg_webgpu_answer(webgpu_request *request, uint32_t status, void *object, tg_wgpu_string text); /* for callbacks */
-int64_t tg_webgpu_now(void);                                                                        /* ns */
 /* Until the request is done. TG_ERROR_DEVICE after the device's patience, naming `what`; TG_ERROR_DEVICE_LOST. */
 tg_status tg_webgpu_wait(webgpu_device *d, const webgpu_request *request, const char *what);
 void tg_webgpu_pump(webgpu_device *d); /* delivers what is ready */
@@ -172,6 +174,7 @@ typedef struct webgpu_executable {
     webgpu_step *steps;
     int32_t step_count, step_capacity;
     int32_t per_submission; /* dispatches; step_count unless they took too long */
+    int32_t tuned;          /* launches laid out by the table */
     bool poison;
     tg_wgpu_bind_group_layout layouts[TG_WEBGPU_MAX_BINDINGS + 1]; /* by number of bindings */
     tg_wgpu_pipeline_layout pipeline_layouts[TG_WEBGPU_MAX_BINDINGS + 1];
@@ -184,6 +187,7 @@ tg_status tg_webgpu_make_pipelines(webgpu_executable *e);
 tg_status tg_webgpu_load(tg_device *device, const tg_program *program, const int32_t *state_slots, tg_executable **out);
 void tg_webgpu_unload(tg_device *device, tg_executable *executable);
 int tg_webgpu_dispatches(const tg_executable *executable);
+int tg_webgpu_tuned(const tg_executable *executable);
 /* run.c */
 tg_status tg_webgpu_run(tg_device *device, tg_executable *executable, const void *const *inputs, void *const *outputs);
 

@@ -112,6 +112,7 @@ static tg_status load_print(load_state *l) {
         tg_status status = tg_emit_wgsl_launch(program, i, &l->d->wgsl, &l->sources, &l->printed[i]);
         if (status != TG_OK) return status;
         stages += l->printed[i].stage_count;
+        e->tuned += l->printed[i].tuned;
         if (l->printed[i].scratch_bytes > l->scratch_bytes) l->scratch_bytes = l->printed[i].scratch_bytes;
     }
     e->steps = TG_NEW(&e->arena, webgpu_step, stages + 1);
@@ -257,10 +258,10 @@ static tg_status load_scoped(load_state *l, tg_status (*part)(load_state *l), co
     tg_status scopes = tg_webgpu_scopes_pop(l->d, WEBGPU_SCOPES, what);
     return status != TG_OK ? status : scopes;
 }
-tg_status tg_webgpu_load(tg_device *device, const tg_program *program, const int32_t *state_slots, tg_executable **out) {
+/* *tuned: launches that the device's table laid out. */
+static tg_status load_once(tg_device *device, const tg_program *program, const int32_t *state_slots, int32_t *tuned, tg_executable **out) {
     webgpu_device *d = webgpu_of(device);
-    tg_status status = tg_webgpu_alive(d);
-    if (status != TG_OK) return status;
+    tg_status status = TG_OK;
     webgpu_executable *e = tg_alloc(d->ctx, sizeof *e);
     if (e == NULL) return TG_ERROR_MEMORY;
     const char *poison = getenv("TENSORGRAD_POISON");
@@ -276,12 +277,29 @@ tg_status tg_webgpu_load(tg_device *device, const tg_program *program, const int
     if (status == TG_OK) status = load_scoped(&l, load_bind, "binding buffers");
     tg_arena_free(&l.sources);
     for (int32_t p = 0; p < e->pipeline_count; ++p) e->pipelines[p].source = NULL;
+    *tuned = e->tuned;
     if (status != TG_OK) {
         tg_webgpu_unload(device, (tg_executable *)(void *)e);
         return status;
     }
     *out = (tg_executable *)(void *)e;
     return TG_OK;
+}
+
+/* What a device cannot do as its table says, which may be of another time, it does as the printers say. */
+tg_status tg_webgpu_load(tg_device *device, const tg_program *program, const int32_t *state_slots, tg_executable **out) {
+    webgpu_device *d = webgpu_of(device);
+    const tg_schedules *table = d->wgsl.schedules;
+    int32_t tuned = 0;
+    tg_status status = tg_webgpu_alive(d);
+    if (status == TG_OK) status = load_once(device, program, state_slots, &tuned, out);
+    if (status == TG_OK || tuned == 0 || d->silent || tg_webgpu_is_lost(d)) return status;
+    if (d->ctx->log != NULL) d->ctx->log(d->ctx->log_user, TG_LOG_WARNING, "webgpu: the tuned schedules do not work here: ignored");
+    tg_clear_error(d->ctx);
+    d->wgsl.schedules = NULL;
+    status = load_once(device, program, state_slots, &tuned, out);
+    d->wgsl.schedules = table;
+    return status;
 }
 
 static void load_drop_layouts(webgpu_executable *e) {
@@ -319,4 +337,5 @@ void tg_webgpu_unload(tg_device *device, tg_executable *executable) {
     tg_arena_free(&e->arena);
     tg_release(ctx, e, sizeof *e);
 }
+int tg_webgpu_tuned(const tg_executable *executable) { return ((const webgpu_executable *)(const void *)executable)->tuned; }
 int tg_webgpu_dispatches(const tg_executable *executable) { return ((const webgpu_executable *)(const void *)executable)->step_count; }

@@ -60,6 +60,10 @@ static void open_describe(webgpu_device *d, const webgpu_adapter *adapter) {
     snprintf(d->name, sizeof d->name, "%s", adapter->info.name);
     snprintf(d->description, sizeof d->description, "webgpu (%s, %s)", d->name, adapter->info.backend);
     d->software = strcmp(adapter->info.type, "cpu") == 0;
+    snprintf(d->tuning_name, sizeof d->tuning_name, "%s; %s; %s; %s; %s", adapter->info.name, adapter->info.vendor,
+             adapter->info.architecture, adapter->info.backend, adapter->driver);
+    for (char *c = d->tuning_name; *c != '\0'; ++c)
+        if ((unsigned char)*c < ' ') *c = ' ';
 }
 
 /* ---- a device of our own */
@@ -181,7 +185,9 @@ static tg_status open_parts(webgpu_device *d, const tg_open_options *options) {
         if (status == TG_OK) status = open_own(d, options);
     }
     if (status == TG_OK) status = open_read_limits(d);
+    if (status == TG_OK && d->tuning_name[0] != '\0') status = tg_tuning_load(d->ctx, d->tuning_name, &d->tuning);
     if (status != TG_OK) return status;
+    if (d->tuning.table.count > 0) d->wgsl.schedules = &d->tuning.table;
     d->queue = d->api.device_get_queue(d->device);
     if (d->queue == NULL) return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: the device (%s) has no queue", d->name);
     tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
@@ -249,6 +255,7 @@ void tg_webgpu_close(tg_device *device) {
     tg_webgpu_drop_adapters(d);
     if (d->instance != NULL && !d->foreign) d->api.instance_release(d->instance);
     tg_release(d->ctx, d->staging, TG_WEBGPU_STAGING_BYTES);
+    tg_tuning_free(&d->tuning);
     open_forget(d);
 }
 

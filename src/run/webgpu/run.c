@@ -144,3 +144,37 @@ tg_status tg_webgpu_run(tg_device *device, tg_executable *executable, const void
     run_host_outputs(e, inputs, outputs);
     return TG_OK;
 }
+
+/* ---- by itself */
+
+tg_status tg_webgpu_put(tg_device *device, tg_executable *executable, int32_t buffer, const void *data) {
+    webgpu_device *d = webgpu_of(device);
+    const webgpu_executable *e = webgpu_executable_of(executable);
+    const webgpu_place *place = &e->places[buffer];
+    tg_status status = tg_webgpu_alive(d);
+    if (status != TG_OK || place->handle == NULL) return status;
+    tg_webgpu_scopes_push(d, run_scopes(d));
+    tg_webgpu_write(d, place->handle, place->offset, e->program->buffers[buffer].dtype, data, e->program->buffers[buffer].count);
+    return tg_webgpu_scopes_pop(d, run_scopes(d), "writing a buffer");
+}
+tg_status tg_webgpu_time(tg_device *device, tg_executable *executable, int times, double *seconds) {
+    webgpu_device *d = webgpu_of(device);
+    webgpu_executable *e = webgpu_executable_of(executable);
+    tg_status status = tg_webgpu_alive(d);
+    if (status != TG_OK) return status;
+    tg_webgpu_scopes_push(d, run_scopes(d));
+    tg_wgpu_command_encoder encoder = tg_webgpu_encoder(d);
+    if (encoder == NULL) status = TG_ERROR_DEVICE;
+    for (int i = 0; i < times && status == TG_OK; ++i) status = run_encode_steps(e, encoder, 0, e->step_count);
+    const int64_t start = tg_webgpu_now();
+    if (status == TG_OK) status = tg_webgpu_submit(d, encoder);
+    else if (encoder != NULL) {
+        d->api.encoder_release(encoder);
+        d->count.objects--;
+    }
+    tg_status scopes = tg_webgpu_scopes_pop(d, run_scopes(d), "timing a launch");
+    if (status == TG_OK) status = scopes;
+    if (status == TG_OK) status = tg_webgpu_finish(d);
+    *seconds = (double)(tg_webgpu_now() - start) * 1e-9;
+    return status;
+}

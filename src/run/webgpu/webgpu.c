@@ -13,6 +13,7 @@ static const tg_wgsl_limits *webgpu_wgsl_limits(const tg_device *device) { retur
 const tg_webgpu_counters *tg_webgpu_count(const tg_device *device) { return &webgpu_of_const(device)->count; }
 void tg_webgpu_set_slow(tg_device *device, double seconds) { webgpu_of(device)->slow = (int64_t)(seconds * 1e9); }
 void tg_webgpu_set_schedules(tg_device *device, const tg_schedules *schedules) { webgpu_of(device)->wgsl.schedules = schedules; }
+const char *tg_webgpu_tuning_name(const tg_device *device) { return webgpu_of_const(device)->tuning_name; }
 
 const tg_executor tg_webgpu_executor = {
     .kind = "webgpu",
@@ -30,5 +31,6 @@ const tg_executor tg_webgpu_executor = {
     .load = tg_webgpu_load,
     .unload = tg_webgpu_unload,
     .dispatches = tg_webgpu_dispatches,
+    .tuned = tg_webgpu_tuned,
     .run = tg_webgpu_run,
 };

@@ -20,6 +20,15 @@ const tg_webgpu_counters *tg_webgpu_count(const tg_device *device);
 void tg_webgpu_set_slow(tg_device *device, double seconds);
 /* What is loaded from now on is laid out by this table, borrowed; NULL: by the printers' rules. */
 void tg_webgpu_set_schedules(tg_device *device, const tg_schedules *schedules);
+/* What tables know its adapter by: name, vendor, architecture, backend, driver. "": not known. */
+const char *tg_webgpu_tuning_name(const tg_device *device);
+
+/* ---- for timing an executable by itself */
+int64_t tg_webgpu_now(void); /* ns */
+/* All of a workspace's or a state's buffer, from the host, where bools are bytes. */
+tg_status tg_webgpu_put(tg_device *device, tg_executable *executable, int32_t buffer, const void *data);
+/* Runs all of it `times` times in one submission, with what is there, and waits. */
+tg_status tg_webgpu_time(tg_device *device, tg_executable *executable, int times, double *seconds);
 
 /* tg_webgpu_executor.open with a given table, copied. */
 tg_status tg_webgpu_open_with(tg_context *ctx, const tg_webgpu_api *api, const tg_open_options *options, tg_device **out);

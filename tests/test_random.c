@@ -750,6 +750,40 @@ static void equal_draws_are_merged_and_others_are_not(void **state) {
     support_outputs_free(&error);
 }
 
+/* x [128, 8] -> 64 -> 64 -> 1, trained; dropout behind both hidden layers, or none. */
+static tg_tensor build_mlp(tg_graph *g, void *user) {
+    const double p = *(const double *)user;
+    const tg_linear l[3] = {tg_nn_linear(g, "a", 8, 64), tg_nn_linear(g, "b", 64, 64), tg_nn_linear(g, "c", 64, 1)};
+    tg_tensor h = tg_input(g, "x", TG_SHAPE(128, 8), TG_F32);
+    for (int i = 0; i < 2; i++) h = tg_dropout(tg_relu(tg_nn_linear_fwd(l[i], h)), p);
+    const tg_tensor loss = tg_nn_mse(tg_nn_linear_fwd(l[2], h), tg_input(g, "y", TG_SHAPE(128, 1), TG_F32));
+    const tg_optimizer adam = tg_adam(.lr = tg_lr_constant(0.01));
+    tg_append_optimizer(loss, &adam);
+    return loss;
+}
+
+static void count_work(double p, bool joins, int *kernels, int *launches) {
+    const support_case c = {.build = build_mlp, .build_user = &p};
+    support_program made;
+    support_outputs error = {0};
+    assert_true(support_program_make(&c, &(support_options){.threads = 1, .joins = joins}, &made, &error));
+    *kernels = made.program->kernel_count;
+    *launches = made.program->launch_count;
+    support_program_free(&made);
+    support_outputs_free(&error);
+}
+
+/* A mask is drawn where its layer ends and kept as bools; all that is added is the kernel that counts the step. */
+static void dropout_costs_one_kernel_and_no_launch(void **state) {
+    (void)state;
+    int kernels[2], launches[2];
+    for (int joins = 0; joins < 2; joins++) {
+        for (int drops = 0; drops < 2; drops++) count_work(drops ? 0.25 : 0, joins, &kernels[drops], &launches[drops]);
+        assert_int_equal(kernels[1], kernels[0] + 1);
+        assert_int_equal(launches[1], launches[0] + !joins);
+    }
+}
+
 /* Names of the library and what bytes may claim. */
 static tg_tensor build_reserved(tg_graph *g, void *user) { return tg_state(g, user, TG_SHAPE(2), TG_I32, 0); }
 
@@ -787,6 +821,7 @@ int main(void) {
         cmocka_unit_test(a_checkpoint_goes_on_where_it_was),
         cmocka_unit_test(a_rejected_call_draws_nothing),
         cmocka_unit_test(equal_draws_are_merged_and_others_are_not),
+        cmocka_unit_test(dropout_costs_one_kernel_and_no_launch),
         cmocka_unit_test(the_state_is_the_librarys_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -342,6 +342,7 @@ static tg_tensor web_other_op(const web_op_call *c, tg_tensor x) {
     case WEB_OP_narrow: return tg_narrow_at(c->site, x, web_small(n[0]), web_whole(n[1]), web_whole(n[2]));
     case WEB_OP_one_hot: return tg_one_hot_at(c->site, x, web_whole(n[0]), (tg_dtype)web_small(n[1]));
     case WEB_OP_where_causal: return tg_where_causal_at(c->site, x, n[0]);
+    case WEB_OP_dropout: return tg_dropout_at(c->site, x, n[0]);
     case WEB_OP_nn_cross_entropy: return tg_nn_cross_entropy_at(c->site, x, web_tensor(&o[1]), web_small(n[0]));
     case WEB_OP_nn_split_heads: return tg_nn_split_heads_at(c->site, x, web_whole(n[0]));
     case WEB_OP_nn_linear_fwd: {
@@ -405,6 +406,19 @@ WEB_EXPORT(int32_t, arange)(const char *file, int32_t line, int32_t graph, doubl
 WEB_EXPORT(int32_t, constant)
 (const char *file, int32_t line, int32_t graph, const double *dims, int32_t rank, int32_t dtype, const void *data, int32_t count) {
     return tg_constant_at(tg_site_make(file, line), web_graph_of(graph), web_shape_of(dims, rank), (tg_dtype)dtype, data, count).id;
+}
+WEB_EXPORT(int32_t, draw)
+(const char *file, int32_t line, int32_t graph, int32_t kind, const double *dims, int32_t rank, double lo, double hi,
+ const web_operand *p) {
+    const tg_site site = tg_site_make(file, line);
+    const tg_shape shape = web_shape_of(dims, rank);
+    tg_graph *g = web_graph_of(graph);
+    switch (kind) {
+    case WEB_RAND: return tg_rand_at(site, g, shape).id;
+    case WEB_RANDN: return tg_randn_at(site, g, shape).id;
+    case WEB_RAND_INT: return tg_rand_int_at(site, g, shape, web_whole(lo), web_whole(hi)).id;
+    default: return tg_bernoulli_at(site, g, shape, web_either(p)).id;
+    }
 }
 WEB_EXPORT(void, scope_push)(int32_t graph, const char *name) { tg_scope_push(web_graph_of(graph), name); }
 WEB_EXPORT(void, scope_pop)(int32_t graph) { tg_scope_pop(web_graph_of(graph)); }

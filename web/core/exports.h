@@ -97,21 +97,19 @@ WEB_EXPORT(int32_t, op)
 (int32_t op, const char *file, int32_t line, const web_operand *operands, int32_t operand_count, const double *numbers, int32_t count);
 
 /* name, then its numbers in order. `tensor or number` operands where the public header says tg_operand. */
+/* clang-format off */
 #define WEB_UNARY(X) /* (x) */ \
-  X(neg) \
-  X(abs) \
-  X(sign) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(sin) X(cos) X(tanh) X(erf) X(sigmoid) X(softplus) X(silu) X(gelu) \
-      X(gelu_tanh) X(relu) X(logical_not) X(stop_gradient) X(softmax_causal_last) X(nn_merge_heads)
+    X(neg) X(abs) X(sign) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(sin) X(cos) X(tanh) X(erf) X(sigmoid) X(softplus) \
+    X(silu) X(gelu) X(gelu_tanh) X(relu) X(logical_not) X(stop_gradient) X(softmax_causal_last) X(nn_merge_heads)
 #define WEB_BINARY(X) /* (a, b), either a number */ \
-  X(add) \
-  X(sub) \
-  X(mul) X(div) X(pow) X(minimum) X(maximum) X(less) X(less_equal) X(greater) X(greater_equal) X(equal) X(not_equal) X(logical_and) \
-      X(logical_or)
+    X(add) X(sub) X(mul) X(div) X(pow) X(minimum) X(maximum) X(less) X(less_equal) X(greater) X(greater_equal) X(equal) X(not_equal) \
+    X(logical_and) X(logical_or)
+/* clang-format on */
 #define WEB_PAIR(X) /* (a, b), both tensors */ \
   X(matmul) X(matmul_batched) X(embedding) X(nn_cross_entropy_last) X(nn_mse) X(nn_bce_with_logits)
 #define WEB_REDUCE(X) /* (x)  keepdims, all (1: every axis), axes... */ X(sum) X(mean) X(max) X(min)
 #define WEB_ARG(X) /* (x)  axis, keepdims */ X(argmax) X(argmin)
-#define WEB_AXIS(X) /* (x)  axis */ X(softmax) X(log_softmax) X(logsumexp)
+#define WEB_AXIS(X) /* (x)  axis */ X(softmax) X(log_softmax) X(logsumexp) X(categorical)
 #define WEB_SHAPE(X) /* (x)  dims... (reshape: one may be -1) */ X(reshape) X(broadcast_to)
 #define WEB_JOIN(X) /* (parts...)  axis */ X(concat) X(stack)
 #define WEB_OTHER(X) \
@@ -124,6 +122,7 @@ WEB_EXPORT(int32_t, op)
   X(narrow)            /* (x)  axis, start, length */ \
   X(one_hot)           /* (indices)  depth, dtype */ \
   X(where_causal)      /* (x)  fill */ \
+  X(dropout)           /* (x)  p */ \
   X(nn_cross_entropy)  /* (logits, targets)  ignore */ \
   X(nn_split_heads)    /* (x)  heads */ \
   X(nn_linear_fwd)     /* (x, W) or (x, W, b) */ \
@@ -148,6 +147,10 @@ WEB_EXPORT(int32_t, arange)(const char *file, int32_t line, int32_t graph, doubl
 WEB_EXPORT(int32_t, constant)
 (const char *file, int32_t line, int32_t graph, const double *dims, int32_t rank, int32_t dtype, const void *data,
  int32_t count); /* bool: bytes */
+/* Random numbers: of [lo, hi) where kind is WEB_RAND_INT; p, a tensor or a number, is looked at where it is WEB_BERNOULLI. */
+typedef enum web_draw_kind { WEB_RAND, WEB_RANDN, WEB_RAND_INT, WEB_BERNOULLI } web_draw_kind;
+WEB_EXPORT(int32_t, draw)
+(const char *file, int32_t line, int32_t graph, int32_t kind, const double *dims, int32_t rank, double lo, double hi, const web_operand *p);
 WEB_EXPORT(void, scope_push)(int32_t graph, const char *name);
 WEB_EXPORT(void, scope_pop)(int32_t graph);
 WEB_EXPORT(int32_t, capture)(const char *file, int32_t line, const char *name, int32_t graph, int32_t id);

@@ -36,7 +36,7 @@ export interface AverageOption {
 }
 
 interface RuntimeOptions {
-  /** Of the initial values: the same seed gives the same values everywhere. A whole number from 0 on. Default 0. */
+  /** Of the initial values and of random numbers: the same seed gives the same values everywhere. A whole number from 0 on. Default 0. */
   seed?: number | bigint
   /** Default 'auto'. */
   device?: Device
@@ -143,7 +143,7 @@ async function compileRoot<M extends Module, I extends InputSpecs>(
   const bytes = await checked(frames, async () => {
     checkFunctions(plan.what, plan.factory, forward)
     await loadCore()
-    return writtenModel(plan, forward as Forward<M, InputSpecs>, frames, true)
+    return writtenModel(plan, forward as Forward<M, InputSpecs>, frames, true, training)
   })
   return startRuntime(plan, bytes, training, frames)
 }
@@ -160,9 +160,10 @@ async function writtenModel<M extends Module>(
   forward: Forward<M, InputSpecs>,
   frames: Frames,
   keepInit: boolean,
+  training: boolean,
 ): Promise<Uint8Array<ArrayBuffer>> {
   await pause()
-  const trace = traceModel(plan, forward, frames, keepInit)
+  const trace = traceModel(plan, forward, frames, keepInit, training)
   await pause()
   await trace.settleSitesSlowly()
   const bytes = coreNow().writeGraph(trace.graph)
@@ -171,9 +172,15 @@ async function writtenModel<M extends Module>(
 }
 
 /** Parameters first (in the order of the walk), then inputs, then what forward does. */
-function traceModel<M extends Module>(plan: Plan<M>, forward: Forward<M, InputSpecs>, frames: Frames, keepInit: boolean): Trace {
+function traceModel<M extends Module>(
+  plan: Plan<M>,
+  forward: Forward<M, InputSpecs>,
+  frames: Frames,
+  keepInit: boolean,
+  training: boolean,
+): Trace {
   const { config } = chooseOptimizer(plan.options)
-  return traceGraph(frames, (trace) => {
+  const build = (trace: Trace) => {
     const site = trace.site(() => siteOf(frames()))
     const model = (plan.factory as () => M)()
     materialize(trace, model, {}, keepInit)
@@ -183,7 +190,8 @@ function traceModel<M extends Module>(plan: Plan<M>, forward: Forward<M, InputSp
       return [name, trace.tensor(coreNow().input(site, trace.graph, name, shape, dtypeArgument(plan.what, name, spec.dtype)))] as const
     })
     return forward(model, Object.fromEntries(inputs))
-  })
+  }
+  return traceGraph(frames, build, training)
 }
 
 function dtypeArgument(what: string, name: string, dtype: Dtype = 'f32'): Dtype {
@@ -345,7 +353,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     return byName(await this.ask({ kind: 'downloadParams', graph: this.#graph, average }, Compiled.prototype.downloadParams))
   }
 
-  /** Initial values again (the same seed, the same values); optimiser state and step counter back to the start. */
+  /** Initial values again (the same seed, the same values); optimiser state, random numbers and step counter back to the start. */
   async reset(): Promise<void> {
     await this.ask({ kind: 'reset', graph: this.#graph }, Compiled.prototype.reset)
   }
@@ -376,7 +384,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     return this.#sibling<J>(above, options.average ?? false, async (frames) => {
       if (plan.factory === null) throw new ArgumentError('compileForward: the model was compiled from a graph: use compileGraph')
       checkFunctions(plan.what, plan.factory, forward)
-      return writtenModel(plan, forward as Forward<M, InputSpecs>, frames, false)
+      return writtenModel(plan, forward as Forward<M, InputSpecs>, frames, false, false)
     })
   }
 

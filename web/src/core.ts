@@ -26,8 +26,8 @@ const opNames = (
   'stop_gradient softmax_causal_last nn_merge_heads ' +
   'add sub mul div pow minimum maximum less less_equal greater greater_equal equal not_equal logical_and logical_or ' +
   'matmul matmul_batched embedding nn_cross_entropy_last nn_mse nn_bce_with_logits sum mean max min argmax argmin ' +
-  'softmax log_softmax logsumexp reshape broadcast_to concat stack where clamp cast transpose swap_axes slice_last_range narrow one_hot ' +
-  'where_causal nn_cross_entropy nn_split_heads nn_linear_fwd nn_layer_norm_fwd resolve_lr'
+  'softmax log_softmax logsumexp categorical reshape broadcast_to concat stack where clamp cast transpose swap_axes slice_last_range ' +
+  'narrow one_hot where_causal dropout nn_cross_entropy nn_split_heads nn_linear_fwd nn_layer_norm_fwd resolve_lr'
 ).split(' ')
 const opNumbers = new Map(opNames.map((name, i) => [name, i]))
 
@@ -154,6 +154,7 @@ interface Exports {
   full(file: Address, line: number, graph: GraphAddress, dims: Address, rank: number, value: number, dtype: number): number
   arange(file: Address, line: number, graph: GraphAddress, n: number, dtype: number): number
   constant(file: Address, line: number, graph: GraphAddress, dims: Address, rank: number, dtype: number, data: Address, count: number): number
+  draw(file: Address, line: number, graph: GraphAddress, kind: number, dims: Address, rank: number, lo: number, hi: number, p: Address): number
   scope_push(graph: GraphAddress, name: Address): void
   scope_pop(graph: GraphAddress): void
   capture(file: Address, line: number, name: Address, graph: GraphAddress, id: number): number
@@ -440,6 +441,10 @@ export class Core {
   constant(site: Site, graph: GraphAddress, shape: readonly number[], dtype: Dtype, data: DataArray): number {
     return this.#made(this.#x.constant(this.#file(site.file), site.line, graph, this.#numbers(shape), shape.length, dtypeNumber(dtype),
       this.#array(data), data.length))
+  }
+  /** kind: 0 rand, 1 randn, 2 rand_int of [lo, hi), 3 bernoulli of p. */
+  draw(site: Site, graph: GraphAddress, kind: number, shape: readonly number[], lo = 0, hi = 0, p: CoreOperand = 0): number {
+    return this.#made(this.#x.draw(this.#file(site.file), site.line, graph, kind, this.#numbers(shape), shape.length, lo, hi, this.#operands([p])))
   }
   pushScope(graph: GraphAddress, name: string): void {
     this.#x.scope_push(graph, this.#string(name))

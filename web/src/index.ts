@@ -2,7 +2,7 @@
 
 export * from './ops.js'
 export * as nn from './nn.js'
-export type { LayerNormOptions, Linear, LinearOptions, LayerNorm } from './nn.js'
+export type { Dropout, LayerNormOptions, Linear, LinearOptions, LayerNorm } from './nn.js'
 export { Module, type ParamOptions } from './module.js'
 export { init, type Init, type InitSpec } from './init.js'
 export { lr, type LR, type LRSchedule } from './lr.js'

@@ -1,10 +1,10 @@
 // Layers and losses. Parameter names are those of C's tg_nn_*: Linear has W and b, LayerNorm g and b.
 
 import type { Captures } from './captures.js'
-import { blame, ShapeError } from './errors.js'
+import { ArgumentError, blame, ShapeError } from './errors.js'
 import { init, type Init } from './init.js'
 import { Module } from './module.js'
-import { invoke, whole, type Tensor } from './tensor.js'
+import { currentTrace, invoke, whole, type Tensor } from './tensor.js'
 
 export interface LinearOptions {
   /** Default true. */
@@ -45,6 +45,21 @@ export class LayerNorm extends Module {
   }
   fwd(x: Tensor): Tensor {
     return invoke('nn_layer_norm_fwd', LayerNorm.prototype.fwd, [x, this.g, this.b], () => [this.eps])
+  }
+}
+
+/** While training x / (1 - p) with probability 1 - p, else 0, each element on its own; x when predicting. p in [0, 1). */
+export class Dropout extends Module {
+  readonly p: number
+  constructor(p: number) {
+    super()
+    if (!(p >= 0 && p < 1)) throw blame(new ArgumentError(`dropout: p is ${String(p)}, not in [0, 1)`), Dropout)
+    this.p = p
+  }
+  /** `training` is by default what is being compiled: yes in compileModule and in a trace made by hand, no in compileForward. So `run` of a
+   *  training model drops; a forward pass compiled beside it does not. */
+  fwd(x: Tensor, training?: boolean): Tensor {
+    return invoke('dropout', Dropout.prototype.fwd, [x], () => [(training ?? currentTrace('dropout').training) ? this.p : 0])
   }
 }
 

@@ -4,7 +4,7 @@
 import { dtypeNumber } from './core.js'
 import { coreNow } from './platform.js'
 import { ArgumentError, ShapeError } from './errors.js'
-import { call, copyOf, currentTrace, describe, dtypeOfArray, invoke, leaf, tensorOperand, whole, wholes, type Tensor } from './tensor.js'
+import { call, copyOf, currentTrace, describe, dtypeOfArray, invoke, leaf, numberOrTensor, tensorOperand, whole, wholes, type Tensor } from './tensor.js'
 import type { Axes, DataArray, Dtype, Operand, ReduceOptions, Shape } from './types.js'
 
 function dtypeArgument(op: string, dtype: unknown): number {
@@ -230,6 +230,39 @@ export const softmaxCausalLast = /* @__PURE__ */ unary('softmax_causal_last')
 /** [..., T, T]: columns > row become `fill`. */
 export function whereCausal(x: Tensor, fill: number): Tensor {
   return invoke('where_causal', whereCausal, [x], () => [fill])
+}
+
+// ---------------------------------------------------------------- random numbers
+// Drawn anew by every step and every run, from the seed, the number of the step and the operation's place in the trace: the same on every
+// home. Runs have a count of their own and leave what steps draw alone; `reset` begins again. No gradient goes through a draw.
+
+/** f32, uniform in [0, 1). */
+export function rand(shape: Shape): Tensor {
+  return leaf('rand', rand, (site, trace) => coreNow().draw(site, trace.graph, 0, wholes('rand', 'shape', shape)))
+}
+/** f32, normal with mean 0 and standard deviation 1; always finite. */
+export function randn(shape: Shape): Tensor {
+  return leaf('randn', randn, (site, trace) => coreNow().draw(site, trace.graph, 1, wholes('randn', 'shape', shape)))
+}
+/** i32, uniform in [lo, hi). */
+export function randInt(shape: Shape, lo: number, hi: number): Tensor {
+  return leaf('rand_int', randInt, (site, trace) => {
+    const ends = [whole('rand_int', 'lo', lo), whole('rand_int', 'hi', hi)] as const
+    return coreNow().draw(site, trace.graph, 2, wholes('rand_int', 'shape', shape), ...ends)
+  })
+}
+/** bool, true with probability p: a number in [0, 1], or an f32 tensor that broadcasts to the shape. */
+export function bernoulli(shape: Shape, p: Operand): Tensor {
+  return leaf('bernoulli', bernoulli, (site, trace) => {
+    const chance = numberOrTensor('bernoulli', p, 'p')
+    return coreNow().draw(site, trace.graph, 3, wholes('bernoulli', 'shape', shape), 0, 0, chance)
+  })
+}
+/** i32: index i along the axis (the last one by default), which is dropped, with probability softmax(logits)[i]. */
+export const categorical = /* @__PURE__ */ alongAxis('categorical')
+/** x / (1 - p) with probability 1 - p, else 0; p in [0, 1), 0 is x. It drops in runs too: see `nn.Dropout`, which does not when predicting. */
+export function dropout(x: Tensor, p: number): Tensor {
+  return invoke('dropout', dropout, [x], () => [p])
 }
 
 // ---------------------------------------------------------------- leaves

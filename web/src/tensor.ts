@@ -69,6 +69,8 @@ export class Trace {
   constructor(
     readonly graph: GraphAddress,
     sites: Site[],
+    /** Traced to be trained, as far as the library can tell: what nn.Dropout goes by. */
+    readonly training: boolean,
   ) {
     this.#sites = sites
   }
@@ -147,13 +149,13 @@ function run(trace: Trace, build: (trace: Trace) => unknown): { graph: GraphAddr
 }
 
 /** Runs build in a fresh trace. What build throws passes through. */
-export function traceGraph(frames: Frames, build: (trace: Trace) => unknown): Trace {
+export function traceGraph(frames: Frames, build: (trace: Trace) => unknown, training = true): Trace {
   refuseNested(frames)
   const core = coreNow()
   const sites: Site[] = []
   let trace: Trace | null = null as Trace | null
   try {
-    core.trace((graph) => run((trace = new Trace(graph, sites)), build))
+    core.trace((graph) => run((trace = new Trace(graph, sites, training)), build))
   } catch (error) {
     if (trace !== null) trace.failed = true
     forgetSites(sites)
@@ -221,7 +223,7 @@ export function tensorOperand(op: string, value: unknown, place: string): { grap
   throw new ArgumentError(`${op}: ${place} is ${describe(value)}, not a tensor`)
 }
 
-function numberOrTensor(op: string, value: unknown, place: string): CoreOperand {
+export function numberOrTensor(op: string, value: unknown, place: string): CoreOperand {
   return typeof value === 'number' ? value : tensorOperand(op, value, place)
 }
 

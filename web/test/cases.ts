@@ -7,14 +7,17 @@ import {
   arange,
   argmax,
   argmin,
+  bernoulli,
   broadcastTo,
   capture,
   cast,
+  categorical,
   clamp,
   compileGraph,
   concat,
   cos,
   div,
+  dropout,
   embedding,
   equal,
   erf,
@@ -50,6 +53,9 @@ import {
   oneHot,
   ones,
   pow,
+  rand,
+  randInt,
+  randn,
   reciprocal,
   relu,
   reshape,
@@ -602,6 +608,32 @@ check(
   { x: f([1, 2, 4], 1, 2, 3, 4, 5, 6, 7, 8) },
   ({ x }) => ({ split: nn.splitHeads(x as Tensor, 2), merged: nn.mergeHeads(nn.splitHeads(x as Tensor, 2)) }),
   { split: [1, 2, 5, 6, 3, 4, 7, 8], merged: [1, 2, 3, 4, 5, 6, 7, 8] },
+)
+
+// ---------------------------------------------------------------- random numbers: what holds whatever is drawn
+
+check(
+  'B23: dropout keeps or drops value and gradient together; p = 0 is the identity',
+  { x: f([6], 0.5, -1, 2, 3, -0.25, 8), c: f([6], 1, 2, -3, 0.5, 5, -6) },
+  (x) => {
+    const { y, dx } = back(dropout(T(x, 'x'), 0.5), x, 'x') as { y: Tensor; dx: Tensor } // y = 2 m x, dx = 2 m c
+    return { off: sub(mul(dx, T(x, 'x')), mul(y, T(x, 'c'))), odd: mul(y, sub(y, mul(T(x, 'x'), 2))), same: dropout(T(x, 'x'), 0) }
+  },
+  { off: [0, 0, 0, 0, 0, 0], odd: [0, 0, 0, 0, 0, 0], same: [0.5, -1, 2, 3, -0.25, 8] },
+)
+check(
+  'draws without a choice',
+  { x: f([2, 3], -Infinity, 0, -Infinity, 3, -Infinity, -Infinity), p: f([4], 0, 1, 2, -1) },
+  (x) => ({
+    one: randInt([3], 7, 8),
+    never: bernoulli([2], 0),
+    always: bernoulli([2], 1),
+    tensor: bernoulli([4], T(x, 'p')),
+    forced: categorical(T(x, 'x')),
+    floor: cast(rand([4]), 'i32'),
+    ready: less(abs(randn([4])), 7),
+  }),
+  { one: [7, 7, 7], never: [0, 0], always: [1, 1], tensor: [0, 1, 1, 0], forced: [1, 0], floor: [0, 0, 0, 0], ready: [1, 1, 1, 1] },
 )
 
 // ---------------------------------------------------------------- fusion

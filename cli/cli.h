@@ -31,7 +31,7 @@ typedef struct cli_options {
     bool profile;
     double seconds; /* 0: not given */
     bool dry_run;
-    bool json, picture, check, ir, kernels, plan, dot, c, wgsl, help;
+    bool json, on_device, picture, check, ir, kernels, plan, dot, c, wgsl, help;
 } cli_options;
 
 /* options.c. Returns CLI_DONE or prints one line and returns CLI_USAGE. */
@@ -85,6 +85,11 @@ int cli_session_open(cli_session *session, const tg_example *example, const cli_
 void cli_session_close(cli_session *session);
 /* Fills the batch of step t and runs it; *milliseconds is the time of the step alone. */
 tg_status cli_session_step(cli_session *session, uint64_t seed, int64_t t, float *loss, double *milliseconds);
+
+/* A data set of the batches of `count` steps from `first` on, which step t finds in the sequential order. NULL after a message. */
+tg_dataset *cli_session_dataset(const cli_session *session, uint64_t seed, int64_t first, int64_t count);
+#define CLI_DATASET_BYTES (64 << 20)
+int64_t cli_session_batches(const cli_session *session, int64_t wanted); /* how many of them are kept at most */
 
 /* history.c: the losses of a run in bounded memory: every `stride`-th is kept, the stride doubles when the room is full. */
 #define CLI_HISTORY_MAX 8192

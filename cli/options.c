@@ -36,6 +36,7 @@ static const option_entry option_table[] = {
     {"--plot", OPTION_TEXT, TRAIN, FIELD(plot), 0},
     {"--picture", OPTION_FLAG, TRAIN, FIELD(picture), 0},
     {"--target-loss", OPTION_RATE, TRAIN, FIELD(target_loss), 0},
+    {"--on-device", OPTION_FLAG, TRAIN, FIELD(on_device), 0},
     {"--json", OPTION_FLAG, DEVICES | TRAIN | BENCH | INSPECT | TUNE, FIELD(json), 0},
     {"--seconds", OPTION_RATE, TUNE, FIELD(seconds), 0},
     {"--dry-run", OPTION_FLAG, TUNE, FIELD(dry_run), 0},
@@ -71,10 +72,13 @@ void cli_help(FILE *out) {
         "    --plot FILE.svg    draw the loss, and the fit where there is one\n"
         "    --picture          draw them in the terminal\n"
         "    --target-loss X    go on, for up to as many steps again, until the loss is below X; exit with 1 if it never is\n"
+        "    --on-device        make the batches beforehand (64 MB at most, then over again), keep them on the device, and give it many\n"
+        "                       steps at a time: the same losses, sooner\n"
         "    --json             one object per step: step, loss, lr, ms\n"
         "tensorgrad bench WORKLOAD... [--steps N] [--device D] [--adapter A] [--threads N] [--seed S] [--json]\n"
-        "    WORKLOAD: an example, or matmul:N. Of an example, a whole step is timed, its inputs sent and its loss read. Of matmul on\n"
-        "    the CPU, the product on one thread; on WebGPU, the product of two matrices that are there, until 4 bytes came back\n"
+        "    WORKLOAD: an example, or matmul:N. Of an example, a whole step is timed, its inputs sent and its loss read; then steps that\n"
+        "    are not waited for (pipelined), and steps on data that is on the device (train). Of matmul on the CPU, the product on\n"
+        "    one thread; on WebGPU, the product of two matrices that are there, until 4 bytes came back\n"
         "tensorgrad bench EXAMPLE --profile [--steps N] [--threads N] [--seed S] [--json]\n"
         "    what each kernel of a step takes on the CPU (the least of N steps), the slowest first\n"
         "tensorgrad inspect EXAMPLE|FILE [--ir] [--kernels] [--plan] [--dot] [--c] [--wgsl] [--device D] [--adapter A] [--threads N]\n"

@@ -44,6 +44,48 @@ void cli_session_close(cli_session *session) {
     memset(session, 0, sizeof *session);
 }
 
+static size_t batch_bytes(const cli_session *session, int i) { return (size_t)session->feeds[i].count * 4; }
+
+/* Batch t of the example lies where step t, counted from 1, looks for it: see TG_BATCH_SEQUENTIAL. */
+static void fill_rows(const cli_session *session, uint64_t seed, int64_t first, int64_t count, void *const *rows) {
+    void *at[TG_EXAMPLE_MAX_INPUTS];
+    for (int64_t t = first; t < first + count; t++) {
+        for (int i = 0; i < session->example->input_count; i++)
+            at[i] = (char *)rows[i] + (size_t)((t - 1) % count) * batch_bytes(session, i);
+        session->example->fill_batch(seed, t, at);
+    }
+}
+
+tg_dataset *cli_session_dataset(const cli_session *session, uint64_t seed, int64_t first, int64_t count) {
+    const tg_example *example = session->example;
+    void *rows[TG_EXAMPLE_MAX_INPUTS] = {NULL};
+    tg_feed arrays[TG_EXAMPLE_MAX_INPUTS];
+    tg_dataset *dataset = NULL;
+    bool room = true;
+    for (int i = 0; i < example->input_count; i++) {
+        arrays[i] = session->feeds[i];
+        arrays[i].count *= count;
+        arrays[i].data = rows[i] = calloc((size_t)count, batch_bytes(session, i));
+        room = room && rows[i] != NULL;
+    }
+    if (room) {
+        fill_rows(session, seed, first, count, rows);
+        dataset = tg_dataset_create(session->model, arrays, example->input_count, count * example->batch);
+        if (!dataset) (void)cli_context_error(session->ctx, example->name, CLI_FAILED);
+    } else {
+        cli_say("out of memory");
+    }
+    for (int i = 0; i < example->input_count; i++) free(rows[i]);
+    return dataset;
+}
+
+int64_t cli_session_batches(const cli_session *session, int64_t wanted) {
+    size_t bytes = 1;
+    for (int i = 0; i < session->example->input_count; i++) bytes += batch_bytes(session, i);
+    const int64_t most = (int64_t)(CLI_DATASET_BYTES / bytes);
+    return wanted < most ? wanted : most > 1 ? most : 1;
+}
+
 tg_status cli_session_step(cli_session *session, uint64_t seed, int64_t t, float *loss, double *milliseconds) {
     session->example->fill_batch(seed, t, session->arrays);
     double start = cli_seconds();

@@ -24,6 +24,7 @@ typedef struct training {
     tg_model *forward; /* sibling, owned by the model */
     uint64_t seed;
     int64_t first, last; /* steps of this run: first .. last */
+    int64_t limit;       /* last may become that, until the target is reached */
     bool bar;            /* stdout is a terminal */
     double began, drawn; /* seconds */
     int64_t printed;     /* the step of the last line or bar */
@@ -167,6 +168,8 @@ static int prepare(training *run, const tg_example *example) {
     }
     run->first = done + 1;
     run->last = done + steps;
+    /* Adam at a constant rate has spikes: with a target the run goes on until it does not end in one */
+    run->limit = options.target_loss > 0 ? run->last + steps : run->last;
     return CLI_DONE;
 }
 
@@ -181,12 +184,10 @@ static void print_start(const training *run) {
 
 static int run_steps(training *run) {
     run->began = cli_seconds();
-    /* Adam at a constant rate has spikes: with a target the run goes on until it does not end in one */
-    int64_t limit = run->options->target_loss > 0 ? run->last + (run->last - run->first + 1) : run->last;
     for (int64_t t = run->first; t <= run->last; t++) {
         tg_status status = cli_session_step(&run->session, run->seed, t, &run->loss, &run->step_ms);
         if (status == TG_OK || status == TG_ERROR_NOT_FINITE) {
-            if (t == run->last && t < limit && !((double)run->loss < run->options->target_loss)) run->last++;
+            if (t == run->last && t < run->limit && !((double)run->loss < run->options->target_loss)) run->last++;
             if (interrupted || status != TG_OK) run->last = t; /* stops after this step, keeping what it did */
             cli_history_add(run->history, t, (double)run->loss);
             show_step(run, t);
@@ -198,6 +199,37 @@ static int run_steps(training *run) {
         return cli_context_error(run->session.ctx, what, CLI_FAILED);
     }
     return CLI_DONE;
+}
+
+/* Of the steps made since, each is shown; the last line is of the last step made. */
+static bool on_step(void *user, int64_t step, float loss) {
+    training *run = user;
+    const int64_t made = tg_model_step_count(run->session.model);
+    run->loss = loss;
+    run->step_ms = 1e3 * (cli_seconds() - run->began) / (double)(made - run->first + 1);
+    if (step == run->last && step < run->limit && !((double)loss < run->options->target_loss)) run->last++;
+    if ((interrupted || !isfinite(loss)) && run->last > made) run->last = made;
+    cli_history_add(run->history, step, (double)loss);
+    show_step(run, step);
+    return step < run->last;
+}
+
+static int run_on_device(training *run) {
+    const int64_t batches = cli_session_batches(&run->session, run->limit - run->first + 1);
+    tg_dataset *dataset = cli_session_dataset(&run->session, run->seed, run->first, batches);
+    if (!dataset) return CLI_FAILED;
+    int code = CLI_DONE;
+    tg_train_options options = {.order = TG_BATCH_SEQUENTIAL, .progress = on_step, .progress_user = run};
+    run->began = cli_seconds();
+    while (code == CLI_DONE && tg_model_step_count(run->session.model) < run->last) {
+        options.steps = run->last - tg_model_step_count(run->session.model);
+        tg_status status = tg_train(run->session.model, dataset, &options, NULL, NULL);
+        if (status == TG_OK) continue;
+        if (run->options->json && status == TG_ERROR_NOT_FINITE) printf("}\n");
+        code = cli_context_error(run->session.ctx, "train", CLI_FAILED);
+    }
+    tg_dataset_destroy(dataset);
+    return code;
 }
 
 static int show_score(training *run) {
@@ -289,7 +321,7 @@ int command_train(const cli_options *options) {
         action.sa_flags = (int)SA_RESETHAND; /* a second one ends the program at once */
         sigaction(SIGINT, &action, NULL);
         print_start(&run);
-        code = run_steps(&run);
+        code = options->on_device ? run_on_device(&run) : run_steps(&run);
     }
     if (code == CLI_DONE) code = finish(&run);
     cli_session_close(&run.session);

@@ -187,6 +187,21 @@ def test_progress_bar_on_a_terminal(_):
         expect(word in out, f"the bar lacks {word!r}: {out[-300:]!r}")
 
 
+def test_on_device(folder):
+    for example, steps in (("mlp-sin", 40), ("transformer-add", 4)):
+        plain, kept = (losses(example, "--steps", steps, *how) for how in ((), ("--on-device",)))
+        expect([l["loss"] for l in plain] == [l["loss"] for l in kept], f"{example}: the same losses on data that is there")
+        expect({k: v for k, v in plain[-1].items() if k != "ms"} == {k: v for k, v in kept[-1].items() if k != "ms"}, str(kept[-1]))
+    checkpoint = folder / "on-device.safetensors"
+    losses("mlp-sin", "--steps", 20, "--save", checkpoint, "--on-device")
+    rest = losses("mlp-sin", "--steps", 20, "--resume", checkpoint, "--on-device")
+    straight = losses("mlp-sin", "--steps", 40)
+    expect([l["loss"] for l in rest] == [l["loss"] for l in straight[20:]], "resumed, with the batches of the steps resumed")
+    status, out, err = call("train", "mlp-sin", "--steps", 2, "--target-loss", "1e-9", "--on-device")
+    expect(status == 1 and "not below" in err and "step 4/4" in out, out + err)
+    refused("bench", "mlp-sin", "--on-device", says="--on-device")
+
+
 def test_target_loss(_):
     status, _, err = call("train", "mlp-sin", "--steps", 2, "--target-loss", "1e-9")
     expect(status == 1 and "not below" in err, err)
@@ -203,6 +218,8 @@ def test_bench(_):
         expect(keys <= set(row), str(row))
         expect(row["steps"] == 6 and 0 < row["ms_min"] <= row["ms_per_step"] and row["gflops"] > 0 and row["threads"] == 1, str(row))
         expect(row["device"] == "cpu", str(row))
+    for row in (rows["mlp-sin"], rows["transformer-add"]):
+        expect(row["ms_per_step_pipelined"] > 0 and row["ms_per_step_train"] > 0 and row["host_ms"] is None, str(row))
     expect(rows["matmul:512"]["dispatches"] is None and rows["matmul:512"]["loss_last"] is None, "null where not applicable")
     expect(rows["mlp-sin"]["ratio"] > 0 and rows["mlp-sin"]["ratio_min"] > 0 and rows["transformer-add"]["loss_first"] > 1, str(rows))
     status, out, _ = call("bench", "mlp-sin", "--steps", 3)
@@ -317,6 +334,7 @@ def webgpu_bench(_):
     for row in map(json.loads, out.splitlines()):
         expect(row["device"] == "webgpu" and row["adapter"] == adapters()[0]["name"] and row["threads"] is None, str(row))
         expect(row["dispatches"] > 0 and row["peak_bytes"] > 0 and row["ms_min"] > 0 and row["gflops"] > 0, str(row))
+        expect(row["workload"] != "mlp-sin" or row["ms_per_step_train"] > 0 < row["host_ms"], str(row))
 
 
 def webgpu_tune(folder):

@@ -679,6 +679,62 @@ static void a_table_that_does_not_work_is_not_followed(void **state) {
     scene_free(&sc);
 }
 
+/* Seven steps in a submission: what one costs beyond its dispatches is one for its batch. Nothing is made or allocated. */
+static void what_many_steps_cost(void **state) {
+    (void)state;
+    enum { N = 7 };
+    scene sc;
+    session s;
+    support_allocator counts;
+    float losses[N], loss = 0;
+    tg_feeder *feeder = NULL;
+    int64_t count = 0;
+    bool done = false;
+    scene_make_with(&sc, build_step, NULL, 7);
+    session_begin(&s, &sc, &counts, fake_webgpu_begin(NULL), &result);
+    const tg_feeder_array arrays[] = {{0, sc.inputs[0], 3}, {1, sc.inputs[1], 1}};
+    const tg_feeder_options options = {arrays, 2, 4, 4};
+    session_must(&s, tg_webgpu_executor.make_feeder(s.device, s.executable, &options, &feeder));
+    const tg_feeder_run run = {.draw = {TG_BATCH_RANDOM, 1, 0, 4, 4}, .inputs = (const void *const *)sc.inputs, .most = N, .exact = true};
+    session_must(&s, tg_webgpu_executor.run_feeder(s.device, feeder, &run, losses, &count));
+    session_must(&s, tg_webgpu_executor.start(s.device, s.executable, run.inputs, &loss));
+    session_must(&s, tg_webgpu_executor.collect(s.device, true, &done));
+    for (int i = 0; i < TG_FLIGHTS; i++) session_must(&s, tg_webgpu_executor.start(s.device, s.executable, run.inputs, &loss));
+    for (int i = 0; i < TG_FLIGHTS; i++) session_must(&s, tg_webgpu_executor.collect(s.device, true, &done));
+    const fake_counts before = *fake_webgpu_counts();
+    const int64_t allocations = counts.calls;
+    const tg_webgpu_counters *own = tg_webgpu_count(s.device);
+    session_must(&s, tg_webgpu_executor.run_feeder(s.device, feeder, &run, losses, &count));
+    assert_int_equal(count, N);
+    assert_int_equal(own->submissions, 1);
+    assert_int_equal(own->maps, 1);
+    assert_int_equal(own->copies, 2);
+    assert_int_equal(own->writes, 1);
+    assert_int_equal(own->dispatches, N * (tg_webgpu_executor.dispatches(s.executable) + 1));
+    for (int i = 0; i < TG_FLIGHTS; i++) {
+        session_must(&s, tg_webgpu_executor.start(s.device, s.executable, run.inputs, &loss));
+        assert_int_equal(own->submissions, 1);
+        assert_int_equal(own->copies, 1);
+    }
+    for (int i = 0; i < TG_FLIGHTS; i++) session_must(&s, tg_webgpu_executor.collect(s.device, true, &done));
+    assert_int_equal(fake_webgpu_counts()->live, before.live);
+    assert_int_equal(fake_webgpu_counts()->of[FAKE_device_create_buffer], before.of[FAKE_device_create_buffer]);
+    assert_int_equal(counts.calls, allocations);
+    tg_webgpu_set_slow(s.device, 0); /* now every submission takes too long: a step is cut, as it is without a data set */
+    for (int i = 0; i < 4; i++) {
+        session_must(&s, tg_webgpu_executor.run_feeder(s.device, feeder, &run, losses, &count));
+        session_must(&s, tg_webgpu_executor.start(s.device, s.executable, run.inputs, &loss));
+        session_must(&s, tg_webgpu_executor.collect(s.device, true, &done));
+        session_step(&s, &loss);
+    }
+    assert_int_equal(count, 1);
+    session_must(&s, tg_webgpu_executor.run_feeder(s.device, feeder, &run, losses, &count));
+    assert_true(own->submissions > 1);
+    tg_webgpu_executor.drop_feeder(s.device, feeder);
+    session_end(&s);
+    scene_free(&sc);
+}
+
 static void a_long_step_is_cut(void **state) { /* into submissions of fewer and fewer dispatches, with the same results */
     (void)state;
     scene sc;
@@ -1186,12 +1242,41 @@ static void every_call_of_a_recovery_fails(void **state) {
         }
 }
 
+/* Two steps that are not waited for, then five on a data set, two a submission; then the tickets. What the fake computes is no number. */
+static tg_status train_model(tg_model *m, tg_dataset *d) {
+    const tg_feed feeds[] = MODEL_FEEDS;
+    const tg_train_options options = {.steps = 5, .order = TG_BATCH_SEQUENTIAL, .steps_per_submission = 2};
+    tg_ticket tickets[2] = {0, 0};
+    tg_status status = TG_OK;
+    for (int i = 0; i < 2 && status == TG_OK; i++) status = tg_step_async(m, feeds, 2, &tickets[i]);
+    if (status == TG_OK) status = tg_train(m, d, &options, NULL, NULL);
+    for (int i = 0; i < 2 && (status == TG_OK || status == TG_ERROR_NOT_FINITE); i++) status = tg_wait(m, tickets[i], NULL);
+    return status == TG_ERROR_NOT_FINITE ? TG_OK : status;
+}
+
+static tg_status whole_training(tg_context *ctx, tg_model *m) {
+    const tg_feed feeds[] = MODEL_FEEDS;
+    tg_dataset *d = tg_dataset_create(m, feeds, 2, 4), *second = d != NULL ? tg_dataset_create(m, feeds, 2, 4) : NULL;
+    tg_status status = second != NULL ? train_model(m, d) : tg_error(ctx);
+    tg_dataset_destroy(d);
+    if (status == TG_OK) status = train_model(m, second);
+    if (status == TG_OK) library.lose();
+    const tg_train_options options = {.steps = 1};
+    if (status == TG_OK && tg_train(m, second, &options, NULL, NULL) != TG_ERROR_DEVICE_LOST) fail_msg("training on a lost device");
+    if (status == TG_OK) status = tg_model_recover(m);
+    if (status == TG_OK && (tg_train(m, second, &options, NULL, NULL) != TG_ERROR_STATE || tg_model_step_count(m) != 0))
+        fail_msg("training on data that is lost");
+    tg_dataset_destroy(second);
+    return status;
+}
+
 static tg_status whole_model(tg_context *ctx, tg_model **m) {
     const tg_feed x = tg_feed_f32("x", model_x, 12);
     view v;
     float out[4];
     *m = model_make(ctx);
-    tg_status status = *m != NULL ? model_steps(*m, 2, &v) : tg_error(ctx);
+    tg_status status = *m != NULL ? whole_training(ctx, *m) : tg_error(ctx);
+    if (status == TG_OK) status = model_steps(*m, 2, &v);
     tg_model *sibling = status == TG_OK ? tg_compile_sibling(*m, build_model_output, NULL) : NULL;
     if (status == TG_OK) status = sibling != NULL ? tg_run(sibling, &x, 1, out, 4) : tg_error(ctx);
     if (status == TG_OK) status = tg_model_snapshot(*m);
@@ -1200,6 +1285,43 @@ static tg_status whole_model(tg_context *ctx, tg_model **m) {
     if (status == TG_OK) status = tg_model_recover(*m);
     if (status == TG_OK) status = tg_model_reset(*m);
     return status == TG_OK ? model_steps(*m, 1, &v) : status;
+}
+
+/* Lost at any call of training: steps under way too say so on their tickets, and the count is that of the steps made. */
+static void training_meets_every_loss(void **state) {
+    (void)state;
+    const tg_feed feeds[] = MODEL_FEEDS;
+    int64_t lost = 0, made = 0;
+    for (int64_t n = 1; lost == n - 1; n++) {
+        tg_context *ctx = support_context();
+        library.begin(NULL);
+        tg_model *m = model_make(ctx);
+        tg_dataset *d = tg_dataset_create(m, feeds, 2, 4);
+        assert_non_null(d);
+        library.lose_at(n);
+        const tg_status status = train_model(m, d);
+        if (status != TG_OK && status != TG_ERROR_DEVICE_LOST) fail_msg("loss at call %lld: %s", (long long)n, tg_error_message(ctx));
+        made = tg_model_step_count(m);
+        if (status != TG_OK) {
+            lost++;
+            assert_true(made < 7);
+            model_must(ctx, tg_model_recover(m));
+            assert_int_equal(tg_model_step_count(m), 0);
+            tg_dataset_destroy(d);
+            d = tg_dataset_create(m, feeds, 2, 4);
+            model_must(ctx, train_model(m, d));
+        }
+        if (n % 2 == 0) tg_dataset_destroy(d);
+        const fake_counts *c = library.counts();
+        tg_ticket ticket = 0;
+        if (n % 3 == 0) (void)tg_step_async(m, feeds, 2, &ticket); /* under way while all is destroyed */
+        tg_model_destroy(m);
+        if (n % 2 != 0) tg_dataset_destroy(d);
+        if (c->mistakes > 0 || c->live != 0 || ctx->live_blocks != 0)
+            fail_msg("loss at call %lld: %s, %lld objects left", (long long)n, library.first_mistake(), (long long)c->live);
+        tg_context_destroy(ctx);
+    }
+    assert_true(lost > 40);
 }
 
 static void every_allocation_of_a_model_fails(void **state) {
@@ -1314,6 +1436,7 @@ int main(void) {
         cmocka_unit_test(every_allocation_fails),
         cmocka_unit_test(what_a_step_costs),
         cmocka_unit_test(a_table_that_does_not_work_is_not_followed),
+        cmocka_unit_test(what_many_steps_cost),
         cmocka_unit_test(a_long_step_is_cut),
         cmocka_unit_test(pipelines_are_shared_and_made_together),
         cmocka_unit_test(guaranteed_limits_suffice),
@@ -1329,6 +1452,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(every_call_of_a_recovery_fails, library_open, library_close),
         cmocka_unit_test_setup_teardown(every_allocation_of_a_model_fails, library_open, library_close),
         cmocka_unit_test_setup_teardown(every_call_of_a_model_fails, library_open, library_close),
+        cmocka_unit_test_setup_teardown(training_meets_every_loss, library_open, library_close),
 #endif
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

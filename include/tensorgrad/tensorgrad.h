@@ -75,6 +75,7 @@ typedef struct tg_context tg_context;
 typedef struct tg_graph tg_graph;
 typedef struct tg_model tg_model;
 typedef struct tg_captures tg_captures;
+typedef struct tg_dataset tg_dataset;
 
 /* A value in a trace. id 0 is poison. */
 typedef struct tg_tensor {
@@ -744,6 +745,72 @@ TG_API tg_status tg_step_captures(tg_model *model, const tg_feed *feeds, int n, 
 TG_API tg_status tg_run(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity);
 /* As tg_run and tg_step_captures; on an error *captures is NULL. */
 TG_API tg_status tg_run_captures(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity, tg_captures **captures);
+
+/* ---- steps that are not waited for. tg_step_async checks as tg_step does, and fails as it does, nothing changed and *ticket 0; else it
+ * hands the step to the device and returns, the number of the step in *ticket: 1, 2, ... of a model and its life. What the step itself
+ * says (a loss that is not finite, a device that fails) is said by tg_wait. A device has three steps at most: the fourth call waits for
+ * the first. The order of calls is kept; every other call of the model or its siblings that needs the device waits for all steps
+ * before it, and so does destroying. In place, and done when it returns: on the CPU, of a model that computes indices, and where the
+ * model has nothing to run. Allocates nothing after the first call. */
+typedef int64_t tg_ticket;
+TG_API tg_status tg_step_async(tg_model *model, const tg_feed *feeds, int n, tg_ticket *ticket);
+/* The step's status and loss, as tg_step gives them (loss may be NULL); a ticket may be waited for again. The last TG_TICKETS steps are
+ * remembered: of older ones, and of tickets that were never given, TG_ERROR_NOT_FOUND. */
+#define TG_TICKETS 256
+TG_API tg_status tg_wait(tg_model *model, tg_ticket ticket, float *loss);
+/* *done: tg_wait would not wait. */
+TG_API tg_status tg_poll(tg_model *model, tg_ticket ticket, bool *done);
+
+/* ---- many steps in one call, on data that is there. A data set gives rows for inputs of a training model: arrays[i] has `rows` rows of
+ * the input of that name, whose first axis is the batch (all inputs listed have the same batch B; `rows` may be less). What is wrong
+ * with names, dtypes, counts, bools and indices, anywhere in the data, is said here, as tg_step says it of a batch. The data is
+ * copied. Returned: destroy with tg_dataset_destroy, before the context; the model may be destroyed first. NULL on error. */
+TG_API tg_dataset *tg_dataset_create(tg_model *model, const tg_feed *arrays, int n, int64_t rows);
+TG_API void tg_dataset_destroy(tg_dataset *dataset); /* NULL is fine */
+
+/* Which rows step t takes, t being tg_model_step_count before it, i = 0 .. B - 1:
+ *   RANDOM      row floor(r rows / 2^32), with r the first word of Philox 4x32-10 for the counter (i, t's low word, t's high word,
+ *               0x726F7773) and the key `seed`: with replacement, each row equally likely to within rows / 2^32
+ *   SEQUENTIAL  row (t B + i) mod rows */
+typedef enum tg_batch_order { TG_BATCH_RANDOM = 0, TG_BATCH_SEQUENTIAL = 1 } tg_batch_order;
+/* step: tg_model_step_count after it. false: no more. May read the model or run it and its siblings; must not train or destroy it. */
+typedef bool (*tg_progress_fn)(void *user, int64_t step, float loss);
+#define TG_MOST_STEPS 4096 /* of one submission */
+typedef struct tg_train_options {
+    int reserved_;
+    int64_t steps; /* to make, 0 or more */
+    tg_batch_order order;
+    uint64_t seed;        /* of the random order */
+    const tg_feed *feeds; /* inputs that the data set does not list: the same in every step */
+    int feed_count;
+    /* How many steps a GPU is given at a time, 1 .. TG_MOST_STEPS; 0: as many as take some 40 ms, by what was measured; and one
+     * where a step takes a quarter of a second. Losses are looked at when they have been made; so what ends training early ends it
+     * behind the last of them. The CPU looks after every one. */
+    int64_t steps_per_submission;
+    tg_progress_fn progress; /* after every step, in order; NULL: nobody asks */
+    void *progress_user;
+    double target_loss; /* [0: none] end once a loss is no more than this */
+    int64_t patience;   /* [0: none] end once the least loss is so many steps old */
+} tg_train_options;
+typedef enum tg_train_end {
+    TG_TRAIN_ALL = 0,      /* all steps were made */
+    TG_TRAIN_TARGET = 1,   /* target_loss */
+    TG_TRAIN_PATIENCE = 2, /* patience */
+    TG_TRAIN_STOPPED = 3,  /* progress said so */
+    TG_TRAIN_FAILED = 4    /* see the status */
+} tg_train_end;
+typedef struct tg_train_result {
+    int64_t steps;    /* made by this call */
+    tg_train_end end; /* why no more */
+    float loss, best; /* the last, the least; NaN when there was none */
+} tg_train_result;
+/* tg_step, options->steps times, on batches drawn from the data set on the device: same losses, bit for bit, as tg_step with those rows.
+ * losses (NULL: not wanted) has room for all steps and gets those of the steps made. Counter, optimiser state and schedule go on
+ * from the steps before, and the steps after from these. *result (NULL: not wanted) is written whenever steps were begun, on errors
+ * too. The data set must be this model's and on its device: after tg_model_recover it is made anew. TG_ERROR_STATE for a model that neither
+ * has an optimizer nor writes anything back; TG_ERROR_NOT_FINITE as of tg_step, behind
+ * the last step of its submission. What is refused changes nothing. Allocates nothing. */
+TG_API tg_status tg_train(tg_model *model, tg_dataset *dataset, const tg_train_options *options, float *losses, tg_train_result *result);
 
 TG_API int tg_captures_count(const tg_captures *captures);
 TG_API const char *tg_captures_name(const tg_captures *captures, int i);

@@ -65,10 +65,10 @@ static tg_status call_aim_check(tg_model_call *call, tg_variant *check) {
     return status;
 }
 
-static tg_status call_begin(tg_model_call *call, const tg_feed *feeds, int n) {
+/* model->fed is filled. */
+static tg_status call_bind(tg_model_call *call) {
     tg_model *model = call->model;
-    tg_status status = tg_feeds_check(model, call_is_step(call) ? "step" : "run", feeds, n);
-    if (status != TG_OK) return status;
+    tg_status status = TG_OK;
     call->main = tg_model_variant(model, call_variant_kind(call->kind));
     if (call->main == NULL) return model->ctx->status;
     status = tg_feeds_bind(model, call->main);
@@ -79,15 +79,18 @@ static tg_status call_begin(tg_model_call *call, const tg_feed *feeds, int n) {
     return check != NULL ? call_aim_check(call, check) : call_aim_main(call);
 }
 
-static tg_status call_finish_step(tg_model_call *call) {
-    tg_family *family = call->model->family;
-    family->steps++;
-    family->has_gradients = true;
-    if (isfinite(call->loss)) return TG_OK;
-    return tg_fail(call->model->ctx, TG_ERROR_NOT_FINITE, TG_SITE_NONE, "step %lld: loss is %s", (long long)family->steps,
-                   isnan(call->loss) ? "nan"
-                   : call->loss > 0  ? "inf"
-                                     : "-inf");
+tg_status tg_model_check_loss(tg_context *ctx, int64_t step, float loss) {
+    if (isfinite(loss)) return TG_OK;
+    return tg_fail(ctx, TG_ERROR_NOT_FINITE, TG_SITE_NONE, "step %lld: loss is %s", (long long)step,
+                   isnan(loss) ? "nan"
+                   : loss > 0  ? "inf"
+                               : "-inf");
+}
+
+tg_status tg_model_count_step(const tg_model *model, float loss) {
+    model->family->steps++;
+    model->family->has_gradients = true;
+    return tg_model_check_loss(model->ctx, model->family->steps, loss);
 }
 
 /* Nothing is written to the caller's output before the flags are read. */
@@ -103,7 +106,7 @@ static tg_status call_advance(tg_model_call *call) {
         tg_status status = call_read_flags(call);
         return status == TG_OK ? call_aim_main(call) : status;
     }
-    tg_status status = call_is_step(call) ? call_finish_step(call) : call_finish_run(call);
+    tg_status status = call_is_step(call) ? tg_model_count_step(call->model, call->loss) : call_finish_run(call);
     call->variant = NULL;
     return status;
 }
@@ -114,7 +117,15 @@ tg_status tg_model_call_begin(tg_model_call *call, tg_model *model, tg_call_kind
     *call = (tg_model_call){.model = model, .kind = kind, .output = output};
     if (call_is_step(call) && !model->training)
         return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "step: this is a forward model: use tg_run");
-    tg_status status = call_begin(call, feeds, n);
+    tg_status status = tg_feeds_check(model, call_is_step(call) ? "step" : "run", feeds, n);
+    if (status == TG_OK) status = call_bind(call);
+    if (status != TG_OK) tg_model_call_end(call);
+    return status;
+}
+
+tg_status tg_model_call_begin_fed(tg_model_call *call, tg_model *model) {
+    *call = (tg_model_call){.model = model, .kind = TG_CALL_STEP};
+    tg_status status = call_bind(call);
     if (status != TG_OK) tg_model_call_end(call);
     return status;
 }

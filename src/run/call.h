@@ -27,6 +27,8 @@ typedef struct tg_model_call {
 /* All checks. feeds are borrowed until the call is over; output (runs) has room for the result. On an error the call is over and there
  * is nothing to end. */
 tg_status tg_model_call_begin(tg_model_call *call, tg_model *model, tg_call_kind kind, const tg_feed *feeds, int n, void *output);
+/* A step whose inputs are in model->fed already. */
+tg_status tg_model_call_begin_fed(tg_model_call *call, tg_model *model);
 /* call->variant was executed and said `executed`. Status of the call: on one that is not TG_OK it is over, its captures are gone, but
  * for TG_ERROR_NOT_FINITE: then the step was made. */
 tg_status tg_model_call_next(tg_model_call *call, tg_status executed);

@@ -120,7 +120,7 @@ static tg_status checkpoint_save(const tg_model *model, checkpoint_map *map, con
 
 tg_status tg_model_save(tg_model *model, const char *path) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_enter(model);
     if (path == NULL || path[0] == '\0') return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "save: no path");
     checkpoint_map map;
     tg_status status = checkpoint_map_make(&map, model);
@@ -285,7 +285,7 @@ static tg_status checkpoint_load_file(const tg_model *model, const checkpoint_ma
 
 tg_status tg_model_load(tg_model *model, const char *path) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_enter(model);
     if (path == NULL || path[0] == '\0') return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "load: no path");
     checkpoint_map map;
     tg_status status = checkpoint_map_make(&map, model);

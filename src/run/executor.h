@@ -3,10 +3,12 @@
 #ifndef TG_EXECUTOR_H
 #define TG_EXECUTOR_H
 #include "emit/emit.h"
+#include "emit/draw.h"
 #include "plan/program.h"
 
 typedef struct tg_device tg_device;
 typedef struct tg_executable tg_executable;
+typedef struct tg_feeder tg_feeder;
 
 typedef struct tg_open_options {
     int threads;                     /* CPU */
@@ -14,6 +16,24 @@ typedef struct tg_open_options {
     const tg_webgpu_device *foreign; /* WebGPU: the application's own device, or NULL */
     bool real_gpu;                   /* WebGPU: refuse an adapter that is a CPU in disguise (TG_ERROR_NOT_FOUND) */
 } tg_open_options;
+
+/* A data set for some inputs of an executable, all of whose inputs that are listed are batches of `draw.batch` rows. */
+typedef struct tg_feeder_array {
+    int32_t input;    /* of the program */
+    const void *data; /* draw.rows rows: copied */
+    int64_t row;      /* elements of one */
+} tg_feeder_array;
+typedef struct tg_feeder_options {
+    const tg_feeder_array *arrays;
+    int32_t count;
+    int64_t rows, batch;
+} tg_feeder_options;
+typedef struct tg_feeder_run {
+    tg_draw draw;
+    const void *const *inputs; /* of the inputs that no array is for; borrowed */
+    int64_t most;              /* steps, 1 to TG_MOST_STEPS */
+    bool exact;                /* so many; else no more, and so that the device is not busy for long */
+} tg_feeder_run;
 
 typedef struct tg_executor {
     const char *kind;  /* "cpu", "webgpu" */
@@ -42,7 +62,20 @@ typedef struct tg_executor {
     /* inputs[i]: data of program.inputs[i], borrowed for the call. outputs[i]: where to copy program.outputs[i], NULL: not
      * wanted. No allocation. */
     tg_status (*run)(tg_device *device, tg_executable *executable, const void *const *inputs, void *const *outputs);
+    /* Runs that are not waited for; both NULL: there are none. start is as run, but returns when the run is submitted; outputs[0] of the
+     * program, an f32 scalar, is written to *result when collect says that it is done. At most TG_FLIGHTS are under way; then, and
+     * before anything else is asked of the device, collect is called until none is. collect: of the oldest that was started;
+     * *done false (only where wait is): not yet. Its status is that run's. Allocates nothing after the first start. */
+    tg_status (*start)(tg_device *device, tg_executable *executable, const void *const *inputs, float *result);
+    tg_status (*collect)(tg_device *device, bool wait, bool *done);
+    /* Many runs in one submission; NULL: one is as good. Batches are drawn on the device, into the executable's inputs. Dropped before the
+     * executable is unloaded. run_feeder makes *count steps, and losses[i] is outputs[0] of each. No allocation. */
+    tg_status (*make_feeder)(tg_device *device, tg_executable *executable, const tg_feeder_options *options, tg_feeder **out);
+    void (*drop_feeder)(tg_device *device, tg_feeder *feeder);
+    tg_status (*run_feeder)(tg_device *device, tg_feeder *feeder, const tg_feeder_run *run, float *losses, int64_t *count);
 } tg_executor;
+
+#define TG_FLIGHTS 3
 
 extern const tg_executor tg_cpu_executor;
 extern const tg_executor tg_webgpu_executor;

@@ -29,38 +29,60 @@ static tg_status feeds_check_bools(const tg_model *model, const char *call, cons
     return TG_OK;
 }
 
-static tg_status feeds_check_one(const tg_model *model, const char *call, const tg_feed *feed, const tg_input_info *input) {
+/* Rows of a data set: the input's first axis is the batch. */
+static tg_status feeds_check_rows(const tg_model *model, const char *call, const tg_feed *feed, const tg_input_info *input, int64_t rows) {
+    char shape[TG_SHAPE_TEXT];
+    const int64_t count = tg_shape_count(input->shape);
+    if (input->shape.rank == 0)
+        return tg_fail(model->ctx, TG_ERROR_SHAPE, TG_SITE_NONE, "%s: input %s has no axis for the batch: feed it, the same in every step",
+                       call, input->name);
+    const int64_t row = count / input->shape.dim[0];
+    if (row <= INT32_MAX / rows && feed->count == row * rows) return TG_OK;
+    return tg_fail(model->ctx, row <= INT32_MAX / rows ? TG_ERROR_SHAPE : TG_ERROR_LIMIT, TG_SITE_NONE,
+                   "%s: %lld rows for input %s%s are %lld x %lld elements, given %lld", call, (long long)rows, input->name,
+                   tg_shape_text(input->shape, shape, sizeof shape), (long long)rows, (long long)row, (long long)feed->count);
+}
+
+static tg_status feeds_check_one(const tg_model *model, const char *call, const tg_feed *feed, const tg_input_info *input, int64_t rows) {
     char shape[TG_SHAPE_TEXT];
     int64_t count = tg_shape_count(input->shape);
     if (feed->dtype != input->dtype)
         return tg_fail(model->ctx, TG_ERROR_DTYPE, TG_SITE_NONE, "%s: input %s is %s, fed as %s", call, input->name,
                        tg_dtype_name(input->dtype), tg_dtype_name(feed->dtype));
-    if (feed->count != count)
+    tg_status status = rows > 0 ? feeds_check_rows(model, call, feed, input, rows) : TG_OK;
+    if (status != TG_OK) return status;
+    if (rows == 0 && feed->count != count)
         return tg_fail(model->ctx, TG_ERROR_SHAPE, TG_SITE_NONE, "%s: input %s%s takes %lld elements, fed %lld", call, input->name,
                        tg_shape_text(input->shape, shape, sizeof shape), (long long)count, (long long)feed->count);
     if (feed->data == NULL) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "%s: input %s is fed from NULL", call, input->name);
     return feed->dtype == TG_BOOL ? feeds_check_bools(model, call, feed) : TG_OK;
 }
 
-static tg_status feeds_take(tg_model *model, const char *call, const tg_feed *feed, int position) {
+tg_status tg_feeds_check_array(const tg_model *model, const char *call, const tg_feed *feed, int position, int64_t rows, int64_t *input) {
     char names[TG_NAMES_TEXT];
     if (feed->name == NULL) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "%s: feed %d has no name", call, position);
-    int64_t input = feeds_find(model, feed->name);
-    if (input < 0)
+    *input = feeds_find(model, feed->name);
+    if (*input < 0)
         return tg_fail(model->ctx, TG_ERROR_NOT_FOUND, TG_SITE_NONE, "%s: unknown input %.200s (inputs: %s)", call, feed->name,
                        tg_names_text(names, sizeof names, feeds_input_name, model, model->traced->inputs.count));
-    if (model->fed[input] != NULL)
-        return tg_fail(model->ctx, TG_ERROR_DUPLICATE, TG_SITE_NONE, "%s: input %s is fed twice", call, feed->name);
-    tg_status status = feeds_check_one(model, call, feed, &model->traced->inputs.items[input]);
-    if (status == TG_OK) model->fed[input] = feed->data;
-    return status;
+    return feeds_check_one(model, call, feed, &model->traced->inputs.items[*input], rows);
 }
 
-tg_status tg_feeds_check(tg_model *model, const char *call, const tg_feed *feeds, int n) {
+static tg_status feeds_take(tg_model *model, const char *call, const tg_feed *feed, int position) {
+    int64_t input = 0;
+    tg_status status = tg_feeds_check_array(model, call, feed, position, 0, &input);
+    if (status != TG_OK) return status;
+    if (model->fed[input] != NULL)
+        return tg_fail(model->ctx, TG_ERROR_DUPLICATE, TG_SITE_NONE, "%s: input %s is fed twice", call, feed->name);
+    model->fed[input] = feed->data;
+    return TG_OK;
+}
+
+/* Those that are fed, beside the inputs that have data already. */
+static tg_status feeds_take_all(tg_model *model, const char *call, const tg_feed *feeds, int n) {
     const int64_t inputs = model->traced->inputs.count;
     char names[TG_NAMES_TEXT];
     if (n < 0 || (feeds == NULL && n > 0)) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "%s: %d feeds at NULL", call, n);
-    for (int64_t i = 0; i < inputs; i++) model->fed[i] = NULL;
     for (int i = 0; i < n; i++) {
         tg_status status = feeds_take(model, call, &feeds[i], i);
         if (status != TG_OK) return status;
@@ -72,10 +94,21 @@ tg_status tg_feeds_check(tg_model *model, const char *call, const tg_feed *feeds
     return TG_OK;
 }
 
+tg_status tg_feeds_check(tg_model *model, const char *call, const tg_feed *feeds, int n) {
+    for (int64_t i = 0; i < model->traced->inputs.count; i++) model->fed[i] = NULL;
+    return feeds_take_all(model, call, feeds, n);
+}
+
+tg_status tg_feeds_check_beside(tg_model *model, const tg_dataset *dataset, const tg_feed *feeds, int n) {
+    for (int64_t i = 0; i < dataset->input_count; i++) {
+        const tg_dataset_array *array = &dataset->arrays[i];
+        model->fed[i] = array->row == 0 ? NULL : array->batch != NULL ? array->batch : (const void *)array;
+    }
+    return feeds_take_all(model, "train", feeds, n);
+}
+
 /* lo <= value < hi, or the ignored value: the first that is not is named. */
-static tg_status feeds_check_indices(const tg_variant *variant, tg_context *ctx, const tg_feed_check *check) {
-    const int32_t *values = variant->inputs[check->input];
-    const int64_t count = tg_shape_count(variant->program->inputs[check->input].shape);
+static tg_status feeds_check_indices(tg_context *ctx, const tg_feed_check *check, const int32_t *values, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         bool inside = values[i] >= check->lo && values[i] < check->hi;
         if (inside || (check->has_ignore && values[i] == check->ignore)) continue;
@@ -85,11 +118,26 @@ static tg_status feeds_check_indices(const tg_variant *variant, tg_context *ctx,
     return TG_OK;
 }
 
+tg_status tg_feeds_check_values(const tg_model *model, const tg_variant *variant, int64_t input, const void *values, int64_t count) {
+    const tg_program *program = variant->program;
+    tg_status status = TG_OK;
+    for (int32_t i = 0; i < program->feed_check_count && status == TG_OK; i++)
+        if (variant->input_index[program->feed_checks[i].input] == input)
+            status = feeds_check_indices(model->ctx, &program->feed_checks[i], values, count);
+    return status;
+}
+
+void tg_feeds_place(const tg_model *model, tg_variant *variant) {
+    for (int32_t i = 0; i < variant->program->input_count; i++) variant->inputs[i] = model->fed[variant->input_index[i]];
+}
+
 tg_status tg_feeds_bind(tg_model *model, tg_variant *variant) {
     const tg_program *program = variant->program;
-    for (int32_t i = 0; i < program->input_count; i++) variant->inputs[i] = model->fed[variant->input_index[i]];
+    tg_feeds_place(model, variant);
     for (int32_t i = 0; i < program->feed_check_count; i++) {
-        tg_status status = feeds_check_indices(variant, model->ctx, &program->feed_checks[i]);
+        const tg_feed_check *check = &program->feed_checks[i];
+        tg_status status =
+            feeds_check_indices(model->ctx, check, variant->inputs[check->input], tg_shape_count(program->inputs[check->input].shape));
         if (status != TG_OK) return status;
     }
     return TG_OK;

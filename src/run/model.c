@@ -104,6 +104,7 @@ static tg_model *model_compile_sibling(tg_model *parent, tg_graph *traced, bool 
     tg_model *model = model_create(parent->ctx, traced);
     if (model == NULL) return NULL;
     model->averaged = averaged;
+    tg_tickets_settle(parent->family);
     model->root = parent->root;
     model->family = parent->family;
     model->no_fusion = parent->no_fusion;
@@ -169,6 +170,7 @@ tg_model *tg_compile_sibling_bytes(tg_model *parent, const void *bytes, size_t s
 /* ---------------------------------------------------------------- destroying */
 
 static void model_free(tg_model *model) {
+    tg_datasets_leave(model, true);
     for (int i = 0; i < TG_VARIANT_COUNT; i++) tg_variant_destroy(model->family, model->variants[i]);
     if (model->root == model) tg_family_destroy(model->family);
     if (model->fed != NULL) tg_release(model->ctx, model->fed, (size_t)(model->traced->inputs.count + 1) * sizeof *model->fed);
@@ -179,6 +181,7 @@ static void model_free(tg_model *model) {
 
 void tg_model_destroy(tg_model *model) {
     if (model == NULL) return;
+    if (model->family != NULL) tg_tickets_settle(model->family);
     if (model->root != model) {
         tg_model *before = model->root;
         while (before->next != model) before = before->next;
@@ -220,13 +223,13 @@ static tg_status model_step(tg_model *model, const tg_feed *feeds, int n, float 
 
 tg_status tg_step(tg_model *model, const tg_feed *feeds, int n, float *loss) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_enter(model);
     return model_step(model, feeds, n, loss, NULL);
 }
 
 tg_status tg_step_captures(tg_model *model, const tg_feed *feeds, int n, float *loss, tg_captures **captures) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_enter(model);
     if (captures == NULL) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "step: captures is NULL");
     *captures = NULL;
     return model_step(model, feeds, n, loss, captures);
@@ -252,13 +255,13 @@ static tg_status model_run(tg_model *model, const tg_feed *feeds, int n, void *o
 
 tg_status tg_run(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_enter(model);
     return model_run(model, feeds, n, output, capacity, NULL);
 }
 
 tg_status tg_run_captures(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity, tg_captures **captures) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_enter(model);
     if (captures == NULL) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "run: captures is NULL");
     *captures = NULL;
     return model_run(model, feeds, n, output, capacity, captures);

@@ -24,6 +24,18 @@ typedef struct tg_family_state {
 
 #define TG_CHUNK_BYTES 16384 /* initial values are made and written in pieces of this size */
 
+/* Steps that are not waited for: ticket n is entry n % TG_TICKETS. */
+typedef struct tg_ticket_entry {
+    tg_status status;
+    float loss;
+    int64_t step; /* its number in training */
+} tg_ticket_entry;
+typedef struct tg_tickets {
+    tg_ticket given, finished; /* the last ones; those between are under way, at most TG_FLIGHTS */
+    tg_ticket_entry entries[TG_TICKETS];
+    char message[512]; /* of the last that the device failed */
+} tg_tickets;
+
 typedef struct tg_family {
     tg_context *ctx;
     tg_arena arena;
@@ -39,8 +51,9 @@ typedef struct tg_family {
     bool keeps;         /* the device can be lost and may be opened again: there is a snapshot of every state */
     int64_t kept_steps; /* of the snapshot */
     bool kept_gradients;
-    uint8_t *chunk; /* TG_CHUNK_BYTES */
-    uint8_t *seen;  /* layout.count: scratch of uploads */
+    uint8_t *chunk;      /* TG_CHUNK_BYTES */
+    uint8_t *seen;       /* layout.count: scratch of uploads */
+    tg_tickets *tickets; /* NULL: none was ever given */
 } tg_family;
 
 typedef enum tg_variant_kind {
@@ -78,6 +91,8 @@ struct tg_model {
     tg_optimizer optimizer;
     tg_variant *variants[TG_VARIANT_COUNT];
     tg_variant *lost[TG_VARIANT_COUNT]; /* while recovering: those on the lost device */
+    tg_dataset *datasets;               /* whose model this is */
+    bool trains;                        /* tg_train is running */
     const void **fed;                   /* per traced input: data of the call in progress */
     tg_text_buffer text;                /* the last tg_model_text */
 };
@@ -96,6 +111,12 @@ struct tg_captures {
 
 /* ---- every public call that reports a status begins with this: the last call's error is forgotten, a trace's is not */
 void tg_model_begin(tg_context *ctx);
+/* The same of a call that needs the device: first, all steps that are under way end. */
+void tg_model_enter(const tg_model *model);
+void tg_tickets_settle(tg_family *family);
+/* A step has been made, with this loss: counts it. TG_OK, TG_ERROR_NOT_FINITE. */
+tg_status tg_model_count_step(const tg_model *model, float loss);
+tg_status tg_model_check_loss(tg_context *ctx, int64_t step, float loss);
 /* "a, b, c" of at most size - 1 bytes, "..." when cut; "none" for no names. name(user, i) may return NULL: left out. */
 typedef const char *(*tg_name_fn)(const void *user, int64_t i);
 const char *tg_names_text(char *buffer, size_t size, tg_name_fn name, const void *user, int64_t count);
@@ -140,6 +161,38 @@ void tg_variant_destroy(const tg_family *family, tg_variant *variant); /* NULL i
 tg_status tg_feeds_check(tg_model *model, const char *call, const tg_feed *feeds, int n);
 /* The variant's inputs from model->fed, and its checks on fed indices. */
 tg_status tg_feeds_bind(tg_model *model, tg_variant *variant);
+/* The same without the checks. */
+void tg_feeds_place(const tg_model *model, tg_variant *variant);
+/* One array for an input: its name, dtype, bools. `rows`: of these the batches are made; 0: it is a batch itself. *input gets its number.
+ */
+tg_status tg_feeds_check_array(const tg_model *model, const char *call, const tg_feed *feed, int position, int64_t rows, int64_t *input);
+/* The checks of a variant on one input of the trace, over `count` values. */
+tg_status tg_feeds_check_values(const tg_model *model, const tg_variant *variant, int64_t input, const void *values, int64_t count);
+/* model->fed from feeds beside a data set, whose inputs get a pointer that is not to be read. */
+tg_status tg_feeds_check_beside(tg_model *model, const tg_dataset *dataset, const tg_feed *feeds, int n);
+
+/* ---- data sets */
+typedef struct tg_dataset_array {
+    const void *given; /* the caller's data, while the data set is made */
+    void *rows;        /* a copy of it, where the host makes the batches; else NULL */
+    void *batch;       /* room for one; NULL where rows is */
+    int64_t row;       /* elements of one; 0: the data set does not list this input */
+} tg_dataset_array;
+struct tg_dataset {
+    tg_context *ctx;
+    tg_model *model; /* NULL: it was destroyed */
+    tg_dataset *next;
+    int64_t rows, batch;
+    int64_t input_count;
+    tg_dataset_array *arrays; /* per traced input */
+    tg_feeder *feeder;        /* NULL: the host makes the batches */
+    bool lost;                /* it was on a device that was lost */
+    float losses[TG_MOST_STEPS];
+};
+/* The model's data sets leave its device: the model is destroyed, or its device was lost. */
+void tg_datasets_leave(tg_model *model, bool destroyed);
+/* The batch of that step into each array's `batch`. */
+void tg_dataset_fill(const tg_dataset *dataset, const tg_draw *draw);
 
 /* ---- captures: every block of it allocated, nothing filled; variant->outputs point into it */
 tg_captures *tg_captures_make(tg_context *ctx, tg_variant *variant);

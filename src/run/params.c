@@ -55,7 +55,7 @@ tg_status tg_model_param_shape(const tg_model *model, const char *name, tg_shape
 
 tg_status tg_param_upload(tg_model *model, const char *name, const float *data, int64_t count) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_enter(model);
     const tg_layout_entry *entry = params_find(model, "param_upload", name);
     if (entry == NULL) return model->ctx->status;
     tg_status status = params_check_count(model, "param_upload", entry, data, count);
@@ -72,13 +72,13 @@ static tg_status params_read(tg_model *model, const char *call, int32_t slot, co
 
 tg_status tg_param_download(tg_model *model, const char *name, float *data, int64_t count) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_enter(model);
     return params_read(model, "param_download", tg_family_find(model->family, "tg.parameters"), name, data, count);
 }
 
 tg_status tg_param_average_download(tg_model *model, const char *name, float *data, int64_t count) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_enter(model);
     int32_t slot = tg_family_find(model->family, "tg.average");
     if (slot < 0)
         return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE,
@@ -96,7 +96,7 @@ tg_status tg_model_check_gradients(const tg_model *model) {
 
 tg_status tg_param_grad_download(tg_model *model, const char *name, float *data, int64_t count) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_enter(model);
     tg_status status = tg_model_check_gradients(model);
     if (status != TG_OK) return status;
     const tg_layout_entry *entry = params_find(model, "param_grad_download", name);
@@ -142,7 +142,7 @@ static tg_status params_check_all(tg_model *model, const tg_feed *params, int n,
 
 tg_status tg_params_upload(tg_model *model, const tg_feed *params, int n, bool partial) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_enter(model);
     tg_status status = params_check_all(model, params, n, partial);
     for (int i = 0; i < n && status == TG_OK; i++) {
         const tg_layout_entry *entry = tg_layout_find(&model->family->layout, params[i].name);
@@ -156,20 +156,20 @@ tg_status tg_params_upload(tg_model *model, const tg_feed *params, int n, bool p
 /* The schedule in force (the optimiser's, or the one of tg_model_set_lr) begins again too. */
 tg_status tg_model_reset(tg_model *model) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_enter(model);
     return tg_family_reset(model->family, TG_RESET_ALL);
 }
 
 /* Moments, step counter and gradients to 0, the schedule in force begins again; parameters and user states stay. */
 tg_status tg_model_reset_optimizer(tg_model *model) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_enter(model);
     return tg_family_reset(model->family, TG_RESET_OPTIMIZER);
 }
 
 tg_status tg_model_set_lr(tg_model *model, tg_lr schedule) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_enter(model);
     tg_family *family = model->family;
     int32_t slot = tg_family_find(family, "tg.lr");
     if (slot < 0) return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "set_lr: the model was compiled without an optimizer");

@@ -35,6 +35,7 @@ static tg_status recover_onto(tg_model *root, tg_device *lost) {
     for (tg_model *m = root; m != NULL; m = m->next) {
         if (status != TG_OK) recover_destroy(m, m->variants);
         family->device = lost;
+        if (status == TG_OK) tg_datasets_leave(m, false);
         if (status == TG_OK) recover_destroy(m, m->lost);
         else memcpy(m->variants, m->lost, sizeof m->lost);
         memset(m->lost, 0, sizeof m->lost);
@@ -47,7 +48,7 @@ static tg_status recover_onto(tg_model *root, tg_device *lost) {
 
 tg_status tg_model_recover(tg_model *model) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_enter(model);
     tg_family *family = model->family;
     if (!family->executor->can_be_lost || !family->executor->is_lost(family->device)) return TG_OK;
     if (!family->keeps)
@@ -66,6 +67,6 @@ tg_status tg_model_recover(tg_model *model) {
 
 tg_status tg_model_snapshot(tg_model *model) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_enter(model);
     return tg_family_snapshot(model->family);
 }

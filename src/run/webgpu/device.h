@@ -51,6 +51,22 @@ typedef struct webgpu_fault {
 } webgpu_fault;
 
 enum { WEBGPU_SCOPES = 3 };
+/* Error scopes that were popped, until they are answered. */
+typedef struct webgpu_scopes {
+    webgpu_request request[WEBGPU_SCOPES];
+    char text[WEBGPU_SCOPES][TG_WEBGPU_TEXT];
+} webgpu_scopes;
+/* A run that was submitted and not yet waited for. */
+typedef struct webgpu_flight {
+    struct webgpu_executable *executable;
+    webgpu_buffer readback; /* kept from run to run */
+    webgpu_request map;
+    char text[TG_WEBGPU_TEXT]; /* the map's */
+    webgpu_scopes scopes;
+    float *result;
+    int64_t start; /* ns */
+    int32_t dispatches;
+} webgpu_flight;
 /* Memory that a request given up may still write to: kept until the library is done with the device. */
 typedef struct webgpu_abandoned {
     struct webgpu_abandoned *next;
@@ -74,8 +90,12 @@ typedef struct webgpu_device {
     tg_tuning tuning; /* the table's part for this adapter */
     webgpu_fault lost, uncaptured;
     bool silent; /* gave up waiting: nothing more is asked of it */
-    webgpu_request opening, map, scope[WEBGPU_SCOPES];
-    char scope_text[WEBGPU_SCOPES][TG_WEBGPU_TEXT], text[TG_WEBGPU_TEXT];
+    webgpu_request opening, map;
+    webgpu_scopes scopes;
+    char text[TG_WEBGPU_TEXT];
+    webgpu_flight flights[TG_FLIGHTS];
+    int32_t first_flight, flight_count; /* under way, in order, round and round */
+    int64_t landed;                     /* when the last of them had run, ns */
     webgpu_abandoned *abandoned;
     TG_LIST(webgpu_state) states;
     webgpu_buffer fence_source, fence, readback; /* readback: of read_state */
@@ -104,10 +124,14 @@ void tg_webgpu_scopes_push(webgpu_device *d, int count); /* validation; memory; 
 /* Pops them and reports the first error in any as of `what`. */
 tg_status tg_webgpu_scopes_pop(webgpu_device *d, int count, const char *what);
 /* The same in two halves, so that other things can be waited for meanwhile. */
-void tg_webgpu_scopes_end(webgpu_device *d, int count);
-tg_status tg_webgpu_scopes_report(webgpu_device *d, int count, const char *what);
+void tg_webgpu_scopes_end(webgpu_device *d, int count, webgpu_scopes *scopes);
+tg_status tg_webgpu_scopes_report(webgpu_device *d, int count, webgpu_scopes *scopes, const char *what);
 /* Maps [offset, offset + bytes) of a buffer with usage MAP_READ and waits. *data until unmapped. */
 tg_status tg_webgpu_map(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, int64_t bytes, const void **data);
+/* The same in two halves. text: TG_WEBGPU_TEXT bytes that live as long as the request. */
+void tg_webgpu_map_begin(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, int64_t bytes, webgpu_request *request, char *text);
+tg_status tg_webgpu_map_end(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, int64_t bytes, webgpu_request *request,
+                            const void **data);
 /* What was submitted so far has run. */
 tg_status tg_webgpu_finish(webgpu_device *d);
 
@@ -184,11 +208,30 @@ static inline webgpu_executable *webgpu_executable_of(tg_executable *e) { return
 /* pipelines.c: layouts, modules and pipelines of an executable whose sources are known */
 tg_status tg_webgpu_make_pipelines(webgpu_executable *e);
 /* load.c */
+tg_status tg_webgpu_bind_step(webgpu_executable *e, const webgpu_place *places, int32_t count, webgpu_step *step);
 tg_status tg_webgpu_load(tg_device *device, const tg_program *program, const int32_t *state_slots, tg_executable **out);
 void tg_webgpu_unload(tg_device *device, tg_executable *executable);
 int tg_webgpu_dispatches(const tg_executable *executable);
 int tg_webgpu_tuned(const tg_executable *executable);
 /* run.c */
 tg_status tg_webgpu_run(tg_device *device, tg_executable *executable, const void *const *inputs, void *const *outputs);
+tg_status tg_webgpu_start(tg_device *device, tg_executable *executable, const void *const *inputs, float *result);
+tg_status tg_webgpu_collect(tg_device *device, bool wait, bool *done);
+void tg_webgpu_drop_flights(webgpu_device *d);
+int tg_webgpu_run_scopes(const webgpu_device *d); /* error scopes around a run */
+void tg_webgpu_reset_counters(tg_webgpu_counters *count);
+/* Inputs that are NULL are left as they are. */
+void tg_webgpu_write_inputs(webgpu_executable *e, const void *const *inputs);
+/* Steps [begin, end) in a pass. */
+void tg_webgpu_encode_steps(const webgpu_executable *e, tg_wgpu_compute_pass pass, int32_t begin, int32_t end);
+/* Full of NaN, where e->poison. */
+void tg_webgpu_poison(webgpu_executable *e);
+/* A submission of so many dispatches has taken so long: what that says of the next one. */
+void tg_webgpu_adapt(webgpu_executable *e, int32_t dispatches, int64_t nanoseconds);
+
+/* feeder.c */
+tg_status tg_webgpu_make_feeder(tg_device *device, tg_executable *executable, const tg_feeder_options *options, tg_feeder **out);
+void tg_webgpu_drop_feeder(tg_device *device, tg_feeder *feeder);
+tg_status tg_webgpu_run_feeder(tg_device *device, tg_feeder *feeder, const tg_feeder_run *run, float *losses, int64_t *count);
 
 #endif

@@ -131,12 +131,13 @@ static void events_on_scope(uint32_t status, uint32_t error, tg_wgpu_string text
 void tg_webgpu_scopes_push(webgpu_device *d, int count) {
     for (int i = 0; i < count; ++i) d->api.device_push_error_scope(d->device, events_filters[i]);
 }
-void tg_webgpu_scopes_end(webgpu_device *d, int count) {
+void tg_webgpu_scopes_end(webgpu_device *d, int count, webgpu_scopes *scopes) {
     for (int i = count - 1; i >= 0; --i) {
-        d->scope_text[i][0] = '\0';
-        d->scope[i] = (webgpu_request){.text = d->scope_text[i], .room = sizeof d->scope_text[i], .error = TG_WGPU_ERROR_NONE};
+        webgpu_request *request = &scopes->request[i];
+        scopes->text[i][0] = '\0';
+        *request = (webgpu_request){.text = scopes->text[i], .room = sizeof scopes->text[i], .error = TG_WGPU_ERROR_NONE};
         d->api.device_pop_error_scope(
-            d->device, (tg_wgpu_scope_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = events_on_scope, .user = &d->scope[i]});
+            d->device, (tg_wgpu_scope_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = events_on_scope, .user = request});
     }
 }
 /* An error that no scope caught, once. */
@@ -148,13 +149,13 @@ static tg_status events_uncaptured(webgpu_device *d, const char *what) {
     atomic_store(&d->uncaptured.taken, 0);
     return status;
 }
-tg_status tg_webgpu_scopes_report(webgpu_device *d, int count, const char *what) {
+tg_status tg_webgpu_scopes_report(webgpu_device *d, int count, webgpu_scopes *scopes, const char *what) {
     for (int i = 0; i < count; ++i) {
-        tg_status status = tg_webgpu_wait(d, &d->scope[i], what);
+        tg_status status = tg_webgpu_wait(d, &scopes->request[i], what);
         if (status != TG_OK) return status;
     }
     for (int i = 0; i < count; ++i) {
-        const webgpu_request *scope = &d->scope[i];
+        const webgpu_request *scope = &scopes->request[i];
         if (scope->status != TG_WGPU_SUCCESS)
             return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: %s: an error scope was lost: %s", what, scope->text);
         if (scope->error == TG_WGPU_ERROR_MEMORY)
@@ -164,8 +165,8 @@ tg_status tg_webgpu_scopes_report(webgpu_device *d, int count, const char *what)
     return events_uncaptured(d, what);
 }
 tg_status tg_webgpu_scopes_pop(webgpu_device *d, int count, const char *what) {
-    tg_webgpu_scopes_end(d, count);
-    return tg_webgpu_scopes_report(d, count, what);
+    tg_webgpu_scopes_end(d, count, &d->scopes);
+    return tg_webgpu_scopes_report(d, count, &d->scopes, what);
 }
 
 /* ---- reading back */
@@ -175,30 +176,37 @@ static void events_on_map(uint32_t status, tg_wgpu_string text, void *user, void
     tg_webgpu_answer(user, status, NULL, text);
 }
 /* A map fails when the device is lost, perhaps before we hear of that. An application's device tells nobody but the application. */
-static tg_status events_map_failed(webgpu_device *d) {
+static tg_status events_map_failed(webgpu_device *d, const char *said) {
     const int64_t start = tg_webgpu_now();
-    if (d->foreign) events_record(&d->lost, TG_WGPU_LOST_UNKNOWN, webgpu_string(d->text));
+    if (d->foreign) events_record(&d->lost, TG_WGPU_LOST_UNKNOWN, webgpu_string(said));
     while (!tg_webgpu_is_lost(d) && tg_webgpu_now() - start < EVENTS_LOSS_SETTLES) {
         tg_webgpu_pump(d);
         events_nap(EVENTS_SPIN);
     }
     tg_status status = tg_webgpu_alive(d);
     if (status != TG_OK) return status;
-    return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: results cannot be read back: %s", d->text);
+    return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: results cannot be read back: %s", said);
 }
-tg_status tg_webgpu_map(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, int64_t bytes, const void **data) {
-    d->text[0] = '\0';
-    d->map = (webgpu_request){.text = d->text, .room = sizeof d->text};
+void tg_webgpu_map_begin(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, int64_t bytes, webgpu_request *request, char *text) {
+    text[0] = '\0';
+    *request = (webgpu_request){.text = text, .room = TG_WEBGPU_TEXT};
     d->count.maps++;
     d->api.buffer_map_async(buffer, TG_WGPU_MAP_READ, (size_t)offset, (size_t)bytes,
-                            (tg_wgpu_map_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = events_on_map, .user = &d->map});
-    tg_status status = tg_webgpu_wait(d, &d->map, "reading results back");
-    if (status == TG_OK && d->map.status != TG_WGPU_SUCCESS) return events_map_failed(d);
+                            (tg_wgpu_map_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = events_on_map, .user = request});
+}
+tg_status tg_webgpu_map_end(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, int64_t bytes, webgpu_request *request,
+                            const void **data) {
+    tg_status status = tg_webgpu_wait(d, request, "reading results back");
+    if (status == TG_OK && request->status != TG_WGPU_SUCCESS) return events_map_failed(d, request->text);
     *data = NULL;
     if (status == TG_OK) *data = d->api.buffer_get_const_mapped_range(buffer, (size_t)offset, (size_t)bytes);
     if (*data != NULL) return TG_OK;
-    if (d->map.done && d->map.status == TG_WGPU_SUCCESS) d->api.buffer_unmap(buffer);
+    if (request->done && request->status == TG_WGPU_SUCCESS) d->api.buffer_unmap(buffer);
     return status != TG_OK ? status : tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: mapped results have no address");
+}
+tg_status tg_webgpu_map(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, int64_t bytes, const void **data) {
+    tg_webgpu_map_begin(d, buffer, offset, bytes, &d->map, d->text);
+    return tg_webgpu_map_end(d, buffer, offset, bytes, &d->map, data);
 }
 static tg_status events_submit_fence(webgpu_device *d) {
     tg_wgpu_command_encoder encoder = tg_webgpu_encoder(d);

@@ -201,25 +201,27 @@ static webgpu_place load_bound(const load_state *l, int32_t binding, int64_t scr
     const webgpu_state *state = &l->d->states.items[l->state_slots[slot]];
     return (webgpu_place){state->buffer.handle, 0, state->count * 4};
 }
-static tg_status load_bind_stage(load_state *l, const tg_wgsl_stage *stage, int64_t scratch_bytes, webgpu_step *step) {
-    webgpu_device *d = l->d;
-    webgpu_executable *e = l->e;
-    const tg_kernel *kernel = &e->program->kernels[step->kernel];
+tg_status tg_webgpu_bind_step(webgpu_executable *e, const webgpu_place *places, int32_t count, webgpu_step *step) {
+    webgpu_device *d = e->device;
     tg_wgpu_bind_group_entry entries[TG_WEBGPU_MAX_BINDINGS];
-    for (int32_t i = 0; i < stage->binding_count; ++i) {
-        const webgpu_place place = load_bound(l, stage->bindings[i], scratch_bytes);
-        if (place.handle == NULL) return TG_INTERNAL(d->ctx, "a stage binds a buffer that was not made");
+    for (int32_t i = 0; i < count; ++i) {
+        if (places[i].handle == NULL) return TG_INTERNAL(d->ctx, "a stage binds a buffer that was not made");
         entries[i] = (tg_wgpu_bind_group_entry){
-            .binding = (uint32_t)i, .buffer = place.handle, .offset = (uint64_t)place.offset, .size = (uint64_t)place.bytes};
+            .binding = (uint32_t)i, .buffer = places[i].handle, .offset = (uint64_t)places[i].offset, .size = (uint64_t)places[i].bytes};
     }
-    const tg_wgpu_bind_group_descriptor descriptor = {.label = webgpu_string(NULL),
-                                                      .layout = e->layouts[stage->binding_count],
-                                                      .count = (size_t)stage->binding_count,
-                                                      .entries = entries};
+    const tg_wgpu_bind_group_descriptor descriptor = {
+        .label = webgpu_string(NULL), .layout = e->layouts[count], .count = (size_t)count, .entries = entries};
     step->group = d->api.device_create_bind_group(d->device, &descriptor);
-    if (step->group == NULL) return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no bind group for kernel %s", kernel->name);
+    if (step->group == NULL)
+        return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no bind group for kernel %s",
+                       e->program->kernels[step->kernel].name);
     d->count.objects++;
     return TG_OK;
+}
+static tg_status load_bind_stage(load_state *l, const tg_wgsl_stage *stage, int64_t scratch_bytes, webgpu_step *step) {
+    webgpu_place places[TG_WEBGPU_MAX_BINDINGS];
+    for (int32_t i = 0; i < stage->binding_count; ++i) places[i] = load_bound(l, stage->bindings[i], scratch_bytes);
+    return tg_webgpu_bind_step(l->e, places, stage->binding_count, step);
 }
 static tg_status load_bind(load_state *l) {
     webgpu_executable *e = l->e;

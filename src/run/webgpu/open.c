@@ -247,6 +247,7 @@ void tg_webgpu_close(tg_device *device) {
     tg_webgpu_drop_buffer(d, &d->fence_source);
     tg_webgpu_drop_buffer(d, &d->fence);
     tg_webgpu_drop_buffer(d, &d->readback);
+    tg_webgpu_drop_flights(d);
     if (d->queue != NULL) d->api.queue_release(d->queue);
     if (d->device != NULL && !d->foreign) {
         d->api.device_destroy(d->device);

@@ -159,13 +159,13 @@ static tg_status pipelines_make_one(webgpu_executable *e, webgpu_pipeline *pipel
         const tg_wgpu_compute_pipeline_descriptor descriptor = pipelines_describe(e, pipeline);
         pipelines_keep(d, pipeline, d->api.device_create_compute_pipeline(d->device, &descriptor));
     }
-    tg_webgpu_scopes_end(d, WEBGPU_SCOPES);
-    for (int i = 0; i < WEBGPU_SCOPES && waited == TG_OK; ++i) waited = tg_webgpu_wait(d, &d->scope[i], "compiling shaders");
+    tg_webgpu_scopes_end(d, WEBGPU_SCOPES, &d->scopes);
+    for (int i = 0; i < WEBGPU_SCOPES && waited == TG_OK; ++i) waited = tg_webgpu_wait(d, &d->scopes.request[i], "compiling shaders");
     if (status == TG_OK) status = waited;
     for (int i = 0; i < WEBGPU_SCOPES && status == TG_OK; ++i)
-        if (d->scope[i].error == TG_WGPU_ERROR_VALIDATION || d->scope[i].error == TG_WGPU_ERROR_INTERNAL)
-            status = pipelines_explain(e, pipeline, d->scope[i].text);
-    if (status == TG_OK) status = tg_webgpu_scopes_report(d, WEBGPU_SCOPES, "compiling shaders");
+        if (d->scopes.request[i].error == TG_WGPU_ERROR_VALIDATION || d->scopes.request[i].error == TG_WGPU_ERROR_INTERNAL)
+            status = pipelines_explain(e, pipeline, d->scopes.request[i].text);
+    if (status == TG_OK) status = tg_webgpu_scopes_report(d, WEBGPU_SCOPES, &d->scopes, "compiling shaders");
     if (status == TG_OK && pipeline->handle == NULL) status = tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no compute pipeline");
     return status;
 }
@@ -227,10 +227,10 @@ static tg_status pipelines_make_all(webgpu_executable *e) {
         status = pipelines_start(e, &e->pipelines[started], &batch->requests[started]);
         if (status == TG_OK) started++;
     }
-    tg_webgpu_scopes_end(d, WEBGPU_SCOPES);
+    tg_webgpu_scopes_end(d, WEBGPU_SCOPES, &d->scopes);
     tg_status collected = pipelines_collect(e, batch, started); /* knows the kernel, which a scope does not */
     if (status == TG_OK) status = collected;
-    tg_status scopes = tg_webgpu_scopes_report(d, WEBGPU_SCOPES, "compiling shaders");
+    tg_status scopes = tg_webgpu_scopes_report(d, WEBGPU_SCOPES, &d->scopes, "compiling shaders");
     return status != TG_OK ? status : scopes;
 }
 

@@ -1,5 +1,5 @@
-/* run: one step: inputs up, one compute pass, the outputs that are wanted down. One submission, unless a program keeps this
- * device busy for so long that its watchdog might bite: then the next runs are cut into several, by what was measured. Allocates
+/* run: one step: inputs up, one compute pass, the outputs that are wanted down, waited for or not. One submission, unless a program keeps
+ * this device busy for so long that its watchdog might bite: then the next runs are cut into several, by what was measured. Allocates
  * nothing. Must not know how a program was loaded. */
 #include "run/webgpu/device.h"
 
@@ -8,15 +8,18 @@
 enum { RUN_SCOPES = 2, RUN_GROWS = 8 }; /* a submission may grow again once it takes less than 1/8 of what is slow */
 
 /* An error of the third kind reaches our own callback, or on an application's device a scope. */
-static int run_scopes(const webgpu_device *d) { return d->foreign ? WEBGPU_SCOPES : RUN_SCOPES; }
+int tg_webgpu_run_scopes(const webgpu_device *d) { return d->foreign ? WEBGPU_SCOPES : RUN_SCOPES; }
 
-static void run_write_inputs(webgpu_executable *e, const void *const *inputs) {
+void tg_webgpu_write_inputs(webgpu_executable *e, const void *const *inputs) {
     webgpu_device *d = e->device;
     const tg_program *program = e->program;
-    if (e->input_bytes == 0) return;
-    for (int32_t i = 0; i < program->input_count; ++i)
-        if (e->input_offset[i] >= 0)
-            tg_webgpu_widen(e->feed + e->input_offset[i], program->inputs[i].dtype, inputs[i], tg_shape_count(program->inputs[i].shape));
+    bool any = false;
+    for (int32_t i = 0; i < program->input_count; ++i) {
+        if (e->input_offset[i] < 0 || inputs[i] == NULL) continue;
+        tg_webgpu_widen(e->feed + e->input_offset[i], program->inputs[i].dtype, inputs[i], tg_shape_count(program->inputs[i].shape));
+        any = true;
+    }
+    if (!any) return;
     d->api.queue_write_buffer(d->queue, e->inputs.handle, 0, e->feed, (size_t)e->input_bytes);
     d->count.writes++;
     d->count.write_bytes += e->input_bytes;
@@ -31,11 +34,14 @@ static void run_poison(webgpu_device *d, const webgpu_buffer *buffer) {
     }
 }
 
-static tg_status run_encode_steps(webgpu_executable *e, tg_wgpu_command_encoder encoder, int32_t begin, int32_t end) {
-    webgpu_device *d = e->device;
-    if (begin == end) return TG_OK;
-    tg_wgpu_compute_pass pass = d->api.encoder_begin_compute_pass(encoder, NULL);
-    if (pass == NULL) return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no compute pass");
+void tg_webgpu_poison(webgpu_executable *e) {
+    if (!e->poison) return;
+    run_poison(e->device, &e->workspace);
+    run_poison(e->device, &e->scratch);
+}
+
+void tg_webgpu_encode_steps(const webgpu_executable *e, tg_wgpu_compute_pass pass, int32_t begin, int32_t end) {
+    const webgpu_device *d = e->device;
     int32_t pipeline = -1;
     for (int32_t s = begin; s < end; ++s) {
         const webgpu_step *step = &e->steps[s];
@@ -44,10 +50,31 @@ static tg_status run_encode_steps(webgpu_executable *e, tg_wgpu_command_encoder 
         d->api.pass_set_bind_group(pass, 0, step->group, 0, NULL);
         d->api.pass_dispatch(pass, step->groups[0], step->groups[1], step->groups[2]);
     }
+}
+static tg_status run_encode_pass(const webgpu_executable *e, tg_wgpu_command_encoder encoder, int32_t begin, int32_t end) {
+    webgpu_device *d = e->device;
+    if (begin == end) return TG_OK;
+    tg_wgpu_compute_pass pass = d->api.encoder_begin_compute_pass(encoder, NULL);
+    if (pass == NULL) return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no compute pass");
+    tg_webgpu_encode_steps(e, pass, begin, end);
     d->api.pass_end(pass);
     d->api.pass_release(pass);
     d->count.dispatches += end - begin;
     return TG_OK;
+}
+/* An encoder with steps [begin, end), to be submitted. */
+static tg_status run_record(const webgpu_executable *e, int32_t begin, int32_t end, tg_wgpu_command_encoder *out) {
+    webgpu_device *d = e->device;
+    tg_wgpu_command_encoder encoder = tg_webgpu_encoder(d);
+    if (encoder == NULL) return TG_ERROR_DEVICE;
+    tg_status status = run_encode_pass(e, encoder, begin, end);
+    if (status == TG_OK) {
+        *out = encoder;
+        return TG_OK;
+    }
+    d->api.encoder_release(encoder);
+    d->count.objects--;
+    return status;
 }
 /* Of the outputs that are wanted and not on the host. [*from, *to) gets what of the readback buffer they fill. */
 static void run_encode_copies(webgpu_executable *e, tg_wgpu_command_encoder encoder, void *const *outputs, int64_t *from, int64_t *to) {
@@ -65,14 +92,16 @@ static void run_encode_copies(webgpu_executable *e, tg_wgpu_command_encoder enco
         d->count.copy_bytes += bytes;
     }
 }
+static bool run_is_on_host(const webgpu_executable *e, int32_t i) { return e->readback_offset[i] < 0; }
+static void run_host_output(const webgpu_executable *e, const void *const *inputs, int32_t i, void *to) {
+    const tg_output *output = &e->program->outputs[i];
+    const tg_buffer *buffer = &e->program->buffers[output->buffer];
+    const void *from = buffer->storage == TG_STORAGE_INPUT ? inputs[buffer->slot] : buffer->data;
+    memcpy(to, from, (size_t)tg_shape_count(output->shape) * (output->dtype == TG_BOOL ? 1 : 4));
+}
 static void run_host_outputs(const webgpu_executable *e, const void *const *inputs, void *const *outputs) {
-    for (int32_t i = 0; outputs != NULL && i < e->program->output_count; ++i) {
-        const tg_output *output = &e->program->outputs[i];
-        const tg_buffer *buffer = &e->program->buffers[output->buffer];
-        if (outputs[i] == NULL || e->readback_offset[i] >= 0) continue;
-        const void *from = buffer->storage == TG_STORAGE_INPUT ? inputs[buffer->slot] : buffer->data;
-        memcpy(outputs[i], from, (size_t)tg_shape_count(output->shape) * (output->dtype == TG_BOOL ? 1 : 4));
-    }
+    for (int32_t i = 0; outputs != NULL && i < e->program->output_count; ++i)
+        if (outputs[i] != NULL && run_is_on_host(e, i)) run_host_output(e, inputs, i, outputs[i]);
 }
 
 /* Steps [begin, end) in one submission, waited for; the last one brings the outputs along. The scopes it is called in end here. */
@@ -80,16 +109,13 @@ static tg_status run_submission(webgpu_executable *e, int32_t begin, int32_t end
     webgpu_device *d = e->device;
     int64_t from = 0, to = 0;
     const void *data = NULL;
-    tg_wgpu_command_encoder encoder = tg_webgpu_encoder(d);
-    tg_status status = encoder != NULL ? run_encode_steps(e, encoder, begin, end) : TG_ERROR_DEVICE;
+    tg_wgpu_command_encoder encoder = NULL;
+    tg_status status = run_record(e, begin, end, &encoder);
     if (status == TG_OK) {
         if (end == e->step_count) run_encode_copies(e, encoder, outputs, &from, &to);
         status = tg_webgpu_submit(d, encoder);
-    } else if (encoder != NULL) {
-        d->api.encoder_release(encoder);
-        d->count.objects--;
     }
-    tg_status scopes = tg_webgpu_scopes_pop(d, run_scopes(d), "running a step");
+    tg_status scopes = tg_webgpu_scopes_pop(d, tg_webgpu_run_scopes(d), "running a step");
     if (status == TG_OK) status = scopes;
     if (status != TG_OK) return status;
     if (to == 0) return tg_webgpu_finish(d);
@@ -102,13 +128,13 @@ static tg_status run_submission(webgpu_executable *e, int32_t begin, int32_t end
     d->api.buffer_unmap(e->readback.handle);
     return TG_OK;
 }
-static void run_adapt(webgpu_executable *e, int32_t dispatches, int64_t nanoseconds) {
+void tg_webgpu_adapt(webgpu_executable *e, int32_t dispatches, int64_t nanoseconds) {
     const int64_t slow = e->device->slow;
     if (nanoseconds > slow && dispatches > 1) e->per_submission = dispatches / 2;
     else if (nanoseconds < slow / RUN_GROWS && dispatches == e->per_submission && dispatches < e->step_count)
         e->per_submission = dispatches > e->step_count / 2 ? e->step_count : dispatches * 2;
 }
-static void run_reset_counters(tg_webgpu_counters *count) {
+void tg_webgpu_reset_counters(tg_webgpu_counters *count) {
     count->submissions = count->dispatches = count->copies = count->writes = count->maps = 0;
     count->copy_bytes = count->write_bytes = 0;
 }
@@ -118,31 +144,135 @@ static bool run_has_work(const webgpu_executable *e, void *const *outputs) {
         if (outputs[i] != NULL && e->readback_offset[i] >= 0) return true;
     return false;
 }
+/* What is before steps [begin, ...) of a run: error scopes, and at its beginning what it reads. */
+static void run_open(webgpu_executable *e, int32_t begin, const void *const *inputs) {
+    tg_webgpu_scopes_push(e->device, tg_webgpu_run_scopes(e->device));
+    if (begin > 0) return;
+    tg_webgpu_write_inputs(e, inputs);
+    tg_webgpu_poison(e);
+}
+/* All submissions, each waited for, but a last one of steps [*rest, ...) where `rest` is not NULL. */
+static tg_status run_pieces(webgpu_executable *e, const void *const *inputs, void *const *outputs, int32_t *rest) {
+    int32_t begin = 0;
+    do {
+        const bool is_last = e->step_count - begin <= e->per_submission;
+        const int32_t end = is_last ? e->step_count : begin + e->per_submission;
+        const int64_t start = tg_webgpu_now();
+        if (is_last && rest != NULL) break;
+        run_open(e, begin, inputs);
+        tg_status status = run_submission(e, begin, end, outputs);
+        if (status != TG_OK) return status;
+        tg_webgpu_adapt(e, end - begin, tg_webgpu_now() - start);
+        begin = end;
+    } while (begin < e->step_count);
+    if (rest != NULL) *rest = begin;
+    return TG_OK;
+}
 tg_status tg_webgpu_run(tg_device *device, tg_executable *executable, const void *const *inputs, void *const *outputs) {
     webgpu_device *d = webgpu_of(device);
     webgpu_executable *e = webgpu_executable_of(executable);
     tg_status status = tg_webgpu_alive(d);
     if (status != TG_OK) return status;
-    run_reset_counters(&d->count);
-    if (run_has_work(e, outputs)) {
-        int32_t begin = 0;
-        do {
-            const int32_t end = e->step_count - begin > e->per_submission ? begin + e->per_submission : e->step_count;
-            const int64_t start = tg_webgpu_now();
-            tg_webgpu_scopes_push(d, run_scopes(d));
-            if (begin == 0) {
-                run_write_inputs(e, inputs);
-                if (e->poison) run_poison(d, &e->workspace);
-                if (e->poison) run_poison(d, &e->scratch);
-            }
-            status = run_submission(e, begin, end, outputs);
-            if (status != TG_OK) return status;
-            run_adapt(e, end - begin, tg_webgpu_now() - start);
-            begin = end;
-        } while (begin < e->step_count);
+    tg_webgpu_reset_counters(&d->count);
+    if (run_has_work(e, outputs)) status = run_pieces(e, inputs, outputs, NULL);
+    if (status == TG_OK) run_host_outputs(e, inputs, outputs);
+    return status;
+}
+
+/* ---- runs that are not waited for */
+
+static tg_status run_ready_flight(webgpu_device *d, webgpu_flight *flight) {
+    if (flight->readback.handle != NULL) return TG_OK;
+    tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
+    tg_status status = tg_webgpu_make_buffer(d, 4, TG_WGPU_USAGE_MAP_READ | TG_WGPU_USAGE_COPY_DESTINATION, "a result", &flight->readback);
+    tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "making a buffer");
+    if (status == TG_OK) status = scopes;
+    if (status != TG_OK) tg_webgpu_drop_buffer(d, &flight->readback);
+    return status;
+}
+/* The first output on its way to the flight's buffer; one that is on the host is there: any word says then that the run is over. */
+static tg_status run_submit_flight(webgpu_flight *flight, const webgpu_executable *e, int32_t begin) {
+    webgpu_device *d = e->device;
+    const webgpu_place *place = &e->places[e->program->outputs[0].buffer];
+    const bool is_on_host = run_is_on_host(e, 0);
+    tg_wgpu_command_encoder encoder = NULL;
+    tg_status status = run_record(e, begin, e->step_count, &encoder);
+    if (status != TG_OK) return status;
+    d->api.encoder_copy_buffer_to_buffer(encoder, is_on_host ? d->fence_source.handle : place->handle,
+                                         is_on_host ? 0 : (uint64_t)place->offset, flight->readback.handle, 0, 4);
+    d->count.copies++;
+    d->count.copy_bytes += 4;
+    return tg_webgpu_submit(d, encoder);
+}
+tg_status tg_webgpu_start(tg_device *device, tg_executable *executable, const void *const *inputs, float *result) {
+    webgpu_device *d = webgpu_of(device);
+    webgpu_executable *e = webgpu_executable_of(executable);
+    webgpu_flight *flight = &d->flights[(d->first_flight + d->flight_count) % TG_FLIGHTS];
+    int32_t rest = 0;
+    tg_status status = tg_webgpu_alive(d);
+    if (status == TG_OK && d->flight_count == TG_FLIGHTS) status = TG_INTERNAL(d->ctx, "more runs under way than there are places for");
+    if (status != TG_OK) return status;
+    tg_webgpu_reset_counters(&d->count);
+    status = run_ready_flight(d, flight);
+    if (status == TG_OK) status = run_pieces(e, inputs, NULL, &rest);
+    if (status != TG_OK) return status;
+    flight->executable = e;
+    flight->result = result;
+    flight->dispatches = e->step_count - rest;
+    flight->start = tg_webgpu_now();
+    run_open(e, rest, inputs);
+    status = run_submit_flight(flight, e, rest);
+    tg_webgpu_scopes_end(d, tg_webgpu_run_scopes(d), &flight->scopes);
+    if (status != TG_OK) {
+        (void)tg_webgpu_scopes_report(d, tg_webgpu_run_scopes(d), &flight->scopes, "running a step");
+        return status;
     }
-    run_host_outputs(e, inputs, outputs);
+    if (run_is_on_host(e, 0)) run_host_output(e, inputs, 0, result);
+    tg_webgpu_map_begin(d, flight->readback.handle, 0, 4, &flight->map, flight->text);
+    d->flight_count++;
     return TG_OK;
+}
+
+static bool run_has_landed(const webgpu_device *d, const webgpu_flight *flight) {
+    bool answered = flight->map.done;
+    for (int i = 0; i < tg_webgpu_run_scopes(d); ++i) answered = answered && flight->scopes.request[i].done;
+    return answered;
+}
+/* Of a flight that is over; a buffer that may still be mapped is not used again. */
+static tg_status run_take(webgpu_device *d, webgpu_flight *flight) {
+    const webgpu_executable *e = flight->executable;
+    const void *data = NULL;
+    tg_status status = tg_webgpu_scopes_report(d, tg_webgpu_run_scopes(d), &flight->scopes, "running a step");
+    tg_status mapped = tg_webgpu_map_end(d, flight->readback.handle, 0, 4, &flight->map, &data);
+    if (status == TG_OK) status = mapped;
+    if (mapped == TG_OK) {
+        if (status == TG_OK && !run_is_on_host(e, 0)) memcpy(flight->result, data, 4);
+        d->api.buffer_unmap(flight->readback.handle);
+    }
+    if (status != TG_OK) tg_webgpu_drop_buffer(d, &flight->readback);
+    return status;
+}
+tg_status tg_webgpu_collect(tg_device *device, bool wait, bool *done) {
+    webgpu_device *d = webgpu_of(device);
+    webgpu_flight *flight = &d->flights[d->first_flight];
+    *done = true;
+    if (d->flight_count == 0) return TG_INTERNAL(d->ctx, "no run is under way");
+    tg_webgpu_pump(d);
+    const bool had_landed = run_has_landed(d, flight);
+    if (!had_landed && !wait && tg_webgpu_alive(d) == TG_OK) {
+        *done = false;
+        return TG_OK;
+    }
+    tg_status status = run_take(d, flight);
+    const int64_t now = tg_webgpu_now(), since = flight->start > d->landed ? flight->start : d->landed;
+    if (status == TG_OK && !had_landed) tg_webgpu_adapt(flight->executable, flight->dispatches, now - since);
+    d->landed = now;
+    d->first_flight = (d->first_flight + 1) % TG_FLIGHTS;
+    d->flight_count--;
+    return status;
+}
+void tg_webgpu_drop_flights(webgpu_device *d) {
+    for (int i = 0; i < TG_FLIGHTS; ++i) tg_webgpu_drop_buffer(d, &d->flights[i].readback);
 }
 
 /* ---- by itself */
@@ -153,26 +283,26 @@ tg_status tg_webgpu_put(tg_device *device, tg_executable *executable, int32_t bu
     const webgpu_place *place = &e->places[buffer];
     tg_status status = tg_webgpu_alive(d);
     if (status != TG_OK || place->handle == NULL) return status;
-    tg_webgpu_scopes_push(d, run_scopes(d));
+    tg_webgpu_scopes_push(d, tg_webgpu_run_scopes(d));
     tg_webgpu_write(d, place->handle, place->offset, e->program->buffers[buffer].dtype, data, e->program->buffers[buffer].count);
-    return tg_webgpu_scopes_pop(d, run_scopes(d), "writing a buffer");
+    return tg_webgpu_scopes_pop(d, tg_webgpu_run_scopes(d), "writing a buffer");
 }
 tg_status tg_webgpu_time(tg_device *device, tg_executable *executable, int times, double *seconds) {
     webgpu_device *d = webgpu_of(device);
     webgpu_executable *e = webgpu_executable_of(executable);
     tg_status status = tg_webgpu_alive(d);
     if (status != TG_OK) return status;
-    tg_webgpu_scopes_push(d, run_scopes(d));
+    tg_webgpu_scopes_push(d, tg_webgpu_run_scopes(d));
     tg_wgpu_command_encoder encoder = tg_webgpu_encoder(d);
     if (encoder == NULL) status = TG_ERROR_DEVICE;
-    for (int i = 0; i < times && status == TG_OK; ++i) status = run_encode_steps(e, encoder, 0, e->step_count);
+    for (int i = 0; i < times && status == TG_OK; ++i) status = run_encode_pass(e, encoder, 0, e->step_count);
     const int64_t start = tg_webgpu_now();
     if (status == TG_OK) status = tg_webgpu_submit(d, encoder);
     else if (encoder != NULL) {
         d->api.encoder_release(encoder);
         d->count.objects--;
     }
-    tg_status scopes = tg_webgpu_scopes_pop(d, run_scopes(d), "timing a launch");
+    tg_status scopes = tg_webgpu_scopes_pop(d, tg_webgpu_run_scopes(d), "timing a launch");
     if (status == TG_OK) status = scopes;
     if (status == TG_OK) status = tg_webgpu_finish(d);
     *seconds = (double)(tg_webgpu_now() - start) * 1e-9;

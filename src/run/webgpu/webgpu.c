@@ -33,4 +33,9 @@ const tg_executor tg_webgpu_executor = {
     .dispatches = tg_webgpu_dispatches,
     .tuned = tg_webgpu_tuned,
     .run = tg_webgpu_run,
+    .start = tg_webgpu_start,
+    .collect = tg_webgpu_collect,
+    .make_feeder = tg_webgpu_make_feeder,
+    .drop_feeder = tg_webgpu_drop_feeder,
+    .run_feeder = tg_webgpu_run_feeder,
 };

@@ -2,7 +2,7 @@
  * is made by what it calls. */
 #include "exports.h"
 
-#include "run/call.h"
+#include "run/train.h"
 #include "run/web/web.h"
 
 #include <math.h>
@@ -644,3 +644,79 @@ WEB_EXPORT(const char *, call_captures)(const web_call *call) {
     return web_text_done();
 }
 WEB_EXPORT(void, call_end)(web_call *call) { tg_model_call_end(&call->call); }
+
+/* ---------------------------------------------------------------- many steps */
+
+WEB_EXPORT(tg_dataset *, dataset_create)(tg_model *model, const tg_feed *arrays, int32_t n, int32_t rows) {
+    return tg_dataset_create(model, arrays, n, rows);
+}
+WEB_EXPORT(void, dataset_destroy)(tg_dataset *dataset) { tg_dataset_destroy(dataset); }
+WEB_EXPORT(int32_t, dataset_feeder)(const tg_dataset *dataset) { return tg_web_feeder_number(dataset->feeder); }
+
+struct web_train {
+    tg_train_call call;
+    tg_train_options options;
+    uint32_t control[TG_DRAW_WORDS];
+    double result[4];
+};
+
+WEB_EXPORT(web_train *, train_begin)
+(tg_model *model, tg_dataset *dataset, const double options[WEB_TRAIN], const tg_feed *feeds, int32_t n) {
+    tg_model_begin(web_context);
+    web_train *train = tg_alloc(web_context, sizeof *train);
+    if (train == NULL) return NULL;
+    train->options = (tg_train_options){.steps = web_whole(options[0]),
+                                        .order = (tg_batch_order)web_small(options[1]),
+                                        .seed = (uint64_t)web_whole(options[2]) | (uint64_t)web_whole(options[3]) << 32,
+                                        .feeds = feeds,
+                                        .feed_count = n,
+                                        .steps_per_submission = web_whole(options[4]),
+                                        .target_loss = options[5],
+                                        .patience = web_whole(options[6])};
+    if (tg_train_begin(&train->call, model, dataset, &train->options, NULL) == TG_OK) return train;
+    tg_release(web_context, train, sizeof *train);
+    return NULL;
+}
+WEB_EXPORT(int32_t, train_most)(const web_train *train) { return (int32_t)train->call.most; }
+WEB_EXPORT(int32_t, train_exact)(const web_train *train) { return train->call.exact; }
+WEB_EXPORT(const uint32_t *, train_control)(web_train *train) {
+    tg_draw_control(&train->call.draw, train->control);
+    return train->control;
+}
+WEB_EXPORT(int32_t, train_program)(const web_train *train) { return tg_web_executable_number(train->call.variant->executable); }
+WEB_EXPORT(const void *const *, train_inputs)(const web_train *train) { return train->call.variant->inputs; }
+WEB_EXPORT(float *, train_losses)(const web_train *train) { return train->call.dataset->losses; }
+WEB_EXPORT(int32_t, train_next)(web_train *train, int32_t status, int32_t count) {
+    if (status == 0) tg_model_begin(web_context);
+    return (int32_t)tg_train_next(&train->call, (tg_status)status, train->call.dataset->losses, count);
+}
+WEB_EXPORT(int32_t, train_run)(web_train *train, int32_t count) {
+    tg_train_call *call = &train->call;
+    tg_status status = TG_OK;
+    tg_model_begin(web_context);
+    for (int32_t i = 0; i < count && status == TG_OK && call->most > 0; i++) {
+        float loss = 0;
+        status = tg_train_on_host(call, &loss);
+        status = tg_train_next(call, status, &loss, 1);
+        call->dataset->losses[i] = call->result.loss;
+    }
+    return (int32_t)status;
+}
+WEB_EXPORT(int32_t, train_step)(web_train *train, web_call *call) {
+    tg_model_begin(web_context);
+    tg_model_call_end(&call->call);
+    tg_dataset_fill(train->call.dataset, &train->call.draw);
+    return (int32_t)tg_model_call_begin_fed(&call->call, train->call.model);
+}
+WEB_EXPORT(const double *, train_result)(web_train *train) {
+    const tg_train_result *result = &train->call.result;
+    train->result[0] = (double)result->steps;
+    train->result[1] = (double)result->end;
+    train->result[2] = (double)result->loss;
+    train->result[3] = (double)result->best;
+    return train->result;
+}
+WEB_EXPORT(void, train_end)(web_train *train) {
+    tg_train_end_call(&train->call);
+    tg_release(web_context, train, sizeof *train);
+}

@@ -247,4 +247,37 @@ WEB_EXPORT(const void *, call_result)(const web_call *call);
 WEB_EXPORT(const char *, call_captures)(const web_call *call);
 WEB_EXPORT(void, call_end)(web_call *call); /* gives captures back; also after an error, and in place of the loop to give up */
 
+/* ---------------------------------------------------------------- many steps: tg_train in submissions
+ *
+ *   train = train_begin(model, data set, options, feeds, n)      0: see error_*
+ *   while (most = train_most(train)) > 0:    at most so many steps (train_exact: so many), their losses written at train_losses, then
+ *       status = train_next(train, 0, how many)
+ *   train_result; train_end
+ * On the CPU, train_run(train, count) is one submission with its train_next. Feeds stay where they are until the end. Other calls of the
+ * model may come between. */
+
+/* arrays as feeds. 0: see error_*. The model may be destroyed first. */
+WEB_EXPORT(tg_dataset *, dataset_create)(tg_model *model, const tg_feed *arrays, int32_t n, int32_t rows);
+WEB_EXPORT(void, dataset_destroy)(tg_dataset *dataset);
+/* Its number, that gpu_feeder gave; 0: batches are made by the core: train_run, or on a GPU train_step. */
+WEB_EXPORT(int32_t, dataset_feeder)(const tg_dataset *dataset);
+
+typedef struct web_train web_train;
+#define WEB_TRAIN 7 /* steps, order (tg_batch_order), seed's low and high 32 bits, steps per submission, target loss, patience */
+WEB_EXPORT(web_train *, train_begin)
+(tg_model *model, tg_dataset *dataset, const double options[WEB_TRAIN], const tg_feed *feeds, int32_t n);
+WEB_EXPORT(int32_t, train_most)(const web_train *train);
+WEB_EXPORT(int32_t, train_exact)(const web_train *train);
+WEB_EXPORT(const uint32_t *, train_control)(web_train *train);         /* TG_DRAW_WORDS words for the drawing kernel */
+WEB_EXPORT(int32_t, train_program)(const web_train *train);            /* the step's executable */
+WEB_EXPORT(const void *const *, train_inputs)(const web_train *train); /* as call_inputs; of those of the data set nothing is to be read */
+WEB_EXPORT(float *, train_losses)(const web_train *train);             /* room for TG_MOST_STEPS */
+WEB_EXPORT(int32_t, train_next)(web_train *train, int32_t status, int32_t count);
+WEB_EXPORT(int32_t, train_run)(web_train *train, int32_t count); /* CPU; fewer where training ends: *train_result says */
+/* On a GPU without a feeder: begins one step in `call`, on a batch made by the core. Go on as after call_begin; but when its last program
+ * has been executed, its loss is taken and call_end called in place of call_next, and train_next then. */
+WEB_EXPORT(int32_t, train_step)(web_train *train, web_call *call);
+WEB_EXPORT(const double *, train_result)(web_train *train); /* steps, end (tg_train_end), loss, best */
+WEB_EXPORT(void, train_end)(web_train *train);
+
 #endif

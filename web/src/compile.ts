@@ -17,6 +17,7 @@ import {
   type RequestBody,
   type RequestKind,
   type TextKind,
+  type TrainMessage,
 } from './protocol.js'
 import { pause } from './pause.js'
 import { coreNow } from './platform.js'
@@ -58,6 +59,28 @@ export type Forward<M extends Module, I extends InputSpecs> = (model: M, inputs:
 
 export interface CallOptions {
   withCaptures?: boolean
+}
+export interface TrainOptions<I extends InputSpecs = InputSpecs> {
+  /** Rows for inputs whose first axis is the batch, or a data set made before. */
+  data: Partial<InputArrays<I>> | Dataset
+  /** The other inputs: the same in every step. */
+  inputs?: Partial<InputArrays<I>>
+  /** To make: 0 or more. */
+  steps: number
+  /** Default 'random': each row drawn with replacement. 'sequential': one after another, over again. */
+  order?: 'random' | 'sequential'
+  /** Of the random order. Default 0. */
+  seed?: number | bigint
+  /** How many steps a GPU is given at a time, up to 4096. Default: as many as let a page draw between. */
+  stepsPerSubmission?: number
+  /** Told of every step, in order, some at a time. Returning false ends it, behind the steps that were made meanwhile. */
+  onProgress?: (step: number, loss: number) => boolean | void
+  /** Ends once a loss is no more than this. */
+  targetLoss?: number
+  /** Ends once the least loss is so many steps old. */
+  patience?: number
+  /** Aborting ends it, behind the steps under way: the promise rejects with the signal's reason. */
+  signal?: AbortSignal
 }
 export interface StepResult {
   loss: number
@@ -261,6 +284,8 @@ async function openPort(what: string, frames: Frames) {
 /** What a model and its siblings share: the worker, its device, its parameters. */
 class Family<M extends Module> {
   #lastGraph = ROOT
+  /** Until the training runs asked for have ended; null: there are none. */
+  turn: Promise<void> | null = null
   constructor(
     readonly connection: Connection,
     readonly factory: (() => M) | null,
@@ -269,8 +294,51 @@ class Family<M extends Module> {
   nextGraph(): number {
     return ++this.#lastGraph
   }
+  /** Of a data set: as those of graphs. */
+  readonly nextDataset = this.nextGraph
+  /** Runs `body` when the runs before it have ended. */
+  inTurn<R>(body: () => Promise<R>): Promise<R> {
+    const before = this.turn
+    const result = before === null ? body() : before.then(body)
+    const turn = result.then(() => undefined, () => undefined).then(() => {
+      if (this.turn === turn) this.turn = null
+    })
+    this.turn = turn
+    return result
+  }
   destroy(): Promise<void> {
     return this.connection.shutDown(ROOT, (kind) => new StateError(`${kind}: the model is destroyed`))
+  }
+}
+
+/** What changes a model waits for the training runs before it. What reads it is served between their submissions. */
+const WAITS_FOR_TRAINING: ReadonlySet<RequestKind> = new Set<RequestKind>([
+  'step', 'uploadParams', 'reset', 'resetOptimizer', 'setLR', 'recover', 'compileForward',
+])
+
+/** Rows on the device, for many calls of `train`. */
+export class Dataset {
+  readonly #drop: () => Promise<unknown>
+  /** @internal */
+  readonly owner: object
+  /** @internal */
+  readonly number: number
+  #destroyed = false
+
+  /** @internal */
+  constructor(owner: object, number: number, drop: () => Promise<unknown>) {
+    this.owner = owner
+    this.number = number
+    this.#drop = drop
+  }
+  get destroyed(): boolean {
+    return this.#destroyed
+  }
+  /** Gives its memory back, after the runs that use it. Twice is fine. */
+  async destroy(): Promise<void> {
+    if (this.#destroyed) return
+    this.#destroyed = true
+    await this.#drop()
   }
 }
 
@@ -425,6 +493,11 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     await connection.request({ kind: 'destroy', graph: this.#graph }, [], () => '').catch(() => undefined)
   }
 
+  /** @internal */
+  protected get family(): Family<M> {
+    return this.#family
+  }
+
   #refuseDestroyed(what: string): void {
     if (this.#destroyed) throw new StateError(`${what}: the model is destroyed`)
     const reason = this.#family.connection.closed
@@ -445,6 +518,8 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     const frames = holdFrames(above)
     try {
       this.#refuseDestroyed(body.kind)
+      const { turn } = this.#family
+      if (turn !== null && WAITS_FOR_TRAINING.has(body.kind)) await turn
       return await this.#family.connection.request(body, transfer, frames)
     } catch (error) {
       throw blameOnce(error, frames)
@@ -478,6 +553,38 @@ function typesText(kind: string): string {
   return kind === 'parameter' ? 'not a Float32Array' : 'not a Float32Array (f32), Int32Array (i32) or Uint8Array (bool)'
 }
 
+interface TrainRun {
+  message: TrainMessage
+  onProgress: TrainOptions['onProgress']
+  signal: AbortSignal | undefined
+}
+
+const MAX_STEPS = 2 ** 31 - 1
+
+function trainArguments(options: TrainOptions): TrainRun {
+  if (typeof options !== 'object' || options === null) throw new ArgumentError(`train: takes options, not ${describe(options)}`)
+  const { data, steps, order = 'random', stepsPerSubmission = 0, targetLoss = 0, patience = 0, onProgress, signal } = options
+  const whole = (what: string, value: unknown, most: number): void => {
+    if (!Number.isInteger(value) || (value as number) < 0 || (value as number) > most)
+      throw new ArgumentError(`train: ${what} is ${typeof value === 'number' ? value : describe(value)}, not a whole number from 0 to ${most}`)
+  }
+  if (typeof data !== 'object' || data === null) throw new ArgumentError(`train: data is ${describe(data)}, not arrays by name or a data set`)
+  whole('steps', steps, MAX_STEPS)
+  whole('stepsPerSubmission', stepsPerSubmission, 4096)
+  whole('patience', patience, Number.MAX_SAFE_INTEGER)
+  if (order !== 'random' && order !== 'sequential') throw new ArgumentError(`train: order is ${describe(order)}, not 'random' or 'sequential'`)
+  if (typeof targetLoss !== 'number') throw new ArgumentError(`train: targetLoss is ${describe(targetLoss)}, not a number`)
+  if (onProgress !== undefined && typeof onProgress !== 'function')
+    throw new ArgumentError(`train: onProgress is ${describe(onProgress)}, not a function`)
+  const message = { steps, order, seed: seedArgument('train', options.seed), stepsPerSubmission, targetLoss, patience }
+  return { message, onProgress, signal }
+}
+
+/** The caller may change or reuse the arrays at once. What is no array is refused when its turn comes. */
+function copiesOf<R extends Readonly<Record<string, unknown>>>(record: R): R {
+  return Object.fromEntries(Object.entries(record).map(([name, value]) => [name, dtypeOfArray(value) === null ? value : copyOf(value as DataArray)])) as R
+}
+
 function byName(arrays: readonly ArrayMessage[]): Record<string, Float32Array> {
   return Object.fromEntries(arrays.map(({ name, data }) => [name, data as Float32Array]))
 }
@@ -502,6 +609,64 @@ export class CompiledModule<M extends Module = Module, I extends InputSpecs = In
       if (error instanceof NotFiniteError) error.captures = withCaptures ? new Captures((error.captures ?? []) as CaptureMessage[]) : null
       throw error
     }
+  }
+
+  /** Rows for inputs, [N, ...] where the input is [B, ...], uploaded once: all names, lengths and indices are checked here. */
+  async dataset(data: Partial<InputArrays<I>>): Promise<Dataset> {
+    return this.#dataset(data, CompiledModule.prototype.dataset)
+  }
+  async #dataset(data: Partial<InputArrays<I>>, above: unknown): Promise<Dataset> {
+    const { feeds, transfer } = this.arrays('dataset', 'input', data, above)
+    const number = this.family.nextDataset()
+    const drop = (): Promise<unknown> =>
+      this.family.inTurn(() => this.ask({ kind: 'dataset', graph: this.graph, dataset: number, arrays: null }, Dataset.prototype.destroy).catch(() => undefined))
+    await this.ask({ kind: 'dataset', graph: this.graph, dataset: number, arrays: feeds }, above, transfer)
+    return new Dataset(this, number, drop)
+  }
+
+  /** Many steps, on batches drawn from data that is on the device: `step` with those rows, again and again. The losses of the steps made.
+   *  Calls that change the model wait for it; those that read it (run, downloadParams, inspect, snapshot) are answered meanwhile. */
+  async train(options: TrainOptions<I>): Promise<Float32Array> {
+    const above = CompiledModule.prototype.train
+    const run = call(above, () => trainArguments(options))
+    const { feeds, transfer } = this.arrays('train', 'input', options.inputs ?? {}, above)
+    if (options.data instanceof Dataset) {
+      const { data } = options
+      if (data.destroyed) throw blame(new StateError('train: the data set is destroyed'), above)
+      if (data.owner !== this) throw blame(new ArgumentError("train: the data set is another model's"), above)
+      return this.family.inTurn(() => this.#trainOn(data, run, feeds, transfer, above))
+    }
+    const arrays = copiesOf(options.data)
+    return this.family.inTurn(async () => {
+      const data = await this.#dataset(arrays, above)
+      try {
+        return await this.#trainOn(data, run, feeds, transfer, above)
+      } finally {
+        void this.ask({ kind: 'dataset', graph: this.graph, dataset: data.number, arrays: null }, above).catch(() => undefined)
+      }
+    })
+  }
+
+  async #trainOn(data: Dataset, run: TrainRun, feeds: ArrayMessage[], transfer: Transferable[], above: unknown): Promise<Float32Array> {
+    const { message, onProgress, signal } = run
+    const losses = new Float32Array(message.steps)
+    const ask = (options: TrainMessage | 'end' | null, arrays: ArrayMessage[] = [], moved: Transferable[] = []) =>
+      this.ask({ kind: 'train', graph: this.graph, dataset: data.number, feeds: arrays, options }, above, moved)
+    signal?.throwIfAborted()
+    let made = 0
+    try {
+      for (let answer = await ask(message, feeds, transfer), more = true; more && !answer.isOver; ) {
+        answer = await ask(null)
+        losses.set(answer.losses, made)
+        made += answer.losses.length
+        for (let i = 0; i < answer.losses.length && more; i++)
+          more = onProgress?.(answer.step + i, answer.losses[i] as number) !== false
+        signal?.throwIfAborted()
+      }
+    } finally {
+      void ask('end').catch(() => undefined)
+    }
+    return losses.slice(0, made)
   }
 
   /** The gradients of the last step, before clipping, of every parameter (zeros of a frozen one). */

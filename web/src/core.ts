@@ -88,7 +88,32 @@ export interface ProgramInfo {
   stages: { source: number; groups: [number, number, number]; bindings: number[]; scratch: number; label: string }[]
 }
 
+/** What gpu_feeder is given: see src/run/web/web.h. */
+export interface FeederInfo {
+  executable: number
+  loss: number
+  constant: boolean
+  arrays: { input: number; from: number; count: number; dtype: number; data: Address }[]
+  words: number
+  groups: number
+  source: string
+}
+
 export interface Feed { name: string; dtype: Dtype; data: DataArray }
+
+export interface TrainNumbers {
+  steps: number
+  /** tg_batch_order */
+  order: number
+  seed: bigint
+  stepsPerSubmission: number
+  targetLoss: number
+  patience: number
+}
+/** A training run: its address, and the block of its feeds. */
+export interface TrainAddress { train: Address; feeds: Address }
+/** end: tg_train_end; 0: all steps were made. */
+export interface TrainResult { steps: number; end: number; loss: number; best: number }
 
 export interface ModelOptions {
   training: boolean
@@ -113,6 +138,8 @@ export interface GpuHooks {
   writeState(device: number, slot: number, first: number, data: DataArray): void
   load(device: number, program: ProgramInfo): number
   unload(device: number, executable: number): void
+  makeFeeder(device: number, info: FeederInfo): number
+  dropFeeder(device: number, feeder: number): void
 }
 
 export const enum Text { ir = 0, kernels = 1, plan = 2, dot = 3, c = 4, wgsl = 5 }
@@ -193,12 +220,28 @@ interface Exports {
   call_result(call: CallAddress): Address
   call_captures(call: CallAddress): Address
   call_end(call: CallAddress): void
+  dataset_create(model: ModelAddress, arrays: Address, n: number, rows: number): Address
+  dataset_destroy(dataset: Address): void
+  dataset_feeder(dataset: Address): number
+  train_begin(model: ModelAddress, dataset: Address, options: Address, feeds: Address, n: number): Address
+  train_most(train: Address): number
+  train_exact(train: Address): number
+  train_control(train: Address): Address
+  train_program(train: Address): number
+  train_inputs(train: Address): Address
+  train_losses(train: Address): Address
+  train_next(train: Address, status: number, count: number): number
+  train_run(train: Address, count: number): number
+  train_step(train: Address, call: CallAddress): number
+  train_result(train: Address): Address
+  train_end(train: Address): void
 }
 
 const OPERAND_BYTES = 16, FEED_BYTES = 24, SITE_BYTES = 12, ROOM = 1 << 16
+const align = (bytes: number): number => (bytes + 63) & ~63
 const encoder = new TextEncoder(), decoder = new TextDecoder()
 const noGpu: GpuHooks = {
-  open: () => null, close() {}, isLost: () => false, makeState() {}, writeState() {}, load: () => 0, unload() {},
+  open: () => null, close() {}, isLost: () => false, makeState() {}, writeState() {}, load: () => 0, unload() {}, makeFeeder: () => 0, dropFeeder() {},
 }
 
 export class Core {
@@ -234,6 +277,8 @@ export class Core {
         gpu.writeState(device, slot, first, this.view(dtypes[dtype] as Dtype, data, count)),
       gpu_load: (device: number, program: number) => gpu.load(device, JSON.parse(this.text(program)) as ProgramInfo),
       gpu_unload: (device: number, executable: number) => gpu.unload(device, executable),
+      gpu_feeder: (device: number, info: number) => gpu.makeFeeder(device, JSON.parse(this.text(info)) as FeederInfo),
+      gpu_drop_feeder: (device: number, feeder: number) => gpu.dropFeeder(device, feeder),
     }
     this.#x = new WebAssembly.Instance(module, { tg: imports }).exports as unknown as Exports
     this.#x._initialize?.()
@@ -546,6 +591,59 @@ export class Core {
   captures(call: CallAddress): CaptureInfo[] { return JSON.parse(this.text(this.#x.call_captures(call))) as CaptureInfo[] }
   end(call: CallAddress): void { this.#x.call_end(call) }
 
+  // ---------------------------------------------------------------- many steps
+
+  createDataset(model: ModelAddress, arrays: readonly Feed[], rows: number): Address {
+    return this.#made(this.#x.dataset_create(model, this.#feedList(arrays), arrays.length, rows))
+  }
+  destroyDataset(dataset: Address): void { this.#x.dataset_destroy(dataset) }
+  feederOf(dataset: Address): number { return this.#x.dataset_feeder(dataset) }
+  /** Throws when something is refused; nothing has changed then. The feeds are copied. */
+  beginTraining(model: ModelAddress, dataset: Address, options: TrainNumbers, feeds: readonly Feed[]): TrainAddress {
+    const seed = BigInt.asUintN(64, options.seed)
+    const numbers = [options.steps, options.order, Number(seed & 0xffffffffn), Number(seed >> 32n), options.stepsPerSubmission,
+      options.targetLoss, options.patience]
+    const block = this.alloc(this.#feedBytes(feeds) + 64)
+    const train = this.#x.train_begin(model, dataset, this.#numbers(numbers), this.#writeFeeds(feeds, block), feeds.length)
+    if (train === 0) this.#x.free(block)
+    return { train: this.#made(train), feeds: block }
+  }
+  /** Steps that the next submission may have, 0: no more; `exact`: as many as that. */
+  nextSteps({ train }: TrainAddress): { most: number; exact: boolean } {
+    return { most: this.#x.train_most(train), exact: this.#x.train_exact(train) !== 0 }
+  }
+  /** For the GPU: the drawing kernel's words, the step's executable and its inputs. */
+  submission({ train }: TrainAddress, inputs: (program: number) => number): { control: Uint32Array<ArrayBuffer>; program: number; inputs: number[] } {
+    const program = this.#x.train_program(train)
+    return {
+      control: this.u32(this.#x.train_control(train), 8).slice(), program, inputs: [...this.u32(this.#x.train_inputs(train), inputs(program))],
+    }
+  }
+  /** A submission was made. */
+  trained({ train }: TrainAddress, losses: Float32Array): void {
+    this.f32(this.#x.train_losses(train), losses.length).set(losses)
+    this.#ok(this.#x.train_next(train, 0, losses.length))
+  }
+  /** It failed, and with it the run. */
+  failTraining({ train }: TrainAddress, status: number, message: string): void {
+    this.setError(status, message)
+    this.#x.train_next(train, status, 0)
+    this.#x.error_clear()
+  }
+  /** CPU: so many steps, fewer where training ends. Throws after the last of them. */
+  trainOnCpu({ train }: TrainAddress, count: number): void { this.#ok(this.#x.train_run(train, count)) }
+  lossesOf({ train }: TrainAddress, count: number): Float32Array { return this.f32(this.#x.train_losses(train), count).slice() }
+  /** One step in `call`, on a batch that the core has made. */
+  beginStep({ train }: TrainAddress, call: CallAddress): void { this.#ok(this.#x.train_step(train, call)) }
+  trainResult({ train }: TrainAddress): TrainResult {
+    const [steps, end, loss, best] = this.f64(this.#x.train_result(train), 4) as unknown as [number, number, number, number]
+    return { steps, end, loss, best }
+  }
+  endTraining({ train, feeds }: TrainAddress): void {
+    this.#x.train_end(train)
+    this.#x.free(feeds)
+  }
+
   #fillFeed(at: Address, feed: Feed, name: Address, data: Address): void {
     this.u32(at, 6).set([name, dtypeNumber(feed.dtype), data, 0, feed.data.length, 0])
   }
@@ -559,24 +657,28 @@ export class Core {
   }
   /** The same in one block that lives on: a call reads its feeds until it ends. */
   #callFeeds(feeds: readonly Feed[]): Address {
-    const align = (bytes: number): number => (bytes + 63) & ~63
-    const names = feeds.map((feed) => encoder.encode(`${feed.name}\0`))
-    let need = align(feeds.length * FEED_BYTES)
-    feeds.forEach((feed, i) => (need += align((names[i] as Uint8Array).length) + align(feed.data.byteLength)))
+    const need = this.#feedBytes(feeds)
     if (need > this.#feeds.bytes) {
       this.#x.free(this.#feeds.block)
       this.#feeds = { block: 0, bytes: 0 }
       this.#feeds = { block: this.alloc(need + 64), bytes: need }
     }
-    const list = (this.#feeds.block + 63) & ~63
+    return this.#writeFeeds(feeds, this.#feeds.block)
+  }
+  #feedBytes(feeds: readonly Feed[]): number {
+    return feeds.reduce((bytes, { name, data }) => bytes + align(encoder.encode(name).length + 1) + align(data.byteLength),
+      align(feeds.length * FEED_BYTES))
+  }
+  #writeFeeds(feeds: readonly Feed[], block: Address): Address {
+    const list = align(block)
     let at = list + align(feeds.length * FEED_BYTES)
-    feeds.forEach((feed, i) => {
-      const name = names[i] as Uint8Array, data = at + align(name.length)
+    for (const [i, feed] of feeds.entries()) {
+      const name = encoder.encode(`${feed.name}\0`), data = at + align(name.length)
       this.u8(at, name.length).set(name)
       this.u8(data, feed.data.byteLength).set(new Uint8Array(feed.data.buffer, feed.data.byteOffset, feed.data.byteLength))
       this.#fillFeed(list + i * FEED_BYTES, feed, at, data)
       at = data + align(feed.data.byteLength)
-    })
+    }
     return list
   }
 }

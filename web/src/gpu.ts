@@ -2,7 +2,7 @@
 // is decided about it was decided there. Pipelines compile in parallel; one compute pass a run, in one submission unless that keeps the GPU
 // busy for so long that a page could not draw. What goes wrong is thrown by the call that caused it. Knows no graphs and no messages.
 
-import { bytesOf, newArray, type Address, type Core, type GpuLimits, type ProgramInfo } from './core.js'
+import { bytesOf, newArray, type Address, type Core, type FeederInfo, type GpuLimits, type ProgramInfo } from './core.js'
 import { dtypes } from './core.js'
 import { DeviceError, DeviceLostError, MemoryError } from './errors.js'
 import type { DataArray, Dtype } from './types.js'
@@ -15,6 +15,9 @@ const MAX_BINDINGS = 64
 
 /** A submission that takes longer than this makes the next ones shorter: a page draws every 16 ms. */
 const SLOW_MS = 12
+/** Steps of one submission at most (TG_MOST_STEPS), and how many times as many as the one before. */
+const MOST_STEPS = 4096
+const GROWS = 16
 /** How long the news that a device is lost may come after a call has failed of it. */
 const LOSS_SETTLES_MS = 200
 
@@ -278,6 +281,27 @@ async function shaderError(module: GPUShaderModule, source: string, label: strin
 
 interface Stage { source: number; group: GPUBindGroup; groups: [number, number, number] }
 
+/** A data set on the GPU, and the kernel that draws a batch from it before each step: src/emit/draw.h. */
+export interface Feeder {
+  info: FeederInfo
+  /** The kernel's two ways round. */
+  groups: GPUBindGroup[]
+  pipeline: Promise<GPUComputePipeline>
+  loss: { buffer: GPUBuffer; offset: number }
+  buffers: { data: GPUBuffer; control: GPUBuffer; history: GPUBuffer; readback: GPUBuffer }
+  /** Steps of the next submission. */
+  next: number
+  /** The inputs that it gives. */
+  drawn: ReadonlySet<number>
+}
+const CONTROL_STEP = 256
+
+function encodeDraw(pass: GPUComputePassEncoder, { groups, info }: Feeder, draw: GPUComputePipeline, i: number): void {
+  pass.setPipeline(draw)
+  pass.setBindGroup(0, groups[i % 2] as GPUBindGroup)
+  pass.dispatchWorkgroups(info.groups)
+}
+
 export class Executable {
   readonly #stages: Stage[]
   readonly #pipelines: Promise<GPUComputePipeline[]>
@@ -360,6 +384,74 @@ export class Executable {
     return this.gpu.device.createBindGroup({ layout: this.gpu.layout(stage.bindings.length), entries })
   }
 
+  // ---- many steps
+
+  /** The data is copied here. `core` holds it. */
+  makeFeeder(info: FeederInfo, core: Core): Feeder {
+    const { gpu } = this
+    const { storage, copySource, copyDestination, mapRead } = USAGE
+    const data = gpu.buffer(info.words * 4, storage | copyDestination)
+    const control = gpu.buffer(3 * CONTROL_STEP, storage | copyDestination | copySource)
+    const history = gpu.buffer(MOST_STEPS * 4, storage | copySource)
+    const readback = gpu.buffer(MOST_STEPS * 4, mapRead | copyDestination)
+    for (const { from, count, dtype, data: at } of info.arrays) {
+      const name = dtypes[dtype] as Dtype, wide = new Uint8Array(from < 0 ? 0 : count * 4)
+      if (from >= 0) widen(wide, 0, name, core.view(name, at, count))
+      if (from >= 0) gpu.device.queue.writeBuffer(data, from * 4, wide)
+    }
+    const loss = info.constant ? { buffer: control, offset: 2 * CONTROL_STEP, size: 4 }
+      : { buffer: (this.#places[info.loss] as Slice).buffer, offset: (this.#places[info.loss] as Slice).offset, size: 4 }
+    const groups = [0, 1].map((turn) => gpu.device.createBindGroup({
+      layout: gpu.layout(6),
+      entries: [
+        { buffer: control, offset: turn * CONTROL_STEP, size: 32 }, { buffer: control, offset: (1 - turn) * CONTROL_STEP, size: 32 },
+        { buffer: this.#buffers.inputs }, loss, { buffer: history }, { buffer: data },
+      ].map((resource, binding) => ({ binding, resource })),
+    }))
+    const pipeline = gpu.pipeline(info.source, 6, 'draw a batch')
+    pipeline.catch(() => undefined)
+    return { info, groups, pipeline, loss, buffers: { data, control, history, readback }, next: 1, drawn: new Set(info.arrays.map((each) => each.input)) }
+  }
+  dropFeeder(feeder: Feeder): void {
+    for (const buffer of Object.values(feeder.buffers)) this.gpu.drop(buffer)
+  }
+
+  /** At most `most` steps in one submission, their losses. `exact`: no fewer; but a step that takes too long is alone, and cut. */
+  async train(core: Core, feeder: Feeder, control: Uint32Array<ArrayBuffer>, inputs: readonly Address[], most: number, exact: boolean): Promise<Float32Array> {
+    const [pipelines, draw] = await Promise.all([this.#pipelines, feeder.pipeline])
+    const all = this.#stages.length, isSlow = this.#perSubmission < all
+    const count = isSlow ? 1 : Math.min(most, exact ? most : feeder.next)
+    const { queue } = this.gpu.device
+    queue.writeBuffer(feeder.buffers.control, 0, control)
+    queue.writeBuffer(feeder.buffers.control, CONTROL_STEP, control)
+    if (inputs.some((_, i) => !feeder.drawn.has(i))) this.#writeInputs(core, inputs, feeder.drawn)
+    const start = performance.now()
+    let begin = 0
+    for (let end = this.#perSubmission; end < all; begin = end, end += this.#perSubmission) {
+      const first = begin === 0 ? draw : null
+      await this.#submit(pipelines, begin, Math.min(end, all), () => queue.onSubmittedWorkDone(), undefined, feeder, first)
+    }
+    await this.#submit(pipelines, begin, all, () => feeder.buffers.readback.mapAsync(MAP_READ, 0, count * 4), (encoder) => {
+      if (count > 1) encoder.copyBufferToBuffer(feeder.buffers.history, 0, feeder.buffers.readback, 0, (count - 1) * 4)
+      encoder.copyBufferToBuffer(feeder.loss.buffer, feeder.loss.offset, feeder.buffers.readback, (count - 1) * 4, 4)
+    }, feeder, begin === 0 ? draw : null, count).catch((error: unknown) => {
+      this.gpu.drop(feeder.buffers.readback) // it may be mapped
+      feeder.buffers.readback = this.gpu.buffer(MOST_STEPS * 4, USAGE.mapRead | USAGE.copyDestination)
+      throw error
+    })
+    const losses = new Float32Array(feeder.buffers.readback.getMappedRange(0, count * 4)).slice()
+    feeder.buffers.readback.unmap()
+    const each = Math.max((performance.now() - start) / count, 1e-3)
+    feeder.next = Math.max(1, Math.floor(Math.min(SLOW_MS / each, count * GROWS, MOST_STEPS)))
+    return feeder.info.constant ? losses.fill(this.#constantLoss(core, inputs)) : losses
+  }
+
+  #constantLoss(core: Core, inputs: readonly Address[]): number {
+    const { buffer } = this.program.outputs[0] as ProgramInfo['outputs'][number]
+    const [kind, , , , slot] = this.program.buffers[buffer] as ProgramInfo['buffers'][number]
+    return (kind === 1 ? core.f32(inputs[slot] as Address, 1)[0] : this.#constants.get(buffer)?.[0]) as number
+  }
+
   // ---- one run
 
   /** `inputs`: addresses in the core's memory, one for each input, read before `submitted` is called: from then on another run may begin;
@@ -393,33 +485,41 @@ export class Executable {
     return kind === 1 || kind === 3
   }
 
-  #writeInputs(core: Core, inputs: readonly Address[]): void {
+  #writeInputs(core: Core, inputs: readonly Address[], but: ReadonlySet<number> = new Set()): void {
     this.program.inputs.forEach(({ dtype, count }, i) => {
       const offset = this.#inputOffset[i] as number
-      if (offset >= 0) widen(this.#feed, offset, dtypes[dtype] as Dtype, core.view(dtypes[dtype] as Dtype, inputs[i] as Address, count))
+      if (offset >= 0 && !but.has(i)) widen(this.#feed, offset, dtypes[dtype] as Dtype, core.view(dtypes[dtype] as Dtype, inputs[i] as Address, count))
     })
     if (this.#feed.length > 0) this.gpu.device.queue.writeBuffer(this.#buffers.inputs, 0, this.#feed)
   }
 
-  /** Stages [begin, end), and what `more` encodes behind them, in one submission. Waits for what `done` gives. */
+  /** Stages [begin, end), `count` times, each time behind the drawing of a batch where there is one, and what `more` encodes behind them,
+   *  in one submission. Waits for what `done` gives. */
   async #submit(
     pipelines: GPUComputePipeline[], begin: number, end: number, done: () => Promise<unknown>, more = (_: GPUCommandEncoder): void => undefined,
+    feeder: Feeder | null = null, draw: GPUComputePipeline | null = null, count = 1,
   ): Promise<void> {
     const { device } = this.gpu
     const start = Math.max(performance.now(), this.#lastDone)
     await this.gpu.guarded('running a step', () => {
       const encoder = device.createCommandEncoder()
-      if (end > begin) this.#encode(encoder, pipelines, begin, end)
+      if (end > begin || draw !== null) {
+        const pass = encoder.beginComputePass()
+        for (let i = 0; i < count; i++) {
+          if (feeder !== null && draw !== null) encodeDraw(pass, feeder, draw, i)
+          this.#encode(pass, pipelines, begin, end)
+        }
+        pass.end()
+      }
       more(encoder)
       device.queue.submit([encoder.finish()])
       return done()
     })
-    this.#adapt(end - begin, performance.now() - Math.max(start, this.#lastDone))
+    if (count === 1) this.#adapt(end - begin, performance.now() - Math.max(start, this.#lastDone))
     this.#lastDone = performance.now()
   }
 
-  #encode(encoder: GPUCommandEncoder, pipelines: GPUComputePipeline[], begin: number, end: number): void {
-    const pass = encoder.beginComputePass()
+  #encode(pass: GPUComputePassEncoder, pipelines: GPUComputePipeline[], begin: number, end: number): void {
     let current = -1
     for (const { source, group, groups } of this.#stages.slice(begin, end)) {
       if (source !== current) pass.setPipeline(pipelines[source] as GPUComputePipeline)
@@ -427,7 +527,6 @@ export class Executable {
       pass.setBindGroup(0, group)
       pass.dispatchWorkgroups(...groups)
     }
-    pass.end()
   }
 
   /** A submission of so many stages has kept the GPU busy for that long. */

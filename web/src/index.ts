@@ -25,6 +25,7 @@ export {
   compileModule,
   CompiledForward,
   CompiledModule,
+  Dataset,
   type CallOptions,
   type CompileForwardOptions,
   type CompileGraphOptions,
@@ -33,6 +34,7 @@ export {
   type ForwardOptions,
   type RunResult,
   type StepResult,
+  type TrainOptions,
 } from './compile.js'
 export {
   appendAdam,

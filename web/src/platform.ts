@@ -69,4 +69,6 @@ const planningGpu: GpuHooks = {
   writeState() {},
   load: (_device, program) => planned.push(program),
   unload() {},
+  makeFeeder: () => 0,
+  dropFeeder() {},
 }

@@ -71,6 +71,10 @@ export type RequestBody =
   | { kind: 'reset'; graph: number }
   | { kind: 'setLR'; graph: number; lr: LR }
   | { kind: 'text'; graph: number; what: TextKind }
+  /** arrays null: the data set is destroyed. `dataset` numbers are as those of graphs. */
+  | { kind: 'dataset'; graph: number; dataset: number; arrays: ArrayMessage[] | null }
+  /** options: begins a run; null: makes some of its steps, for a bounded time; 'end': gives it up, or back. A graph has one at a time. */
+  | { kind: 'train'; graph: number; dataset: number; feeds: ArrayMessage[]; options: TrainMessage | 'end' | null }
   | { kind: 'snapshot'; graph: number }
   | { kind: 'recover'; graph: number }
   /** A parent takes its siblings along. */
@@ -84,6 +88,22 @@ export type RequestKind = RequestBody['kind']
 export interface ParamMessage {
   name: string
   shape: number[]
+}
+
+export interface TrainMessage {
+  steps: number
+  order: 'random' | 'sequential'
+  seed: bigint
+  stepsPerSubmission: number
+  targetLoss: number
+  patience: number
+}
+
+/** Steps that were made; `step`: the first one's number, counted from 1. */
+export interface TrainedMessage {
+  step: number
+  losses: Float32Array
+  isOver: boolean
 }
 
 export interface CaptureMessage {
@@ -125,6 +145,8 @@ export interface Answers {
   reset: null
   setLR: null
   text: string
+  dataset: null
+  train: TrainedMessage
   snapshot: null
   /** The device may be another one now. */
   recover: { device: string; deviceKind: 'cpu' | 'webgpu' }

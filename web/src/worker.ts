@@ -3,14 +3,15 @@
 // `Home` says where WebGPU comes from.
 
 import {
-  CallKind, Core, dtypes, Text, type CallAddress, type CaptureInfo, type Feed, type GpuHooks, type ModelAddress, type ModelInfo,
+  CallKind, Core, dtypes, Text, type Address, type CallAddress, type CaptureInfo, type Feed, type GpuHooks, type ModelAddress, type ModelInfo,
+  type TrainAddress,
 } from './core.js'
 import { DeviceError, InternalError, NotFiniteError, serialiseError, StateError, TensorgradError, UnsupportedError } from './errors.js'
-import { Executable, findAdapter, Gpu, NoGpu, openGpu, type StateRange } from './gpu.js'
+import { Executable, findAdapter, Gpu, NoGpu, openGpu, type Feeder, type StateRange } from './gpu.js'
 import { lrNumbers } from './lr.js'
 import { messageNumbers } from './optimizer.js'
 import type {
-  Answers, ArrayMessage, CaptureMessage, GraphMessage, Request, RequestBody, RequestKind, Response, TextKind,
+  Answers, ArrayMessage, CaptureMessage, GraphMessage, Request, RequestBody, RequestKind, Response, TextKind, TrainedMessage,
 } from './protocol.js'
 import type { DataArray, Dtype } from './types.js'
 
@@ -41,6 +42,8 @@ interface Model {
   /** Those that no request is using. */
   calls: CallAddress[]
   info: ModelInfo
+  datasets: Map<number, Address>
+  training: { address: TrainAddress; dataset: Address } | null
 }
 
 const texts: Record<TextKind, Text> = {
@@ -51,6 +54,11 @@ const texts: Record<TextKind, Text> = {
 
 /** Steps of a model that a GPU may have at a time: while one is read back the next ones run. */
 const RING = 3
+
+/** How long training goes on before the page is told. */
+const TELL_MS = 40
+/** Steps on the CPU between two looks at the clock. */
+const CPU_STEPS = 16
 
 /** Returns what is to be called with each message of the page. */
 export function serve(home: Home, post: Post): (request: Request) => void {
@@ -83,6 +91,7 @@ function buffersOf(value: Answers[RequestKind]): Transferable[] {
   const arrays: (DataArray | undefined)[] = []
   if (Array.isArray(value)) arrays.push(...value.map((array) => array.data))
   if ('output' in value) arrays.push(value.output)
+  if ('losses' in value) arrays.push(value.losses)
   if ('captures' in value) arrays.push(...(value.captures ?? []).map((capture) => capture.data))
   return arrays.filter((array) => array !== undefined).map((array) => array.buffer as ArrayBuffer)
 }
@@ -94,6 +103,7 @@ class Worker {
   readonly #models = new Map<number, Model>()
   readonly #devices = new Map<number, Gpu>()
   readonly #executables = new Map<number, Executable>()
+  readonly #feeders = new Map<number, { feeder: Feeder; executable: Executable }>()
   #lastNumber = 0
   /** The device that the core opens next. */
   #opened: Gpu | null = null
@@ -139,6 +149,8 @@ class Worker {
     reset: ({ graph }) => this.#change(graph, 'reset', (core, model) => core.reset(model)),
     setLR: ({ graph, lr }) => this.#change(graph, 'setLR', (core, model) => core.setLR(model, lrNumbers(lr))),
     text: ({ graph, what }) => this.#theCore.modelText(this.#model(graph).address, texts[what]),
+    dataset: (body) => this.#dataset(this.#model(body.graph), body),
+    train: (body) => this.#train(this.#model(body.graph), body),
     snapshot: async ({ graph }) => {
       await this.#snapshot(this.#model(graph))
       return null
@@ -183,6 +195,16 @@ class Worker {
     unload: (_device, number) => {
       this.#executables.get(number)?.unload()
       this.#executables.delete(number)
+    },
+    makeFeeder: (_device, info) => {
+      const executable = this.#executables.get(info.executable) as Executable
+      this.#feeders.set(++this.#lastNumber, { executable, feeder: executable.makeFeeder(info, this.#theCore) })
+      return this.#lastNumber
+    },
+    dropFeeder: (_device, number) => {
+      const made = this.#feeders.get(number)
+      made?.executable.dropFeeder(made.feeder)
+      this.#feeders.delete(number)
     },
   }
 
@@ -236,7 +258,7 @@ class Worker {
     let address: ModelAddress = 0
     try {
       await this.#guarded(family.gpu, 'compiling', () => (address = body()))
-      const model: Model = { family, address, calls: [core.createCall(address)], info: core.describeModel(address) }
+      const model: Model = { family, address, calls: [core.createCall(address)], info: core.describeModel(address), datasets: new Map(), training: null }
       this.#models.set(graph, model)
       family.models.add(graph)
       return model
@@ -340,6 +362,108 @@ class Worker {
     if (this.#executables.size !== known) await gpu.guarded('compiling', () => Promise.all(this.#fresh.map((executable) => executable.ready())))
   }
 
+  // ---- many steps
+
+  async #dataset(model: Model, { dataset, arrays }: Body<'dataset'>): Promise<null> {
+    const core = this.#theCore, known = model.datasets.get(dataset)
+    if (arrays === null) {
+      if (known !== undefined) core.destroyDataset(known)
+      model.datasets.delete(dataset)
+      return null
+    }
+    let made: Address = 0
+    try {
+      await this.#guarded(model.family.gpu, 'dataset', () => (made = core.createDataset(model.address, arrays, rowsOf(model.info, arrays))))
+      await this.#feeders.get(core.feederOf(made))?.feeder.pipeline
+    } catch (error) {
+      if (made !== 0) core.destroyDataset(made)
+      throw error
+    }
+    model.datasets.set(dataset, made)
+    return null
+  }
+
+  async #train(model: Model, { dataset, feeds, options }: Body<'train'>): Promise<TrainedMessage> {
+    const core = this.#theCore, none = new Float32Array(0)
+    if (options === 'end') {
+      if (model.training !== null) core.endTraining(model.training.address)
+      model.training = null
+      return { step: 0, losses: none, isOver: true }
+    }
+    if (options === null) return this.#trainSome(model)
+    const address = model.datasets.get(dataset)
+    if (address === undefined) throw new StateError('train: the data set is destroyed')
+    if (model.training !== null) throw new InternalError('two training runs of one model')
+    const numbers = { ...options, order: options.order === 'random' ? 0 : 1 }
+    model.training = { address: core.beginTraining(model.address, address, numbers, feeds), dataset: address }
+    return { step: core.steps(model.address) + 1, losses: none, isOver: core.nextSteps(model.training.address).most === 0 }
+  }
+
+  /** Submissions for a while: the page is told of them, and may say something else. */
+  async #trainSome(model: Model): Promise<TrainedMessage> {
+    const core = this.#theCore, { training } = model
+    if (training === null) throw new InternalError('no training run to go on with')
+    const step = core.steps(model.address) + 1, parts: Float32Array[] = []
+    const until = performance.now() + TELL_MS
+    let steps = core.nextSteps(training.address)
+    try {
+      for (let isFirst = true; steps.most > 0 && (isFirst || performance.now() < until); isFirst = false) {
+        parts.push(await this.#submitSteps(model, training, steps.most, steps.exact))
+        steps = core.nextSteps(training.address)
+      }
+    } catch (error) {
+      if (error instanceof NotFiniteError) error.loss = core.trainResult(training.address).loss // the step was made
+      throw error
+    }
+    return { step, losses: joined(parts), isOver: steps.most === 0 }
+  }
+
+  async #submitSteps(model: Model, { address, dataset }: NonNullable<Model['training']>, most: number, exact: boolean): Promise<Float32Array> {
+    const core = this.#theCore, { gpu } = model.family
+    if (gpu === null) {
+      const before = core.trainResult(address).steps
+      core.trainOnCpu(address, exact ? most : Math.min(most, CPU_STEPS))
+      return core.lossesOf(address, core.trainResult(address).steps - before)
+    }
+    try {
+      gpu.checkAlive()
+      const made = this.#feeders.get(core.feederOf(dataset))
+      const losses = made === undefined ? await this.#stepOnHost(model, gpu, address) : await this.#stepFed(made, address, most, exact)
+      core.trained(address, losses)
+      return losses
+    } catch (error) {
+      if (!(error instanceof NotFiniteError)) core.failTraining(address, error instanceof TensorgradError ? error.status : 18, (error as Error).message)
+      throw error
+    }
+  }
+  #stepFed({ feeder, executable }: { feeder: Feeder; executable: Executable }, address: TrainAddress, most: number, exact: boolean): Promise<Float32Array> {
+    const { control, inputs } = this.#theCore.submission(address, () => executable.program.inputs.length)
+    return executable.train(this.#theCore, feeder, control, inputs, most, exact)
+  }
+  /** A model that computes indices has them looked at before every step. */
+  async #stepOnHost(model: Model, gpu: Gpu, address: TrainAddress): Promise<Float32Array> {
+    const core = this.#theCore, call = model.calls.pop() ?? core.createCall(model.address)
+    try {
+      core.beginStep(address, call)
+      await this.#runPrograms(call, gpu)
+      return Float32Array.of(core.loss(call))
+    } finally {
+      core.end(call)
+      model.calls.push(call)
+    }
+  }
+  async #runPrograms(call: CallAddress, gpu: Gpu): Promise<void> {
+    const core = this.#theCore
+    for (let number = core.program(call); number !== 0; number = core.program(call)) {
+      const executable = this.#executables.get(number)
+      if (executable === undefined || executable.gpu !== gpu) throw new InternalError('the core runs a program that it did not load')
+      const inputs = [...core.inputs(call, executable.program.inputs.length)]
+      await executable.run(core, inputs, [...core.outputs(call, executable.program.outputs.length)])
+      if (core.isLast(call)) return
+      core.next(call)
+    }
+  }
+
   // ---- parameters and states
 
   /** The flat states of a model, cut by parameter. */
@@ -407,13 +531,31 @@ class Worker {
     const core = this.#theCore
     const isRoot = Math.min(...model.family.models) === graph
     for (const each of isRoot ? model.family.models : [graph]) {
-      for (const call of this.#model(each).calls) core.destroyCall(call)
+      const { calls, training, datasets } = this.#model(each)
+      if (training !== null) core.endTraining(training.address)
+      for (const dataset of datasets.values()) core.destroyDataset(dataset)
+      for (const call of calls) core.destroyCall(call)
       this.#models.delete(each)
     }
     if (!isRoot) model.family.models.delete(graph)
     core.destroyModel(model.address) // the core's siblings go with their parent
     return null
   }
+}
+
+/** How many rows an array has: the first of those known says it for all, and the core checks. */
+function rowsOf(info: ModelInfo, arrays: readonly ArrayMessage[]): number {
+  for (const { name, data } of arrays) {
+    const shape = info.inputs.find((input) => input.name === name)?.shape
+    if (shape !== undefined && shape.length > 0) return Math.floor(data.length / countOf(shape.slice(1)))
+  }
+  return 1
+}
+
+function joined(parts: readonly Float32Array[]): Float32Array {
+  const all = new Float32Array(parts.reduce((count, part) => count + part.length, 0))
+  parts.reduce((at, part) => (all.set(part, at), at + part.length), 0)
+  return all
 }
 
 const countOf = (shape: readonly number[]): number => shape.reduce((count, dim) => count * dim, 1)

@@ -133,6 +133,24 @@ test('every method posts its request', async () => {
   assert.deepEqual(schedule?.kind === 'setLR' && schedule.lr, { kind: 'linear', peak: 1, final: 0, steps: 10 })
 })
 
+test('training is asked for in pieces, told of, and given back', async () => {
+  const part = (step: number, losses: number[], isOver = false) => ({ step, losses: Float32Array.from(losses), isOver })
+  const parts = [part(1, []), part(1, [3, 2]), part(3, [1], true)]
+  const { port, model } = await compiled({ dataset: () => null, train: () => parts.shift() ?? part(0, [], true) })
+  const told: number[][] = []
+  const losses = await model.train({ data: batch(), steps: 3, seed: 7, onProgress: (step, loss) => void told.push([step, loss]) })
+  assert.deepEqual(losses, Float32Array.of(3, 2, 1))
+  assert.deepEqual(told, [[1, 3], [2, 2], [3, 1]])
+  assert.deepEqual(kinds(port).slice(1), ['dataset', 'train', 'train', 'train', 'train', 'dataset'])
+  const options = port.requests.flatMap((request) => (request.kind === 'train' ? [request.options] : []))
+  assert.deepEqual(options, [
+    { steps: 3, order: 'random', seed: 7n, stepsPerSubmission: 0, targetLoss: 0, patience: 0 }, null, null, 'end',
+  ])
+  const sets = port.requests.flatMap((request) => (request.kind === 'dataset' ? [request] : []))
+  assert.equal(sets[0]?.dataset, sets[1]?.dataset)
+  assert.equal(sets[1]?.arrays, null)
+})
+
 test('captures come as an object of their own', async () => {
   const h: CaptureMessage = { name: 'h', shape: [1, 2, 2], dtype: 'f32', data: new Float32Array([1, 2, 3, 4]) }
   const { port, model } = await compiled({ step: ({ withCaptures }) => ({ loss: 3, captures: withCaptures ? [h] : null }) })

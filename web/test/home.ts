@@ -55,7 +55,138 @@ const lineBatch = (t: number) => ({
 })
 const flat = (record: Record<string, Float32Array>): number[] => Object.values(record).flatMap((array) => [...array])
 
+const lineRows = 7
+const lineData = () => ({
+  x: Float32Array.from({ length: lineRows * 3 }, (_, i) => Math.sin(i)), y: Float32Array.from({ length: lineRows * 2 }, (_, i) => Math.cos(i)),
+})
+/** What step t, counted from 0, takes of it in the sequential order. */
+function lineRowsOf(t: number) {
+  const { x, y } = lineData(), rows = [0, 1, 2, 3].map((i) => (t * 4 + i) % lineRows)
+  const pick = (from: Float32Array, width: number) => Float32Array.from(rows.flatMap((row) => [...from.subarray(row * width, (row + 1) * width)]))
+  return { x: pick(x, 3), y: pick(y, 2) }
+}
+
 export const tests: Record<string, Test> = {
+  async 'many steps in one call are those steps'({ device }) {
+    const [stepped, trained] = await Promise.all([compileLine(device), compileLine(device)])
+    const data = await trained.dataset(lineData()), want: number[] = [], got: number[] = []
+    for (let t = 0; t < 20; t++) want.push(await stepped.step(lineRowsOf(t)))
+    got.push(await trained.step(lineRowsOf(0)))
+    got.push(...await trained.train({ data: lineData(), steps: 6, order: 'sequential' }))
+    got.push(...await trained.train({ data, steps: 5, order: 'sequential', stepsPerSubmission: 3 }))
+    got.push(await trained.step(lineRowsOf(12)))
+    got.push(...await trained.train({ data, steps: 7, order: 'sequential', stepsPerSubmission: 1 }))
+    same(got, want, 'losses')
+    same(flat(await trained.downloadParams()), flat(await stepped.downloadParams()), 'parameters')
+    equal((await trained.train({ data, steps: 0 })).length, 0, 'no steps')
+    await stepped.reset()
+    await trained.reset()
+    const random = await trained.train({ data, steps: 30, seed: 5n })
+    same(await stepped.train({ data: lineData(), steps: 30, seed: 5, stepsPerSubmission: 7 }), random, 'random batches of the same seed')
+    await trained.reset()
+    const other = await trained.train({ data, steps: 30, seed: 6 })
+    check(random.some((loss, i) => loss !== other[i]), 'another seed is another order')
+    await data.destroy()
+    await data.destroy()
+    await refused(trained.train({ data, steps: 1 }), StateError, /^train: the data set is destroyed/)
+    await Promise.all([stepped.destroy(), trained.destroy()])
+  },
+
+  async 'training tells of every step and ends when it should'({ device }) {
+    const model = await compileLine(device), data = await model.dataset(lineData())
+    const told: [number, number][] = []
+    const losses = await model.train({ data, steps: 25, onProgress: (step, loss) => void told.push([step, loss]) })
+    same(told.map(([step]) => step), Array.from({ length: 25 }, (_, i) => i + 1), 'steps told')
+    same(told.map(([, loss]) => loss), losses, 'losses told')
+    let last = 0
+    const some = await model.train({ data, steps: 5000, stepsPerSubmission: 1, onProgress: (step) => (last = step) < 30 })
+    equal(last, 30, 'the last step told')
+    check(some.length >= 5 && some.length < 5000, `${some.length} steps`)
+    await model.reset()
+    const target = losses.findIndex((loss) => loss < (losses[0] as number))
+    const until = await model.train({ data, steps: 25, stepsPerSubmission: 1, targetLoss: losses[target] as number })
+    equal(until.length, target + 1, 'steps to the target')
+    await model.setLR(0)
+    const patient = await model.train({ data: { x: lineData().x.subarray(0, 12), y: lineData().y.subarray(0, 8) }, steps: 25, order: 'sequential', stepsPerSubmission: 1, patience: 3 })
+    equal(patient.length, 4, 'steps of patience at rate 0')
+    const abort = new AbortController()
+    const aborted = model.train({ data, steps: 1e6, stepsPerSubmission: 1, signal: abort.signal, onProgress: () => abort.abort(new Error('enough')) })
+    await refused(aborted, Error, /^enough$/)
+    await refused(model.train({ data, steps: 1, signal: abort.signal }), Error, /^enough$/)
+    equal((await model.train({ data, steps: 2 })).length, 2, 'steps after an abort')
+    const bad = lineData()
+    bad.y.fill(NaN)
+    const error = await refused(model.train({ data: bad, steps: 3, stepsPerSubmission: 1 }), NotFiniteError, /^step \d+: loss is nan/)
+    check(Number.isNaN((error as NotFiniteError).loss), 'the loss is with the error')
+    await model.reset()
+    check(Number.isFinite((await model.train({ data, steps: 2 })).at(-1)), 'it can be trained again')
+    await model.destroy()
+  },
+
+  async 'training waits its turn, and others theirs'({ device }) {
+    const model = await compileLine(device), alone = await compileLine(device), data = await model.dataset(lineData()), want: number[] = []
+    const sibling = await model.compileForward((m, { x }) => matmul(x, m.W), { inputs: { x: { shape: [4, 3] } } })
+    for (let t = 0; t < 10; t++) want.push(await alone.step(lineRowsOf(t)))
+    const order = 'sequential' as const, ended: string[] = []
+    const note = <T>(name: string, promise: Promise<T>): Promise<T> => promise.finally(() => ended.push(name))
+    const [one, step, two, last] = await Promise.all([
+      note('train', model.train({ data, steps: 5, order })), note('step', model.step(lineRowsOf(5))),
+      note('train again', model.train({ data: lineData(), steps: 3, order })), note('last', model.step(lineRowsOf(9))), sibling.run({ x: lineRowsOf(0).x }),
+    ])
+    same([...one, step, ...two, last], want, 'losses')
+    equal(ended.join(), 'train,step,train again,last', 'the order in which they ended')
+    let ran = 0, runs: Promise<unknown> = Promise.resolve()
+    await model.train({ data, steps: 1e6, stepsPerSubmission: 1, onProgress: () => {
+      if (ran === 0) runs = sibling.run({ x: lineRowsOf(0).x }).then(() => (ran = 2))
+      ran = Math.max(ran, 1)
+      return ran !== 2
+    } })
+    await runs
+    const flying = model.train({ data, steps: 1e6 }), queued = model.step(lineRowsOf(0)), next = model.train({ data, steps: 1 })
+    await new Promise((resolve) => setTimeout(resolve, 30))
+    const destroyed = model.destroy()
+    await refused(flying, StateError, /^train: the model is destroyed/)
+    await refused(queued, StateError, /^step: the model is destroyed/)
+    await refused(next, StateError, /^train: the model is destroyed/)
+    await destroyed
+    await refused(model.train({ data, steps: 1 }), StateError, /^train: the model is destroyed/)
+    await alone.destroy()
+  },
+
+  async 'bad data and bad options change nothing'({ device }) {
+    const model = await compileLine(device), other = await compileLine(device), { x, y } = lineData()
+    await model.step(lineBatch(0))
+    const before = flat(await model.downloadParams()), data = await model.dataset({ x, y }), others = await other.dataset({ x, y })
+    const train = (change: object) => model.train({ data, steps: 2, ...change })
+    const wrong: [object, abstract new (...args: never[]) => Error, RegExp][] = [
+      [{ data: { x, y: y.subarray(1) } }, ShapeError, /^dataset: 7 rows for input y\[4, 2\] are 7 x 2 elements, given 13/],
+      [{ data: { x, z: y } }, NotFoundError, /^dataset: unknown input z \(inputs: x, y\)/],
+      [{ data: { x: [1, 2, 3], y } }, TensorgradError, /^dataset: the input x is .*not a Float32Array/],
+      [{ data: { x } }, NotFoundError, /^train: inputs not fed: y/],
+      [{ data: {} }, TensorgradError, /^dataset: no arrays/],
+      [{ data: 5 }, TensorgradError, /^train: data is the number 5, not arrays by name or a data set/],
+      [{ data: others }, TensorgradError, /^train: the data set is another model's/],
+      [{ inputs: { x: x.subarray(0, 12) } }, TensorgradError, /^train: input x is fed twice/],
+      [{ steps: -1 }, TensorgradError, /^train: steps is -1, not a whole number from 0 to 2147483647/],
+      [{ steps: 1.5 }, TensorgradError, /^train: steps is 1.5/],
+      [{ stepsPerSubmission: 4097 }, TensorgradError, /^train: stepsPerSubmission is 4097/],
+      [{ order: 'shuffled' }, TensorgradError, /^train: order is .*, not 'random' or 'sequential'/],
+      [{ seed: -1 }, TensorgradError, /^train: the seed is -1/],
+      [{ patience: -2 }, TensorgradError, /^train: patience is -2/],
+      [{ targetLoss: NaN }, TensorgradError, /^train: target_loss is NaN/],
+      [{ onProgress: 3 }, TensorgradError, /^train: onProgress is the number 3, not a function/],
+    ]
+    for (const [change, type, message] of wrong) await refused(train(change), type, message)
+    same(flat(await model.downloadParams()), before, 'parameters')
+    const still = await compileModule(() => new Line(), lineLoss, { inputs: lineInputs, device })
+    await refused(still.train({ data: { x, y }, steps: 1 }), StateError, /^train: the model has no optimizer and writes nothing back/)
+    same(await model.train({ data, steps: 2, order: 'sequential' }), await model.train({ data, steps: 0 }).then(async () => {
+      await other.step(lineBatch(0))
+      return [await other.step(lineRowsOf(1)), await other.step(lineRowsOf(2))]
+    }), 'losses afterwards')
+    await Promise.all([model.destroy(), other.destroy(), still.destroy()])
+  },
+
   async 'the device says what it is'({ device }) {
     const model = await compileLine(device)
     check(device === 'cpu' ? /^cpu \(simd128/.test(model.device) : /^webgpu \(.+\)$/.test(model.device), `device: ${model.device}`)

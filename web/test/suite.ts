@@ -117,6 +117,8 @@ class Suite {
       this.#executables.set(++this.#last, new Executable(this.gpu as Gpu, JSON.parse(this.#text(program)) as ProgramInfo, this.memory))
       return this.#last
     },
+    gpu_feeder: () => 0, // the suites' executor has none
+    gpu_drop_feeder: () => undefined,
     gpu_unload: (_: number, number: number) => {
       this.#executables.get(number)?.unload()
       this.#executables.delete(number)

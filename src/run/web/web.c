@@ -18,12 +18,18 @@ typedef struct web_device {
 typedef struct web_executable {
     int32_t number;
     int32_t dispatches;
+    const tg_program *program;
 } web_executable;
+typedef struct web_feeder {
+    int32_t number;
+} web_feeder;
 
 static web_device *web_of(tg_device *device) { return (web_device *)(void *)device; }
 static const web_device *web_of_const(const tg_device *device) { return (const web_device *)(const void *)device; }
 
 int32_t tg_web_executable_number(const tg_executable *executable) { return ((const web_executable *)(const void *)executable)->number; }
+
+int32_t tg_web_feeder_number(const tg_feeder *feeder) { return feeder != NULL ? ((const web_feeder *)(const void *)feeder)->number : 0; }
 
 static tg_status web_alive(const web_device *device) {
     if (!tg_web_gpu_lost(device->number)) return TG_OK;
@@ -263,6 +269,7 @@ static tg_status web_load_program(tg_device *opened, const tg_program *program, 
     if (status != TG_OK) return status;
     web_executable *executable = tg_alloc(device->ctx, sizeof *executable);
     if (executable == NULL) return TG_ERROR_MEMORY;
+    executable->program = program;
     web_load l = {.device = device, .program = program, .state_slots = state_slots};
     tg_arena_init(&l.arena, device->ctx);
     tg_text_init(&l.json, device->ctx);
@@ -285,6 +292,87 @@ static int web_dispatches(const tg_executable *executable) { return ((const web_
 static tg_status web_run(tg_device *device, tg_executable *executable, const void *const *inputs, void *const *outputs) {
     (void)executable, (void)inputs, (void)outputs;
     return TG_INTERNAL(web_of(device)->ctx, "a program on the GPU is run without waiting");
+}
+
+/* ---- data sets */
+
+/* Word where an input begins in the block of inputs; -1: no buffer is made of it. */
+static int64_t web_input_word(const tg_program *program, int32_t input) {
+    for (int32_t b = 0; b < program->buffer_count; b++)
+        if (program->buffers[b].storage == TG_STORAGE_INPUT && program->buffers[b].slot == input) return program->buffers[b].offset / 4;
+    return -1;
+}
+
+/* The arrays as the kernel wants them, and as JavaScript does. Returns how many are drawn; *words gets what they take. */
+static int32_t web_lay_out(const tg_program *program, const tg_feeder_options *options, tg_draw_array *arrays, int64_t *words,
+                           tg_text_buffer *json) {
+    int32_t count = 0;
+    *words = 0;
+    for (int32_t i = 0; i < options->count; i++) {
+        const tg_feeder_array *array = &options->arrays[i];
+        const int64_t elements = array->row * options->rows, to = web_input_word(program, array->input);
+        tg_text_add(json, "%s{\"input\":%d,\"from\":%lld,\"count\":%lld,\"dtype\":%d,\"data\":%lu}", web_comma(i), (int)array->input,
+                    to >= 0 ? (long long)*words : -1LL, (long long)elements, (int)program->inputs[array->input].dtype,
+                    (unsigned long)(uintptr_t)array->data);
+        if (to < 0) continue;
+        arrays[count++] = (tg_draw_array){*words, to, array->row};
+        *words += (elements + 63) / 64 * 64;
+    }
+    return count;
+}
+
+static tg_status web_describe_feeder(const web_device *device, const web_executable *executable, const tg_feeder_options *options,
+                                     tg_arena *arena, tg_text_buffer *json) {
+    const tg_program *program = executable->program;
+    const int32_t loss = program->outputs[0].buffer;
+    const tg_storage storage = program->buffers[loss].storage;
+    tg_draw_array *arrays = TG_NEW(arena, tg_draw_array, options->count + 1);
+    tg_wgsl_stage stage;
+    int64_t words = 0;
+    if (arrays == NULL) return TG_ERROR_MEMORY;
+    tg_text_add(json, "{\"executable\":%d,\"loss\":%d,\"constant\":%s,\"arrays\":[", (int)executable->number, (int)loss,
+                storage == TG_STORAGE_INPUT || storage == TG_STORAGE_CONSTANT ? "true" : "false");
+    const int32_t count = web_lay_out(program, options, arrays, &words, json);
+    if (words * 4 > device->max_binding_bytes)
+        return tg_fail(device->ctx, TG_ERROR_LIMIT, TG_SITE_NONE,
+                       "webgpu: the data set needs %lld bytes, over this device's maxStorageBufferBindingSize of %lld",
+                       (long long)words * 4, (long long)device->max_binding_bytes);
+    tg_status status = tg_emit_wgsl_draw(arrays, count, options->rows, options->batch, &device->wgsl, arena, &stage);
+    if (status != TG_OK) return status;
+    tg_text_add(json, "],\"words\":%lld,\"groups\":%d,\"source\":", (long long)words, (int)stage.groups[0]);
+    tg_web_json_text(json, stage.source);
+    tg_text_add(json, "}");
+    return json->failed ? TG_ERROR_MEMORY : TG_OK;
+}
+
+static tg_status web_make_feeder(tg_device *opened, tg_executable *loaded, const tg_feeder_options *options, tg_feeder **out) {
+    const web_device *device = web_of(opened);
+    tg_status status = web_alive(device);
+    if (status != TG_OK) return status;
+    web_feeder *feeder = tg_alloc(device->ctx, sizeof *feeder);
+    tg_arena arena;
+    tg_text_buffer json;
+    if (feeder == NULL) return TG_ERROR_MEMORY;
+    tg_arena_init(&arena, device->ctx);
+    tg_text_init(&json, device->ctx);
+    status = web_describe_feeder(device, (const web_executable *)(const void *)loaded, options, &arena, &json);
+    if (status == TG_OK) feeder->number = tg_web_gpu_feeder(device->number, json.data);
+    tg_text_free(&json);
+    tg_arena_free(&arena);
+    if (status == TG_OK && feeder->number == 0)
+        status = tg_fail(device->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: the device refused a data set");
+    if (status == TG_OK) *out = (tg_feeder *)(void *)feeder;
+    else tg_release(device->ctx, feeder, sizeof *feeder);
+    return status;
+}
+static void web_drop_feeder(tg_device *opened, tg_feeder *feeder) {
+    const web_device *device = web_of(opened);
+    tg_web_gpu_drop_feeder(device->number, tg_web_feeder_number(feeder));
+    tg_release(device->ctx, feeder, sizeof(web_feeder));
+}
+static tg_status web_run_feeder(tg_device *device, tg_feeder *feeder, const tg_feeder_run *run, float *losses, int64_t *count) {
+    (void)feeder, (void)run, (void)losses, (void)count;
+    return TG_INTERNAL(web_of(device)->ctx, "steps on the GPU are run without waiting");
 }
 
 tg_limits tg_webgpu_guaranteed_limits(void) {
@@ -310,6 +398,9 @@ const tg_executor tg_webgpu_executor = {
     .unload = web_unload,
     .dispatches = web_dispatches,
     .run = web_run,
+    .make_feeder = web_make_feeder,
+    .drop_feeder = web_drop_feeder,
+    .run_feeder = web_run_feeder,
 };
 
 #else

@@ -6,6 +6,7 @@
 
 /* The number gpu_load gave an executable of this executor. */
 int32_t tg_web_executable_number(const tg_executable *executable);
+int32_t tg_web_feeder_number(const tg_feeder *feeder); /* that gpu_feeder gave; 0: NULL */
 /* "text" as JSON, quotes included. */
 void tg_web_json_text(tg_text_buffer *json, const char *text);
 /* [2, 3] */
@@ -32,6 +33,13 @@ void tg_web_gpu_write_state(int32_t device, int32_t slot, int32_t first, const v
  * may still be compiling; 0: refused. Numbers are never used twice. */
 TG_WEB_IMPORT(gpu_load) int32_t tg_web_gpu_load(int32_t device, const char *program);
 TG_WEB_IMPORT(gpu_unload) void tg_web_gpu_unload(int32_t device, int32_t executable);
+
+/* A data set of an executable and the kernel that draws batches from it: info is JSON, {"executable", "source", "groups", "words":of the
+ * data, "loss":buffer of the program, "constant":bool, "arrays":[{"input", "from":word, "count":elements, "dtype", "data"}]}; data it
+ * points at is copied before the call returns. Bindings and their use: emit/draw.h. "constant": the loss is none of the GPU's. Inputs that
+ * the data set lists are in "arrays" whether or not a stage reads them; "from" -1: it is not drawn. Returns its number; 0: refused. */
+TG_WEB_IMPORT(gpu_feeder) int32_t tg_web_gpu_feeder(int32_t device, const char *info);
+TG_WEB_IMPORT(gpu_drop_feeder) void tg_web_gpu_drop_feeder(int32_t device, int32_t feeder);
 
 /* {"workspace":bytes, "scratch":bytes, "inputBlock":bytes, "constantBlock":bytes,
  *  "buffers":[[storage, dtype, count, offset, slot, data]],

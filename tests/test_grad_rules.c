@@ -259,6 +259,26 @@ static void test_views(void **state) {
     }
 }
 
+/* Overlapping, apart, with holes, with elements that no window reaches; along the first axis and the last. */
+static void test_windows(void **state) {
+    static const tg_window windows[] = {{1, 1, 1}, {3, 1, 1}, {2, 2, 1}, {3, 2, 2}, {2, 3, 1}, {2, 3, 2}, {3, 2, 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof windows / sizeof windows[0]; i++)
+        for (int axis = 0; axis < 2; axis++) {
+            rig *r = rig_make();
+            int32_t x = rig_uniform(r, axis == 0 ? TG_SHAPE(8, 2) : TG_SHAPE(2, 8), -2, 2);
+            int32_t y = tg_ir_window(r->g, x, axis, windows[i]);
+            check_rule(r, "window", squared(r, y), &x, 1, true);
+            rig_free(r);
+            r = rig_make();
+            const int64_t size = windows[i].size;
+            x = rig_uniform(r, axis == 0 ? TG_SHAPE(3, 2, size) : TG_SHAPE(2, 3, size), -2, 2);
+            y = tg_ir_fold(r->g, x, axis, windows[i], 13);
+            check_rule(r, "fold", squared(r, y), &x, 1, true);
+            rig_free(r);
+        }
+}
+
 static void test_joins(void **state) {
     (void)state;
     rig *r = rig_make();
@@ -600,14 +620,18 @@ static void test_all_covered(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unary),         cmocka_unit_test(test_binary),       cmocka_unit_test(test_pow_constant),
-        cmocka_unit_test(test_select_cast),   cmocka_unit_test(test_reductions),   cmocka_unit_test(test_views),
-        cmocka_unit_test(test_joins),         cmocka_unit_test(test_contract),     cmocka_unit_test(test_contract_repeated),
-        cmocka_unit_test(test_indexing),      cmocka_unit_test(test_relu_points),  cmocka_unit_test(test_unary_points),
-        cmocka_unit_test(test_extremum_ties), cmocka_unit_test(test_reduced_ties), cmocka_unit_test(test_many_ties),
-        cmocka_unit_test(test_pow_points),    cmocka_unit_test(test_select_exact), cmocka_unit_test(test_norm_points),
-        cmocka_unit_test(test_comparison),    cmocka_unit_test(test_walk),         cmocka_unit_test(test_sites),
-        cmocka_unit_test(test_allocation),    cmocka_unit_test(test_all_covered),
+        cmocka_unit_test(test_unary),        cmocka_unit_test(test_binary),
+        cmocka_unit_test(test_pow_constant), cmocka_unit_test(test_select_cast),
+        cmocka_unit_test(test_reductions),   cmocka_unit_test(test_views),
+        cmocka_unit_test(test_windows),      cmocka_unit_test(test_joins),
+        cmocka_unit_test(test_contract),     cmocka_unit_test(test_contract_repeated),
+        cmocka_unit_test(test_indexing),     cmocka_unit_test(test_relu_points),
+        cmocka_unit_test(test_unary_points), cmocka_unit_test(test_extremum_ties),
+        cmocka_unit_test(test_reduced_ties), cmocka_unit_test(test_many_ties),
+        cmocka_unit_test(test_pow_points),   cmocka_unit_test(test_select_exact),
+        cmocka_unit_test(test_norm_points),  cmocka_unit_test(test_comparison),
+        cmocka_unit_test(test_walk),         cmocka_unit_test(test_sites),
+        cmocka_unit_test(test_allocation),   cmocka_unit_test(test_all_covered),
     };
     random_state = 20240607;
     return cmocka_run_group_tests_name("gradient rules", tests, NULL, NULL);

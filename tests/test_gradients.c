@@ -117,6 +117,9 @@ BUILD(concat, tg_tensor a = A; tg_tensor parts[3] = {a, in(g, w, "b", TG_SHAPE(2
 BUILD(stack, tg_tensor a = A; tg_tensor parts[3] = {a, B, a}; return tg_stack(parts, 3, 1);)
 BUILD(ir_pad, tg_tensor a = A; return wrap(g, tg_ir_pad(g, a.id, (const int64_t[]){1, 2}, TG_SHAPE(6, 9)));)
 BUILD(ir_flip, return wrap(g, tg_ir_flip(g, CUBE.id, 5u));)
+BUILD(ir_window, tg_tensor y = wrap(g, tg_ir_window(g, in(g, w, "a", TG_SHAPE(2, 9, 2)).id, 1, (tg_window){3, 2, 2})); return tg_mul(y, y);)
+BUILD(ir_fold, tg_tensor y = wrap(g, tg_ir_fold(g, in(g, w, "a", TG_SHAPE(2, 4, 2, 3)).id, 1, (tg_window){3, 2, 2}, 13));
+      return tg_mul(y, y);)
 BUILD(ir_pack, tg_tensor a = A; tg_tensor b = in(g, w, "b", TG_SHAPE(7)); const int32_t parts[2] = {a.id, b.id};
       return wrap(g, tg_ir_pack(g, parts, (const int64_t[]){2, 20}, 2, 30));)
 
@@ -226,6 +229,8 @@ static const gradient_case cases[] = {CASE(neg, ANY, false),
                                       CASE(stack, ANY, false),
                                       CASE(ir_pad, ANY, false),
                                       CASE(ir_flip, ANY, false),
+                                      CASE(ir_window, ANY, true),
+                                      CASE(ir_fold, ANY, true),
                                       CASE(ir_pack, ANY, false),
                                       CASE(matmul, ANY, true),
                                       CASE(matmul_leading, ANY, false),

@@ -373,6 +373,33 @@ static void views_check_their_shapes(void **state) {
     fixture_free(&f);
 }
 
+static int32_t make_fold(tg_graph *g, int32_t x, int axis, tg_window w, tg_shape to) {
+    const tg_attributes attr = {.axes = (uint32_t)axis, .window = w};
+    return tg_node_make(g, TG_OP_FOLD, TG_F32, to, &x, 1, &attr);
+}
+
+static void windows_check_their_axis(void **state) {
+    (void)state;
+    fixture f = fixture_make();
+    const tg_window plain = {3, 1, 1}, spread = {2, 2, 3}, wide = {3, 1, 2}, none = {0, 1, 1}, still = {2, 0, 1};
+    node_is(&f, tg_ir_window(f.g, f.cube, 1, plain), TG_OP_WINDOW, TG_F32, TG_SHAPE(2, 1, 4, 3));
+    node_is(&f, tg_ir_window(f.g, f.x, 0, spread), TG_OP_WINDOW, TG_F32, TG_SHAPE(127, 64, 2));
+    node_is(&f, tg_ir_window(f.g, f.idx, 0, wide), TG_OP_WINDOW, TG_I32, TG_SHAPE(4, 3));
+    node_is(&f, make_fold(f.g, f.cube, 1, (tg_window){4, 2, 1}, TG_SHAPE(2, 8)), TG_OP_FOLD, TG_F32, TG_SHAPE(2, 8));
+    node_is(&f, tg_ir_fold(f.g, f.cube, 1, (tg_window){4, 2, 1}, 9), TG_OP_SLICE, TG_F32, TG_SHAPE(2, 9));
+    node_is(&f, tg_ir_fold(f.g, f.cube, 0, (tg_window){4, 4, 1}, 8), TG_OP_RESHAPE, TG_F32, TG_SHAPE(8, 3));
+    REFUSED(tg_ir_window(f.g, f.cube, 3, plain), TG_ERROR_SHAPE, "window: axis 3 is outside cube[2, 3, 4]");
+    REFUSED(tg_ir_window(f.g, f.cube, 2, wide), TG_ERROR_SHAPE, "window: windows over 5 elements do not fit in axis 2 of cube[2, 3, 4]");
+    REFUSED(tg_ir_window(f.g, f.cube, 2, none), TG_ERROR_ARGUMENT, "window: size, step and dilation need to be at least 1: 0, 1, 1");
+    REFUSED(tg_ir_window(f.g, f.cube, 2, still), TG_ERROR_ARGUMENT, "window: size, step and dilation need to be at least 1: 2, 0, 1");
+    REFUSED(make_fold(f.g, f.cube, 1, (tg_window){4, 2, 1}, TG_SHAPE(2, 9)), TG_ERROR_SHAPE,
+            "fold: windows of 4, 1 apart, step 2, do not add up along axis 1: cube[2, 3, 4] to [2, 9]");
+    REFUSED(make_fold(f.g, f.cube, 2, (tg_window){4, 2, 1}, TG_SHAPE(2, 8)), TG_ERROR_SHAPE, "fold: axis 2 is outside cube[2, 3, 4]");
+    REFUSED(tg_ir_fold(f.g, f.idx, 0, plain, 10), TG_ERROR_DTYPE, "fold: idx[8] i32 has element type i32, but only f32 will do");
+    assert_int_equal(tg_graph_verify(f.g), TG_OK);
+    fixture_free(&f);
+}
+
 /* ---------------------------------------------------------------- joins, contraction, indexing */
 
 static void joins_check_their_parts(void **state) {
@@ -561,7 +588,9 @@ static bool everything_build(tg_graph *g) {
     const int32_t padded = tg_ir_pad(g, permuted, start, TG_SHAPE(4, 4, 3));
     const int32_t parts[2] = {padded, padded};
     const int32_t joined = tg_ir_concat(g, parts, 2, 1);
-    const int32_t flat[2] = {r, tg_ir_reduce(g, TG_OP_SUM, joined, 6)};
+    const tg_window window = {2, 1, 1};
+    const int32_t folded = tg_ir_fold(g, tg_ir_window(g, joined, 1, window), 1, window, 8);
+    const int32_t flat[2] = {r, tg_ir_reduce(g, TG_OP_SUM, folded, 6)};
     const int32_t packed = tg_ir_pack(g, flat, offsets, 2, 50);
     const int32_t product = tg_ir_contract(g, y, w);
     const int32_t rows =
@@ -935,6 +964,7 @@ int main(void) {
         cmocka_unit_test(every_op_takes_its_types),
         cmocka_unit_test(reductions_keep_rank),
         cmocka_unit_test(views_check_their_shapes),
+        cmocka_unit_test(windows_check_their_axis),
         cmocka_unit_test(joins_check_their_parts),
         cmocka_unit_test(packs_sort_their_offsets),
         cmocka_unit_test(contractions_name_what_differs),

@@ -320,6 +320,30 @@ static tg_tensor build_pad(tg_graph *g, const op_setup *s) {
 
 static tg_tensor build_flip(tg_graph *g, const op_setup *s) { return wrap(g, tg_ir_flip(g, x0(g, s).id, axes_of(s))); }
 
+/* size, step, dilation */
+static const tg_window windows[] = {{1, 1, 1}, {3, 1, 1}, {2, 2, 1}, {3, 2, 2}, {2, 3, 1}, {3, 3, 2}};
+static tg_window window_of(const op_setup *s) { return windows[s->variant % SUPPORT_COUNT(windows)]; }
+static int axis_of(const op_setup *s) { return s->variant / SUPPORT_COUNT(windows); }
+static tg_tensor build_window(tg_graph *g, const op_setup *s) {
+    tg_window w = window_of(s);
+    while (tg_window_span(w) > s->shape.dim[axis_of(s)]) w.size--;
+    return wrap(g, tg_ir_window(g, x0(g, s).id, axis_of(s), w));
+}
+static int window_variants(const op_setup *s) { return s->shape.rank * SUPPORT_COUNT(windows); }
+
+/* shape = of the windows, without their taps; as the primitive itself, which tg_ir_fold avoids where windows lie apart */
+static tg_tensor build_fold(tg_graph *g, const op_setup *s) {
+    const tg_window w = window_of(s);
+    tg_shape to = s->shape, from = s->shape;
+    from.dim[from.rank++] = w.size;
+    to.dim[axis_of(s)] = (to.dim[axis_of(s)] - 1) * w.step + tg_window_span(w) + 1;
+    tg_attributes attr = {.axes = (uint32_t)axis_of(s), .window = w};
+    const tg_tensor x = operand(g, s, "x0", from, TG_F32);
+    if (s->company) return wrap(g, tg_ir_fold(g, x.id, axis_of(s), w, to.dim[axis_of(s)]));
+    to.dim[axis_of(s)] = (to.dim[axis_of(s)] + w.step - 1) / w.step * w.step;
+    return wrap(g, tg_node_make(g, TG_OP_FOLD, TG_F32, to, &x.id, 1, &attr));
+}
+
 static tg_tensor build_concat(tg_graph *g, const op_setup *s) {
     tg_shape longer = s->shape;
     longer.dim[s->variant] += 3;
@@ -440,9 +464,13 @@ VIEW_ROW(BROADCAST, build_broadcast, mask_variants)
 VIEW_ROW(SLICE, build_slice, mask_variants)
 VIEW_ROW(PAD, build_pad, mask_variants)
 VIEW_ROW(FLIP, build_flip, mask_variants)
+ROW(WINDOW, .build = build_window, .dtypes = F32 | I32 | BOOL, .tolerance = EXACT, .variants = window_variants, .shapes = shapes_ranked,
+    .shape_count = SUPPORT_COUNT(shapes_ranked))
 ROW(CONCAT, .build = build_concat, .dtypes = F32 | I32 | BOOL, .tolerance = EXACT, .variants = axis_variants, .shapes = shapes_ranked,
     .shape_count = SUPPORT_COUNT(shapes_ranked))
 ROW(PACK, .build = build_pack, .dtypes = F32, .tolerance = EXACT, .shapes = shapes_matrix, .shape_count = SUPPORT_COUNT(shapes_matrix))
+ROW(FOLD, .build = build_fold, .dtypes = F32, .tolerance = {2.0, 1e-6, 0.0}, .variants = window_variants, .shapes = shapes_ranked,
+    .shape_count = SUPPORT_COUNT(shapes_ranked), .values = VALUES_SUMMABLE)
 ROW(CONTRACT, .build = build_contract, .dtypes = F32, .tolerance = {4.0, 1e-4, 0.0}, .variants = four_variants, .shapes = shapes_contract,
     .shape_count = SUPPORT_COUNT(shapes_contract), .values = VALUES_SUMMABLE)
 ROW(GATHER, .build = build_gather, .dtypes = F32, .tolerance = EXACT, .shapes = shapes_matrix, .shape_count = SUPPORT_COUNT(shapes_matrix))

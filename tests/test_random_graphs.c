@@ -35,7 +35,9 @@ typedef enum kind {
     SLICE,
     PAD,
     FLIP,
+    WINDOW,
     CONCAT,
+    FOLD,
     CONTRACT,
     GATHER,
     SCATTER
@@ -50,6 +52,7 @@ typedef struct item {
     uint32_t axes;
     int32_t perm[TG_MAX_RANK];
     int64_t start[TG_MAX_RANK];
+    tg_window window;
     double value;
     double size;  /* bound of |x| */
     double error; /* bound of the f32 error against f64 */
@@ -78,7 +81,9 @@ static void bound_unary(item *t, const item *x) {
     switch (t->op) {
     case TG_OP_NEG:
     case TG_OP_ABS:
-    case TG_OP_RELU: *t = (item){t->kind, t->op, t->dtype, t->shape, {t->in[0]}, 1, 0, {0}, {0}, 0.0, x->size, x->error, x->exact}; return;
+    case TG_OP_RELU:
+        *t = (item){t->kind, t->op, t->dtype, t->shape, {t->in[0]}, 1, 0, {0}, {0}, {0, 0, 0}, 0.0, x->size, x->error, x->exact};
+        return;
     case TG_OP_NOT: t->size = 1, t->error = 0, t->exact = true; return;
     case TG_OP_SIGN: t->size = 1, t->error = 0, t->exact = true; return;
     case TG_OP_EXP: t->size = exp(x->size), t->error = t->size * (1.1 * x->error + 6 * EPS); return;
@@ -147,6 +152,7 @@ static void bound(recipe *r, item *t) {
         else t->size = a->size, t->error = a->error, t->exact = a->exact;
         break;
     case CONCAT: t->size = larger(a->size, b->size), t->error = larger(a->error, b->error), t->exact = a->exact && b->exact; break;
+    case FOLD: bound_sum(t, (double)t->window.size, a->size, a->error); break;
     case CONTRACT: bound_sum(t, (double)a->shape.dim[2], a->size * b->size, a->error * b->size + b->error * a->size); break;
     case SCATTER: /* rows are added one after another: a random walk of roundings */
         bound_sum(t, (double)a->shape.dim[0], b->size, b->error);
@@ -352,13 +358,34 @@ static tg_shape random_reshape(tg_shape shape, support_random *s) {
     return n % 3 == 0 ? TG_SHAPE(3, n / 3) : TG_SHAPE(1, n);
 }
 
+/* Windows that fit in `length`. */
+static tg_window random_window(support_random *s, int64_t length) {
+    tg_window w = {1 + support_random_below(s, length < 4 ? length : 4), 1 + support_random_below(s, 4), 1};
+    if (w.size > 1) w.dilation = 1 + support_random_below(s, (length - 1) / (w.size - 1));
+    if (w.dilation > 3) w.dilation = 3;
+    return w;
+}
+
+/* x's last axis as taps. */
+static int grow_fold(recipe *r, support_random *s) {
+    const int x = pick(r, s, 1 << TG_F32, false);
+    if (x < 0 || r->items[x].shape.rank < 2) return -1;
+    item t = {.kind = FOLD, .dtype = TG_F32, .shape = r->items[x].shape, .in = {x}, .in_count = 1};
+    t.shape.rank--;
+    t.axes = (uint32_t)support_random_below(s, t.shape.rank);
+    t.window = (tg_window){t.shape.dim[t.shape.rank], 1 + support_random_below(s, 3), 1 + support_random_below(s, 3)};
+    if (t.window.size > 40) return -1;
+    t.shape.dim[t.axes] = (t.shape.dim[t.axes] - 1) * t.window.step + tg_window_span(t.window) + support_random_below(s, 3);
+    return count_of(t.shape) > 20000 ? -1 : settle(r, add(r, t));
+}
+
 static int grow_view(recipe *r, support_random *s) {
     const int x = pick(r, s, 7, false);
     if (x < 0) return -1;
     item t = {.kind = RESHAPE, .dtype = r->items[x].dtype, .shape = r->items[x].shape, .in = {x}, .in_count = 1};
     const int rank = t.shape.rank;
     t.axes = random_axes(r, s, x);
-    t.kind = (kind)(RESHAPE + support_random_below(s, 6));
+    t.kind = (kind)(RESHAPE + support_random_below(s, 7));
     switch (t.kind) {
     case PERMUTE:
         for (int d = 0; d < rank; d++) t.perm[d] = d;
@@ -389,6 +416,13 @@ static int grow_view(recipe *r, support_random *s) {
         }
         break;
     case FLIP: break;
+    case WINDOW:
+        if (rank == 0 || rank > 4) return -1;
+        t.axes = (uint32_t)support_random_below(s, rank);
+        t.window = random_window(s, t.shape.dim[t.axes]);
+        t.shape.dim[t.axes] = (t.shape.dim[t.axes] - tg_window_span(t.window)) / t.window.step + 1;
+        t.shape.dim[t.shape.rank++] = t.window.size;
+        break;
     default: t.kind = RESHAPE, t.shape = random_reshape(t.shape, s);
     }
     return count_of(t.shape) > 20000 ? -1 : add(r, t);
@@ -454,7 +488,7 @@ static int grow_iota(recipe *r, support_random *s) {
 }
 
 static void grow(recipe *r, support_random *s) {
-    const int64_t choice = support_random_below(s, 20);
+    const int64_t choice = support_random_below(s, 21);
     int x;
     if (choice < 6) x = grow_elementwise(r, s);
     else if (choice < 8) x = grow_choice(r, s);
@@ -464,7 +498,8 @@ static void grow(recipe *r, support_random *s) {
     else if (choice < 17) x = grow_contract(r, s);
     else if (choice < 18) x = grow_index(r, s);
     else if (choice < 19) x = grow_cast(r, s);
-    else x = grow_iota(r, s);
+    else if (choice < 20) x = grow_iota(r, s);
+    else x = grow_fold(r, s);
     if (x >= 0) settle(r, x);
 }
 
@@ -561,6 +596,8 @@ static int32_t build_item(tg_graph *g, const item *t, int i, const int32_t *ids)
     case SLICE: return tg_ir_slice(g, a, t->start, t->shape);
     case PAD: return tg_ir_pad(g, a, t->start, t->shape);
     case FLIP: return tg_ir_flip(g, a, t->axes);
+    case WINDOW: return tg_ir_window(g, a, (int)t->axes, t->window);
+    case FOLD: return tg_ir_fold(g, a, (int)t->axes, t->window, t->shape.dim[t->axes]);
     case CONCAT: return tg_ir_concat(g, (const int32_t[]){a, b}, 2, (int)t->axes);
     case CONTRACT: return tg_ir_contract(g, a, b);
     case GATHER: return tg_ir_gather(g, a, b);

@@ -262,6 +262,21 @@ VJP_RULE(PAD) { vjp_give(call, 0, tg_ir_slice(call->g, call->dy, call->node.attr
 
 VJP_RULE(FLIP) { vjp_give(call, 0, tg_ir_flip(call->g, call->dy, call->node.attr.axes)); }
 
+VJP_RULE(WINDOW) {
+    const int axis = (int)call->node.attr.axes;
+    vjp_give(call, 0, tg_ir_fold(call->g, call->dy, axis, call->node.attr.window, vjp_shape(call, 0).dim[axis]));
+}
+
+/* As many windows as were added up. */
+VJP_RULE(FOLD) {
+    const tg_window w = call->node.attr.window;
+    const int axis = (int)call->node.attr.axes;
+    const int64_t start[TG_MAX_RANK] = {0};
+    tg_shape used = call->node.shape;
+    used.dim[axis] = (vjp_shape(call, 0).dim[axis] - 1) * w.step + tg_window_span(w);
+    vjp_give(call, 0, tg_ir_window(call->g, tg_ir_slice(call->g, call->dy, start, used), axis, w));
+}
+
 VJP_RULE(CONCAT) {
     int axis = (int)call->node.attr.axes;
     int64_t start[TG_MAX_RANK] = {0};

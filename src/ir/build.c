@@ -291,6 +291,70 @@ int32_t tg_ir_flip(tg_graph *g, int32_t x, uint32_t axes) {
     return build_node(g, draft, false);
 }
 
+/* ---------------------------------------------------------------- windows */
+
+int32_t tg_ir_window(tg_graph *g, int32_t x, int axis, tg_window window) {
+    tg_node draft = build_draft(TG_OP_WINDOW, TG_F32, TG_SCALAR, &x, 1);
+    draft.attr.axes = (uint32_t)axis;
+    draft.attr.window = window;
+    return build_node(g, draft, false);
+}
+
+/* x with axis `axis` cut or filled with zeros at its end. */
+static int32_t build_fit(tg_graph *g, int32_t x, int axis, int64_t length) {
+    const int64_t start[TG_MAX_RANK] = {0};
+    if (x == 0) return 0;
+    tg_shape shape = tg_graph_node(g, x)->shape;
+    const bool longer = length > shape.dim[axis];
+    shape.dim[axis] = length;
+    return longer ? tg_ir_pad(g, x, start, shape) : tg_ir_slice(g, x, start, shape);
+}
+
+/* x with `axis` split in two, or with two merged. */
+static int32_t build_split_axis(tg_graph *g, int32_t x, int axis, int64_t outer, int64_t inner) {
+    if (x == 0) return 0;
+    tg_shape shape = tg_graph_node(g, x)->shape;
+    for (int i = shape.rank++; i > axis + 1; i--) shape.dim[i] = shape.dim[i - 1];
+    shape.dim[axis] = outer;
+    shape.dim[axis + 1] = inner;
+    return tg_ir_reshape(g, x, shape);
+}
+static int32_t build_merge_axes(tg_graph *g, int32_t x, int axis) {
+    if (x == 0) return 0;
+    tg_shape shape = tg_graph_node(g, x)->shape;
+    shape.dim[axis] *= shape.dim[axis + 1];
+    shape.rank--;
+    for (int i = axis + 1; i < shape.rank; i++) shape.dim[i] = shape.dim[i + 1];
+    return tg_ir_reshape(g, x, shape);
+}
+
+/* Windows that do not overlap, one behind the other: taps moved beside their window, spread by the dilation, filled to a step. */
+static int32_t build_fold_apart(tg_graph *g, int32_t x, int axis, tg_window w, int64_t length) {
+    const int32_t rank = tg_graph_node(g, x)->shape.rank;
+    int32_t perm[TG_MAX_RANK] = {0};
+    for (int i = 0; i < rank; i++) perm[i] = i <= axis ? i : i == axis + 1 ? rank - 1 : i - 1;
+    x = tg_ir_permute(g, x, perm);
+    if (w.dilation > 1 && w.size > 1) {
+        x = build_fit(g, build_split_axis(g, x, axis + 1, w.size, 1), axis + 2, w.dilation);
+        x = build_merge_axes(g, x, axis + 1);
+    }
+    return build_fit(g, build_merge_axes(g, build_fit(g, x, axis + 1, w.step), axis), axis, length);
+}
+
+int32_t tg_ir_fold(tg_graph *g, int32_t x, int axis, tg_window window, int64_t length) {
+    if (!build_inputs_live(g, &x, 1)) return 0;
+    tg_shape shape = tg_graph_node(g, x)->shape;
+    const bool room = shape.rank < TG_MAX_RANK || window.dilation == 1 || window.size == 1;
+    if (room && axis >= 0 && axis < shape.rank - 1 && window.step >= tg_window_span(window))
+        return build_fold_apart(g, x, axis, window, length);
+    shape.rank--;
+    if (axis >= 0 && axis < shape.rank && window.step >= 1) shape.dim[axis] = (length + window.step - 1) / window.step * window.step;
+    tg_node draft = build_draft(TG_OP_FOLD, TG_F32, shape, &x, 1);
+    draft.attr.axes = (uint32_t)axis;
+    draft.attr.window = window;
+    return build_fit(g, build_node(g, draft, false), axis, length);
+}
+
 /* ---------------------------------------------------------------- joins, contraction, indexing */
 
 /* More parts than a kernel should bind at once become a tree: the pieces can then be stored on the way if they must. */

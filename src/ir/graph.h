@@ -41,14 +41,22 @@ extern const tg_op_info tg_op_table[TG_OP_COUNT];
 /* true for UNARY BINARY COMPARE LOGICAL SELECT CAST RANDOM */
 bool tg_op_is_elementwise(tg_op op);
 
+/* Windows of `size` elements `dilation` apart, the next one `step` further on. */
+typedef struct tg_window {
+    int64_t size, step, dilation;
+} tg_window;
+/* Elements from a window's first to its last, both counted. */
+static inline int64_t tg_window_span(tg_window w) { return (w.size - 1) * w.dilation + 1; }
+
 typedef struct tg_attributes {
-    uint32_t axes;              /* REDUCE, FLIP: bit i = axis i.  IOTA, CONCAT: the axis itself */
+    uint32_t axes;              /* REDUCE, FLIP: bit i = axis i.  IOTA, CONCAT, WINDOW, FOLD: the axis itself */
     int32_t perm[TG_MAX_RANK];  /* PERMUTE */
     int64_t start[TG_MAX_RANK]; /* SLICE, PAD */
     double value;               /* CONST without data: the number (i32 and bool too).  RANDOM: the bound, 1 .. 2^31 */
     const void *data;           /* CONST with data: shape's count elements (bool: bytes), in the graph's arena */
     int32_t index;              /* INPUT, PARAM, STATE: position in its table.  RANDOM: its stream */
     const int64_t *offsets;     /* PACK: one per input */
+    tg_window window;           /* WINDOW, FOLD */
 } tg_attributes;
 
 typedef struct tg_node {
@@ -155,6 +163,10 @@ int32_t tg_ir_broadcast(tg_graph *g, int32_t x, tg_shape shape); /* rank may gro
 int32_t tg_ir_slice(tg_graph *g, int32_t x, const int64_t *start, tg_shape shape);
 int32_t tg_ir_pad(tg_graph *g, int32_t x, const int64_t *before, tg_shape shape);
 int32_t tg_ir_flip(tg_graph *g, int32_t x, uint32_t axes);
+/* As many windows along `axis` as fit. */
+int32_t tg_ir_window(tg_graph *g, int32_t x, int axis, tg_window window);
+/* The adjoint of tg_ir_window: x [.. o .., k] added up to an axis of `length`. Windows that do not overlap become views. */
+int32_t tg_ir_fold(tg_graph *g, int32_t x, int axis, tg_window window, int64_t length);
 int32_t tg_ir_concat(tg_graph *g, const int32_t *parts, int count, int axis);
 int32_t tg_ir_pack(tg_graph *g, const int32_t *parts, const int64_t *offsets, int count, int64_t total);
 int32_t tg_ir_contract(tg_graph *g, int32_t a, int32_t b); /* rank 3 both, equal batch (no broadcasting) */

@@ -71,6 +71,7 @@ unsigned tg_op_dtypes(tg_op op) {
     case TG_OP_SLICE:
     case TG_OP_PAD:
     case TG_OP_FLIP:
+    case TG_OP_WINDOW:
     case TG_OP_CONCAT: return f32 | i32 | boolean;
     default: return f32;
     }

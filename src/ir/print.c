@@ -93,6 +93,11 @@ static void print_attributes(tg_text_buffer *text, const tg_node *node) {
     case TG_OP_SLICE: print_numbers(text, "start", node->attr.start, node->shape.rank); break;
     case TG_OP_PAD: print_numbers(text, "before", node->attr.start, node->shape.rank); break;
     case TG_OP_RANDOM: tg_text_add(text, " stream=%d below=%.0f", (int)node->attr.index, node->attr.value); break;
+    case TG_OP_WINDOW:
+    case TG_OP_FOLD:
+        tg_text_add(text, " axis=%u size=%lld step=%lld dilation=%lld", (unsigned)node->attr.axes, (long long)node->attr.window.size,
+                    (long long)node->attr.window.step, (long long)node->attr.window.dilation);
+        break;
     case TG_OP_PACK: print_numbers(text, "offsets", node->attr.offsets, node->input_count); break;
     default: break;
     }

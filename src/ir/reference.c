@@ -348,7 +348,31 @@ static void tg_reference_FLIP(const reference_call *call) {
     }
 }
 
+static void tg_reference_WINDOW(const reference_call *call) {
+    const tg_shape in = reference_in_node(call, 0)->shape;
+    const tg_window w = call->node->attr.window;
+    int64_t index[TG_MAX_RANK];
+    for (int64_t i = 0; i < call->count; i++) {
+        reference_unravel(call->node->shape, i, index);
+        index[call->node->attr.axes] = index[call->node->attr.axes] * w.step + index[in.rank] * w.dilation;
+        call->out[i] = reference_in(call, 0)[reference_ravel(in, index)];
+    }
+}
+
 /* ---------------------------------------------------------------- joins */
+
+static void tg_reference_FOLD(const reference_call *call) {
+    const tg_shape in = reference_in_node(call, 0)->shape;
+    const tg_window w = call->node->attr.window;
+    const int64_t count = reference_count(in);
+    int64_t index[TG_MAX_RANK];
+    for (int64_t i = 0; i < call->count; i++) call->out[i] = 0.0;
+    for (int64_t i = 0; i < count; i++) {
+        reference_unravel(in, i, index);
+        index[call->node->attr.axes] = index[call->node->attr.axes] * w.step + index[in.rank - 1] * w.dilation;
+        call->out[reference_ravel(call->node->shape, index)] += reference_in(call, 0)[i];
+    }
+}
 
 static void tg_reference_CONCAT(const reference_call *call) {
     const uint32_t axis = call->node->attr.axes;

@@ -304,6 +304,36 @@ tg_status tg_shape_rule_FLIP(tg_rule *rule) {
     return rule_check_axes(rule);
 }
 
+/* Refuses windows that no axis has. */
+static tg_status rule_check_window(tg_rule *rule, int32_t rank) {
+    const tg_window w = rule->node->attr.window;
+    char text[TG_NODE_TEXT];
+    if (rule->node->attr.axes >= (uint32_t)rank)
+        return rule_refuse(rule, TG_ERROR_SHAPE, "axis %d is outside %s", (int)rule->node->attr.axes, rule_operand(rule, 0, text));
+    const int64_t most = INT32_MAX;
+    if (w.size >= 1 && w.size <= most && w.step >= 1 && w.step <= most && w.dilation >= 1 && w.dilation <= most) return TG_OK;
+    return rule_refuse(rule, TG_ERROR_ARGUMENT, "size, step and dilation need to be at least 1: %lld, %lld, %lld", (long long)w.size,
+                       (long long)w.step, (long long)w.dilation);
+}
+
+tg_status tg_shape_rule_WINDOW(tg_rule *rule) {
+    const tg_shape from = rule_input(rule, 0)->shape;
+    const tg_window w = rule->node->attr.window;
+    const int32_t axis = (int32_t)rule->node->attr.axes;
+    char text[TG_NODE_TEXT];
+    const tg_status status = rule_check_window(rule, from.rank);
+    if (status != TG_OK) return status;
+    rule->dtype = rule_input(rule, 0)->dtype;
+    rule->shape = from;
+    if (from.rank == TG_MAX_RANK) return rule_refuse(rule, TG_ERROR_SHAPE, "no room for one more axis: %s", rule_operand(rule, 0, text));
+    if (tg_window_span(w) > from.dim[axis])
+        return rule_refuse(rule, TG_ERROR_SHAPE, "windows over %lld elements do not fit in axis %d of %s", (long long)tg_window_span(w),
+                           (int)axis, rule_operand(rule, 0, text));
+    rule->shape.dim[axis] = (from.dim[axis] - tg_window_span(w)) / w.step + 1;
+    rule->shape.dim[rule->shape.rank++] = w.size;
+    return rule_check_shape(rule);
+}
+
 /* ---------------------------------------------------------------- joins */
 
 static tg_status rule_check_part(tg_rule *rule, int i) {
@@ -390,6 +420,27 @@ tg_status tg_shape_rule_PACK(tg_rule *rule) {
                                (long long)start, (long long)rule->shape.dim[0]);
     }
     return node->input_count > 1 ? rule_check_disjoint(rule) : TG_OK;
+}
+
+/* The length is a multiple of the step, so that index arithmetic can take the axis apart. */
+tg_status tg_shape_rule_FOLD(tg_rule *rule) {
+    const tg_shape from = rule_input(rule, 0)->shape, to = rule->node->shape;
+    const tg_window w = rule->node->attr.window;
+    char text[TG_NODE_TEXT], wanted[TG_SHAPE_TEXT];
+    tg_status status = rule_check_operands(rule);
+    if (status == TG_OK) status = rule_check_window(rule, from.rank - 1);
+    rule->dtype = TG_F32;
+    rule->shape = to;
+    if (status == TG_OK) status = rule_check_shape(rule);
+    if (status != TG_OK) return status;
+    const int32_t axis = (int32_t)rule->node->attr.axes;
+    bool fits = to.rank == from.rank - 1 && from.dim[to.rank] == w.size && to.dim[axis] % w.step == 0 &&
+                (from.dim[axis] - 1) * w.step + tg_window_span(w) <= to.dim[axis];
+    for (int32_t i = 0; fits && i < to.rank; i++) fits = i == axis || to.dim[i] == from.dim[i];
+    if (fits) return TG_OK;
+    return rule_refuse(rule, TG_ERROR_SHAPE, "windows of %lld, %lld apart, step %lld, do not add up along axis %d: %s to %s",
+                       (long long)w.size, (long long)w.dilation, (long long)w.step, (int)axis, rule_operand(rule, 0, text),
+                       tg_shape_text(to, wanted, sizeof wanted));
 }
 
 /* ---------------------------------------------------------------- contraction, indexing */

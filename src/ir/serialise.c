@@ -22,7 +22,8 @@ typedef enum serial_form {
     SERIAL_CONST,
     SERIAL_INDEX,
     SERIAL_OFFSETS,
-    SERIAL_DRAW
+    SERIAL_DRAW,
+    SERIAL_WINDOW
 } serial_form;
 
 static serial_form serial_form_of(tg_op op) {
@@ -44,6 +45,8 @@ static serial_form serial_form_of(tg_op op) {
     case TG_OP_SLICE:
     case TG_OP_PAD: return SERIAL_BOX;
     case TG_OP_PACK: return SERIAL_OFFSETS;
+    case TG_OP_WINDOW:
+    case TG_OP_FOLD: return SERIAL_WINDOW;
     default: return SERIAL_PLAIN;
     }
 }
@@ -156,6 +159,12 @@ static void serial_put_attributes(serial_writer *w, const tg_node *node) {
     case SERIAL_DRAW:
         serial_put_u32(w, (uint32_t)node->attr.index);
         serial_put_f64(w, node->attr.value);
+        break;
+    case SERIAL_WINDOW:
+        serial_put_u32(w, node->attr.axes);
+        serial_put_i64(w, node->attr.window.size);
+        serial_put_i64(w, node->attr.window.step);
+        serial_put_i64(w, node->attr.window.dilation);
         break;
     }
 }
@@ -475,6 +484,12 @@ static void serial_take_attributes(serial_reader *r, tg_node *node) {
     case SERIAL_DRAW:
         node->attr.index = serial_take_i32(r);
         node->attr.value = serial_take_f64(r);
+        break;
+    case SERIAL_WINDOW:
+        node->attr.axes = serial_take_u32(r);
+        node->attr.window.size = serial_take_i64(r);
+        node->attr.window.step = serial_take_i64(r);
+        node->attr.window.dilation = serial_take_i64(r);
         break;
     }
 }

@@ -170,11 +170,27 @@ bool tg_map_bound(tg_index_map *map, const tg_affine *at, int64_t lo, int64_t hi
     return true;
 }
 
+/* Position o * step + tap * dilation. */
+static void push_window(const tg_node *node, tg_shape from, const tg_index_map *map, tg_index_map *out) {
+    const tg_window w = node->attr.window;
+    for (int d = 0; d < from.rank; d++) {
+        out->index[d] = map->index[d];
+        if ((uint32_t)d != node->attr.axes) continue;
+        out->index[d] = tg_affine_constant(0);
+        tg_affine_add(&out->index[d], &map->index[d], w.step);
+        tg_affine_add(&out->index[d], &map->index[from.rank], w.dilation);
+    }
+}
+
 tg_push tg_map_push(const tg_node *node, tg_shape from, const tg_index_map *map, const tg_loops *loops, tg_index_map *out) {
     out->rank = from.rank;
     out->bound_count = map->bound_count;
     memcpy(out->bounds, map->bounds, sizeof(tg_bound) * (size_t)map->bound_count);
     if (node->op == TG_OP_RESHAPE) return push_reshape(node->shape, from, map, loops, out);
+    if (node->op == TG_OP_WINDOW) {
+        push_window(node, from, map, out);
+        return push_ok;
+    }
     for (int d = 0; d < node->shape.rank; d++) {
         tg_affine at = map->index[d];
         switch (node->op) {
@@ -200,4 +216,46 @@ tg_push tg_map_push(const tg_node *node, tg_shape from, const tg_index_map *map,
         }
     }
     return push_ok;
+}
+
+/* e = size * quotient + remainder with -size < remainder < size at every loop point, both affine: e is a multiple of size where the
+ * remainder is 0, and nowhere else. */
+static tg_push affine_divide_around(const tg_affine *e, int64_t size, const tg_loops *loops, tg_affine *quotient, tg_affine *remainder) {
+    tg_affine first = *e;
+    int64_t lowest, highest;
+    first.offset = 0;
+    tg_push p = affine_divide(&first, size, loops, quotient, remainder);
+    if (p.status != TG_PUSH_OK) return p;
+    tg_affine_range(remainder, loops, &lowest, &highest);
+    const int64_t turns = access_floor_div(e->offset + lowest, size);
+    quotient->offset += turns;
+    remainder->offset += e->offset - turns * size;
+    tg_affine_range(remainder, loops, &lowest, &highest); /* lowest is in [0, size) */
+    if (highest < size) return push_ok;
+    if (lowest == 0 || highest >= 2 * size) return push_no;
+    quotient->offset++;
+    remainder->offset -= size;
+    return push_ok;
+}
+
+tg_push tg_map_fold(const tg_node *node, tg_shape from, int64_t tap, const tg_index_map *map, const tg_loops *loops, tg_index_map *out,
+                    bool *never) {
+    const tg_window w = node->attr.window;
+    const int32_t axis = (int32_t)node->attr.axes;
+    tg_affine at = map->index[axis], window = at, remainder = tg_affine_constant(0);
+    int64_t lowest, highest;
+    at.offset -= tap * w.dilation;
+    *out = *map;
+    *never = false;
+    tg_push p = affine_divide_around(&at, w.step, loops, &window, &remainder);
+    if (p.status != TG_PUSH_OK) return p;
+    out->rank = from.rank;
+    out->index[axis] = window;
+    out->index[from.rank - 1] = tg_affine_constant(tap);
+    tg_affine_range(&remainder, loops, &lowest, &highest);
+    *never = lowest > 0 || highest < 0;
+    tg_affine_range(&window, loops, &lowest, &highest);
+    *never = *never || highest < 0 || lowest >= from.dim[axis];
+    if (*never) return push_ok;
+    return tg_map_bound(out, &remainder, 0, 1, loops) && tg_map_bound(out, &window, 0, from.dim[axis], loops) ? push_ok : push_no;
 }

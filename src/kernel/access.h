@@ -45,8 +45,12 @@ void tg_affine_split(tg_affine *a, int32_t loop, int64_t factor, int32_t loop_co
 tg_affine tg_map_offset(const tg_index_map *map, tg_shape shape);
 /* The index map of `shape` whose row-major offset is `flat`. */
 tg_push tg_map_from_flat(const tg_affine *flat, tg_shape shape, const tg_loops *loops, tg_index_map *out);
-/* map: access of view `node` (RESHAPE PERMUTE BROADCAST SLICE PAD FLIP); *out: the same of its operand of shape `from`. */
+/* map: access of view `node` (RESHAPE PERMUTE BROADCAST SLICE PAD FLIP WINDOW); *out: the same of its operand of shape `from`. */
 tg_push tg_map_push(const tg_node *node, tg_shape from, const tg_index_map *map, const tg_loops *loops, tg_index_map *out);
+/* map: access of FOLD `node`; *out: the same of its operand's elements that tap `tap` adds, under the bounds that there are any.
+ * *never: there are none. */
+tg_push tg_map_fold(const tg_node *node, tg_shape from, int64_t tap, const tg_index_map *map, const tg_loops *loops, tg_index_map *out,
+                    bool *never);
 /* Adds lo <= at < hi unless always true. false: no room. */
 bool tg_map_bound(tg_index_map *map, const tg_affine *at, int64_t lo, int64_t hi, const tg_loops *loops);
 #endif

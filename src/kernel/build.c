@@ -279,16 +279,37 @@ static int emit_pack(struct tg_builder *b, int32_t node, const tg_index_map *map
     return result;
 }
 
+/* A fold: its taps one after the other, each where a window has it there. */
+static int emit_fold(struct tg_builder *b, int32_t node, const tg_index_map *map) {
+    const tg_node n = *builder_node(b, node);
+    const int32_t x = n.inputs[0];
+    int result = -1;
+    for (int64_t tap = 0; tap < n.attr.window.size; tap++) {
+        tg_index_map inner;
+        bool never;
+        tg_push push = tg_map_fold(&n, builder_node(b, x)->shape, tap, map, &b->loops, &inner, &never);
+        if (push.status != TG_PUSH_OK) return push_failed(b, push, node);
+        if (never) continue;
+        int value = emit_value(b, x, &inner);
+        if (value < 0) return -1;
+        if (b->body[value].op != TG_K_LOAD || b->body[value].bound_count != inner.bound_count)
+            value = emit_guarded(b, value, &inner, map->bound_count, -1, n.dtype);
+        result = result < 0 || value < 0 ? value : emit_alu(b, TG_OP_ADD, n.dtype, result, value, -1, 2);
+        if (result < 0) return -1;
+    }
+    return result < 0 ? emit_constant(b, n.dtype, 0.0) : result;
+}
+
 /* node under map as one affine access of something stored elsewhere. On failure: who must be stored. */
 static bool resolve_access(struct tg_builder *b, int32_t node, const tg_index_map *map, int32_t *base, tg_affine *at) {
     tg_index_map now = *map, next;
-    const int32_t top = node;
+    int32_t bounded = node; /* the first view that does not always exist: stored, it and what is before it need no bounds */
     for (;;) {
         const tg_node *n = builder_node(b, node);
         if (stored_elsewhere(b, node)) {
             *base = node;
             *at = tg_map_offset(&now, n->shape);
-            if (now.bound_count > 0) builder_fail(b, TG_BUILD_STORE, top);
+            if (now.bound_count > 0) builder_fail(b, TG_BUILD_STORE, bounded);
             return now.bound_count == 0;
         }
         if (tg_has_storage(b->f, node)) {
@@ -303,7 +324,7 @@ static bool resolve_access(struct tg_builder *b, int32_t node, const tg_index_ma
         if (n->op == TG_OP_RESHAPE && stored_elsewhere(b, x)) {
             *base = x;
             *at = tg_map_offset(&now, n->shape);
-            if (now.bound_count > 0) builder_fail(b, TG_BUILD_STORE, top);
+            if (now.bound_count > 0) builder_fail(b, TG_BUILD_STORE, bounded);
             return now.bound_count == 0;
         }
         tg_push push = tg_map_push(n, builder_node(b, x)->shape, &now, &b->loops, &next);
@@ -311,6 +332,7 @@ static bool resolve_access(struct tg_builder *b, int32_t node, const tg_index_ma
             push_failed(b, push, x);
             return false;
         }
+        if (now.bound_count == 0 && next.bound_count > 0) bounded = node;
         now = next;
         node = x;
     }
@@ -444,7 +466,9 @@ static int compute_value(struct tg_builder *b, int32_t node, const tg_index_map 
         if (n->op == TG_OP_IOTA) return emit_iota(b, node, map);
         break;
     case TG_CLASS_VIEW: return n->op == TG_OP_RESHAPE ? emit_reshape(b, node, map) : emit_view(b, node, map);
-    case TG_CLASS_JOIN: return n->op == TG_OP_CONCAT ? emit_concat(b, node, map) : emit_pack(b, node, map);
+    case TG_CLASS_JOIN:
+        if (n->op == TG_OP_FOLD) return emit_fold(b, node, map);
+        return n->op == TG_OP_CONCAT ? emit_concat(b, node, map) : emit_pack(b, node, map);
     case TG_CLASS_REDUCE: return b->domain->kind == TG_KERNEL_REDUCE ? emit_reduce(b, node) : builder_fail(b, TG_BUILD_REFUSED, 0);
     case TG_CLASS_CONTRACT: return emit_contract(b, node);
     case TG_CLASS_INDEX:

@@ -143,6 +143,7 @@ static void recompute_costs(const tg_fusion *f, int32_t *cost) {
         else {
             int32_t sum = tg_op_table[n->op].class_ == TG_CLASS_VIEW ? 0 : operation_cost(n->op);
             for (int32_t i = 0; i < n->input_count && sum < 1000; i++) sum += cost[n->inputs[i]];
+            if (n->op == TG_OP_FOLD) sum = n->attr.window.size * sum < 1000 ? (int32_t)n->attr.window.size * sum : 1000;
             cost[id] = sum;
         }
     }
@@ -151,7 +152,7 @@ static void recompute_costs(const tg_fusion *f, int32_t *cost) {
 static bool is_recomputed(const tg_fusion *f, int32_t id) {
     const tg_node *n = fuse_node(f, id);
     return f->live[id] && !f->realised[id] && !leaf_storage(n) && f->pack_state[id] < 0 &&
-           (tg_op_is_elementwise(n->op) || n->op == TG_OP_GATHER || n->op == TG_OP_CONCAT || n->op == TG_OP_PACK);
+           (tg_op_is_elementwise(n->op) || n->op == TG_OP_GATHER || n->op == TG_OP_CONCAT || n->op == TG_OP_PACK || n->op == TG_OP_FOLD);
 }
 
 /* Stores values that several stored values would each recompute at a cost. A node's `roots` is one root that reaches it, or

@@ -50,6 +50,8 @@ static bool intern_same_attributes(const tg_node *a, const tg_node *b) {
     case TG_OP_PERMUTE: return memcmp(a->attr.perm, b->attr.perm, rank * sizeof a->attr.perm[0]) == 0;
     case TG_OP_SLICE:
     case TG_OP_PAD: return memcmp(a->attr.start, b->attr.start, rank * sizeof a->attr.start[0]) == 0;
+    case TG_OP_WINDOW:
+    case TG_OP_FOLD: return a->attr.axes == b->attr.axes && memcmp(&a->attr.window, &b->attr.window, sizeof a->attr.window) == 0;
     case TG_OP_PACK: return memcmp(a->attr.offsets, b->attr.offsets, (size_t)a->input_count * sizeof a->attr.offsets[0]) == 0;
     case TG_OP_IOTA:
     case TG_OP_SUM:
@@ -92,6 +94,10 @@ static uint64_t intern_hash_attributes(uint64_t hash, const tg_node *node) {
     case TG_OP_PERMUTE: return tg_hash(hash, node->attr.perm, rank * sizeof node->attr.perm[0]);
     case TG_OP_SLICE:
     case TG_OP_PAD: return tg_hash(hash, node->attr.start, rank * sizeof node->attr.start[0]);
+    case TG_OP_WINDOW:
+    case TG_OP_FOLD:
+        hash = tg_hash(hash, &node->attr.window, sizeof node->attr.window);
+        return tg_hash(hash, &node->attr.axes, sizeof node->attr.axes);
     default: return tg_hash(hash, &node->attr.axes, sizeof node->attr.axes);
     }
 }

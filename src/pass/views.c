@@ -144,6 +144,13 @@ static int32_t views_flip(tg_rewrite *r, const tg_node *draft, const tg_node *in
     return axes != draft->attr.axes ? tg_pass_masked(r, TG_OP_FLIP, draft->inputs[0], axes, draft->shape) : 0;
 }
 
+/* ---------------------------------------------------------------- windows */
+
+/* Every element is a window of its own. */
+static int32_t views_window(tg_rewrite *r, const tg_node *draft) {
+    return draft->attr.window.size == 1 && draft->attr.window.step == 1 ? tg_pass_reshape(r, draft->inputs[0], draft->shape) : 0;
+}
+
 /* ---------------------------------------------------------------- all views */
 
 int32_t tg_pass_view(tg_rewrite *r, const tg_node *draft) {
@@ -158,6 +165,7 @@ int32_t tg_pass_view(tg_rewrite *r, const tg_node *draft) {
     case TG_OP_SLICE:
     case TG_OP_PAD: return views_box(r, draft, &in);
     case TG_OP_FLIP: return views_flip(r, draft, &in);
+    case TG_OP_WINDOW: return views_window(r, draft);
     default: return 0;
     }
 }

@@ -9,7 +9,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADER = ROOT / "include/tensorgrad/tensorgrad.h"
-SECTIONS = ["elementwise", "reductions", "views and joins", "contractions, indexing", "softmax family", "random numbers", "captures",
+SECTIONS = ["elementwise", "reductions", "views and joins", "contractions, indexing", "softmax family", "random numbers",
+            "convolutions, pooling", "captures",
             "layers and losses", "gradients"]
 
 

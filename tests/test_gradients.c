@@ -141,6 +141,38 @@ BUILD(dropout_twice, tg_tensor a = A; return tg_dropout(tg_mul(tg_dropout(a, 0.5
 BUILD(masked_noise, tg_tensor a = A; tg_tensor b = B; tg_tensor keep = tg_bernoulli(g, TG_SHAPE(3, 5), 0.6);
       return tg_where(keep, tg_add(a, tg_mul(b, tg_randn(g, TG_SHAPE(3, 5)))), tg_mul(b, tg_rand(g, TG_SHAPE(5))));)
 
+#define IMAGE in(g, w, "a", TG_SHAPE(2, 2, 5, 6))
+#define KERNEL(...) in(g, w, "b", TG_SHAPE(__VA_ARGS__))
+BUILD(conv1d, tg_tensor a = in(g, w, "a", TG_SHAPE(2, 4, 7)); tg_tensor b = KERNEL(6, 2, 3);
+      return tg_conv1d(a, b, .groups = 2, .stride = {2}, .padding = tg_padding_sides(2, 1, 0, 0), .bias = in(g, w, "c", TG_SHAPE(6)));)
+BUILD(conv2d, tg_tensor a = IMAGE; return tg_conv2d(a, KERNEL(3, 2, 3, 2));)
+BUILD(conv2d_same, tg_tensor a = IMAGE; return tg_tanh(tg_conv2d(a, KERNEL(2, 1, 2, 3), .groups = 2, .padding = tg_padding_same()));)
+BUILD(conv2d_strided, tg_tensor a = IMAGE;
+      return tg_conv2d(a, KERNEL(2, 2, 3, 2), .stride = {2, 3}, .dilation = {1, 2}, .padding = tg_padding_all(1));)
+BUILD(conv2d_twice, tg_tensor a = IMAGE; tg_tensor b = KERNEL(2, 2, 2, 2); return tg_conv2d(tg_tanh(tg_conv2d(a, b)), b);)
+BUILD(conv_transpose1d, tg_tensor a = in(g, w, "a", TG_SHAPE(2, 2, 4));
+      return tg_conv_transpose1d(a, KERNEL(2, 3, 3), .stride = {2}, .padding = tg_padding_all(1), .output_padding = {1});)
+BUILD(conv_transpose2d, tg_tensor a = IMAGE;
+      return tg_conv_transpose2d(a, KERNEL(2, 1, 2, 3), .groups = 2, .padding = tg_padding_axes(0, 1));)
+BUILD(conv_transpose2d_strided, tg_tensor a = in(g, w, "a", TG_SHAPE(1, 2, 3, 2));
+      return tg_conv_transpose2d(a, KERNEL(2, 2, 3, 2), .stride = {2, 3}, .dilation = {2, 1});)
+BUILD(max_pool1d, return tg_max_pool1d(in(g, w, "a", TG_SHAPE(2, 2, 7)), 3, .stride = {2}, .padding = tg_padding_all(1));)
+BUILD(max_pool2d, return tg_max_pool2d(IMAGE, 2, 2, .ceil_mode = true);)
+BUILD(max_pool2d_over, tg_tensor y = tg_max_pool2d(in(g, w, "a", TG_SHAPE(1, 2, 4, 3)), 3, 2, .stride = {1}, .padding = tg_padding_all(1));
+      return tg_mul(y, y);)
+BUILD(avg_pool1d, return tg_avg_pool1d(in(g, w, "a", TG_SHAPE(2, 2, 7)), 3, .padding = tg_padding_all(1), .exclude_padding = true);)
+BUILD(avg_pool2d, tg_tensor y = tg_avg_pool2d(IMAGE, 3, 2, .stride = {2, 1}, .padding = tg_padding_all(1)); return tg_mul(y, y);)
+BUILD(global_avg_pool, return tg_global_avg_pool(IMAGE);)
+BUILD(global_max_pool, return tg_global_max_pool(IMAGE);)
+BUILD(upsample_nearest, tg_tensor y = tg_upsample_nearest(IMAGE, .factor = {2, 3}); return tg_mul(y, y);)
+BUILD(upsample_bilinear, tg_tensor y = tg_upsample_bilinear(IMAGE, .factor = {2, 3}); return tg_mul(y, y);)
+BUILD(upsample_bilinear_aligned, return tg_upsample_bilinear(in(g, w, "a", TG_SHAPE(2, 1, 4)), .factor = {3}, .align_corners = true);)
+BUILD(conv_layers, tg_conv l = tg_nn_conv2d(g, "l", 2, 3, 3, 2, .stride = {1, 2}); also(w, l.W); also(w, l.b);
+      tg_conv t = tg_nn_conv_transpose2d(g, "t", 3, 2, 2, 2, .stride = {2}, .no_bias = true); also(w, t.W);
+      tg_conv o = tg_nn_conv1d(g, "o", 2, 2, 3, .padding = tg_padding_same()); also(w, o.W);
+      tg_tensor y = tg_nn_conv_transpose2d_fwd(t, tg_tanh(tg_nn_conv2d_fwd(l, IMAGE)));
+      return tg_nn_conv1d_fwd(o, tg_reshape(y, TG_SHAPE(2, 2, -1)));)
+
 #define SQUARES in(g, w, "a", TG_SHAPE(2, 4, 4))
 BUILD(softmax, return tg_softmax(CUBE, -1);)
 BUILD(softmax_middle, return tg_softmax(CUBE, 1);)
@@ -244,6 +276,25 @@ static const gradient_case cases[] = {CASE(neg, ANY, false),
                                       CASE(dropout, ANY, true),
                                       CASE(dropout_twice, ANY, true),
                                       CASE(masked_noise, ANY, false),
+                                      CASE(conv1d, ANY, true),
+                                      CASE(conv2d, ANY, true),
+                                      CASE(conv2d_same, ANY, true),
+                                      CASE(conv2d_strided, ANY, true),
+                                      CASE(conv2d_twice, ANY, true),
+                                      CASE(conv_transpose1d, ANY, true),
+                                      CASE(conv_transpose2d, ANY, true),
+                                      CASE(conv_transpose2d_strided, ANY, true),
+                                      CASE(max_pool1d, ANY, false),
+                                      CASE(max_pool2d, ANY, false),
+                                      CASE(max_pool2d_over, ANY, true),
+                                      CASE(avg_pool1d, ANY, false),
+                                      CASE(avg_pool2d, ANY, true),
+                                      CASE(global_avg_pool, ANY, false),
+                                      CASE(global_max_pool, ANY, false),
+                                      CASE(upsample_nearest, ANY, true),
+                                      CASE(upsample_bilinear, ANY, true),
+                                      CASE(upsample_bilinear_aligned, ANY, false),
+                                      CASE(conv_layers, ANY, false),
                                       CASE(softmax, ANY, true),
                                       CASE(softmax_middle, ANY, true),
                                       CASE(log_softmax, ANY, true),

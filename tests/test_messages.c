@@ -633,6 +633,94 @@ FAMILY(layers) {
             tg_nn_merge_heads_at(HERE, X(2, 3, 4)));
 }
 
+/* x[..] by y[..]: origins of both. */
+#define BY(text) text "\n  x: input at model.c:1\n  y: input at model.c:2"
+#define OF(text) text "\n  x: input at model.c:1"
+#define CONV2(x, y, ...) tg_conv2d_at(HERE, x, y, (tg_conv_options){__VA_ARGS__})
+#define BACK2(x, y, ...) tg_conv_transpose2d_at(HERE, x, y, (tg_conv_options){__VA_ARGS__})
+#define POOL2(x, h, w, ...) tg_max_pool2d_at(HERE, x, h, w, (tg_pool_options){__VA_ARGS__})
+
+FAMILY(convolutions) {
+    MISTAKE(SHAPE, OF("conv2d: the kernel covers 5, more than the 4 of axis 2 with its padding: x[1, 3, 2, 8]"),
+            CONV2(X(1, 3, 2, 8), Y(4, 3, 5, 5), .padding = tg_padding_all(1)));
+    MISTAKE(SHAPE, OF("conv1d: the kernel covers 9, more than the 8 of axis 2 with its padding: x[1, 3, 8]"),
+            tg_conv1d_at(HERE, X(1, 3, 8), Y(4, 3, 5), (tg_conv_options){.dilation = {2}}));
+    MISTAKE(SHAPE, BY("conv2d: channels do not divide into 2 groups: x[1, 3, 8, 8] by y[4, 3, 3, 3]"),
+            CONV2(X(1, 3, 8, 8), Y(4, 3, 3, 3), .groups = 2));
+    MISTAKE(SHAPE, BY("conv2d: channels do not divide into 2 groups: x[1, 4, 8, 8] by y[3, 2, 3, 3]"),
+            CONV2(X(1, 4, 8, 8), Y(3, 2, 3, 3), .groups = 2));
+    MISTAKE(SHAPE, BY("conv2d: channels differ: x[1, 3, 8, 8] by y[4, 4, 3, 3] in 1 group (3 != 4)"),
+            CONV2(X(1, 3, 8, 8), Y(4, 4, 3, 3), .groups = 1));
+    MISTAKE(SHAPE, BY("conv2d: channels differ: x[1, 4, 8, 8] by y[4, 4, 3, 3] in 2 groups (2 != 4)"),
+            CONV2(X(1, 4, 8, 8), Y(4, 4, 3, 3), .groups = 2));
+    MISTAKE(ARGUMENT, BY("conv2d: groups need to be at least 1, not -1: x[1, 4, 8, 8] by y[4, 4, 3, 3]"),
+            CONV2(X(1, 4, 8, 8), Y(4, 4, 3, 3), .groups = -1));
+    MISTAKE(SHAPE, BY("conv2d: needs 4 axes, [N, C, H, W] by [O, C, kh, kw]: x[3, 8, 8] by y[4, 3, 3, 3]"),
+            CONV2(X(3, 8, 8), Y(4, 3, 3, 3), 0));
+    MISTAKE(SHAPE, BY("conv1d: needs 3 axes, [N, C, L] by [O, C, k]: x[1, 3, 8, 8] by y[4, 3, 3, 3]"),
+            tg_conv1d_at(HERE, X(1, 3, 8, 8), Y(4, 3, 3, 3), (tg_conv_options){0}));
+    MISTAKE(DTYPE,
+            "conv2d: takes f32, not i32: n[4, 3, 3, 3] i32 (with x[1, 3, 8, 8])\n"
+            "  x: input at model.c:1\n"
+            "  n: input at model.c:3",
+            CONV2(X(1, 3, 8, 8), N(4, 3, 3, 3), 0));
+    MISTAKE(ARGUMENT, OF("conv2d: the stride needs to be at least 1, not -1: x[1, 3, 8, 8]"),
+            CONV2(X(1, 3, 8, 8), Y(4, 3, 3, 3), .stride = {1, -1}));
+    MISTAKE(ARGUMENT, OF("conv2d: the dilation needs to be at least 1, not -2: x[1, 3, 8, 8]"),
+            CONV2(X(1, 3, 8, 8), Y(4, 3, 3, 3), .dilation = {-2}));
+    MISTAKE(ARGUMENT, OF("conv2d: padding needs to be at least 0, not -1 and 2: x[1, 3, 8, 8]"),
+            CONV2(X(1, 3, 8, 8), Y(4, 3, 3, 3), .padding = tg_padding_sides(1, 1, -1, 2)));
+    MISTAKE(ARGUMENT, OF("conv2d: padding 'same' needs stride 1, not 2: x[1, 3, 8, 8]"),
+            CONV2(X(1, 3, 8, 8), Y(4, 3, 3, 3), .padding = tg_padding_same(), .stride = {2}));
+    MISTAKE(ARGUMENT, BY("conv2d: output_padding belongs to a transposed convolution: x[1, 3, 8, 8] by y[4, 3, 3, 3]"),
+            CONV2(X(1, 3, 8, 8), Y(4, 3, 3, 3), .output_padding = {0, 1}));
+    MISTAKE(SHAPE,
+            "conv2d: the bias needs 4 elements, one for each channel: s[] with y[4, 3, 3, 3]\n"
+            "  y: input at model.c:2\n"
+            "  s: input at model.c:5",
+            CONV2(X(1, 3, 8, 8), Y(4, 3, 3, 3), .bias = S));
+    MISTAKE(SHAPE, BY("conv_transpose2d: channels differ: x[1, 3, 8, 8] by y[4, 3, 3, 3] in 1 group (3 != 4)"),
+            BACK2(X(1, 3, 8, 8), Y(4, 3, 3, 3), 0));
+    MISTAKE(SHAPE, BY("conv_transpose2d: channels do not divide into 2 groups: x[1, 3, 8, 8] by y[3, 3, 3, 3]"),
+            BACK2(X(1, 3, 8, 8), Y(3, 3, 3, 3), .groups = 2));
+    MISTAKE(ARGUMENT,
+            BY("conv_transpose2d: output_padding needs to be at least 0 and under the stride or the dilation, not 2: x[1, 3, 8, 8] by "
+               "y[3, 3, 3, 3]"),
+            BACK2(X(1, 3, 8, 8), Y(3, 3, 3, 3), .stride = {2}, .output_padding = {0, 2}));
+    MISTAKE(SHAPE, BY("conv_transpose2d: the padding leaves -1 elements of axis 3: x[1, 3, 8, 2] by y[3, 3, 3, 2]"),
+            BACK2(X(1, 3, 8, 2), Y(3, 3, 3, 2), .padding = tg_padding_all(2)));
+    MISTAKE(SHAPE, "conv2d c: channels and kernel need to be at least 1: 3 -> 0, 3 x 3",
+            tg_nn_conv2d_at(HERE, g, "c", 3, 0, 3, 3, (tg_conv_layer_options){0}).W);
+    MISTAKE(SHAPE, "conv1d c: channels do not divide into 2 groups: 3 -> 4",
+            tg_nn_conv1d_at(HERE, g, "c", 3, 4, 3, (tg_conv_layer_options){.groups = 2}).W);
+    MISTAKE(ARGUMENT, "conv_transpose2d c: channels do not divide into -2 groups: 2 -> 4",
+            tg_nn_conv_transpose2d_at(HERE, g, "c", 2, 4, 3, 3, (tg_conv_layer_options){.groups = -2}).W);
+}
+
+FAMILY(pools) {
+    MISTAKE(SHAPE, OF("max_pool2d: the kernel covers 3, more than the 2 of axis 3 with its padding: x[1, 3, 8, 2]"),
+            POOL2(X(1, 3, 8, 2), 3, 3, 0));
+    MISTAKE(ARGUMENT, OF("max_pool2d: padding 2 needs to be under the kernel 3 x 2: a window would hold nothing else: x[1, 3, 8, 8]"),
+            POOL2(X(1, 3, 8, 8), 3, 2, .padding = tg_padding_sides(1, 1, 0, 2)));
+    MISTAKE(ARGUMENT, OF("avg_pool1d: padding 2 needs to be under the kernel 2: a window would hold nothing else: x[1, 3, 8]"),
+            tg_avg_pool1d_at(HERE, X(1, 3, 8), 2, (tg_pool_options){.padding = tg_padding_all(2)}));
+    MISTAKE(ARGUMENT, OF("max_pool2d: the kernel needs to be at least 1, not 2 x 0: x[1, 3, 8, 8]"), POOL2(X(1, 3, 8, 8), 2, 0, 0));
+    MISTAKE(ARGUMENT, OF("avg_pool2d: the stride needs to be at least 1, not -1: x[1, 3, 8, 8]"),
+            tg_avg_pool2d_at(HERE, X(1, 3, 8, 8), 2, 2, (tg_pool_options){.stride = {-1}}));
+    MISTAKE(SHAPE, OF("max_pool1d: needs 3 axes, [N, C, L]: x[3, 8]"), tg_max_pool1d_at(HERE, X(3, 8), 2, (tg_pool_options){0}));
+    MISTAKE(DTYPE,
+            "avg_pool2d: takes f32, not i32: n[1, 3, 8, 8] i32\n"
+            "  n: input at model.c:3",
+            tg_avg_pool2d_at(HERE, N(1, 3, 8, 8), 2, 2, (tg_pool_options){0}));
+    MISTAKE(SHAPE, OF("global_avg_pool: needs axes behind [N, C]: x[3, 8]"), tg_global_avg_pool_at(HERE, X(3, 8)));
+    MISTAKE(SHAPE, OF("upsample_nearest: needs 3 or 4 axes, [N, C, L] or [N, C, H, W]: x[3, 8]"),
+            tg_upsample_nearest_at(HERE, X(3, 8), (tg_upsample_options){0}));
+    MISTAKE(ARGUMENT, OF("upsample_bilinear: the factor needs to be at least 1, not -2: x[1, 3, 8, 8]"),
+            tg_upsample_bilinear_at(HERE, X(1, 3, 8, 8), (tg_upsample_options){.factor = {2, -2}}));
+    MISTAKE(ARGUMENT, OF("upsample_nearest: align_corners belongs to upsample_bilinear: x[1, 3, 8, 8]"),
+            tg_upsample_nearest_at(HERE, X(1, 3, 8, 8), (tg_upsample_options){.align_corners = true}));
+}
+
 FAMILY(losses) {
     MISTAKE(SHAPE,
             "cross_entropy_last: the targets need the logits' shape without its last axis: x[2, 3, 9] and n[2] i32\n"
@@ -902,13 +990,14 @@ static void test_user_lines(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unary),      cmocka_unit_test(test_binary),       cmocka_unit_test(test_comparison),
-        cmocka_unit_test(test_selection),  cmocka_unit_test(test_reductions),   cmocka_unit_test(test_views),
-        cmocka_unit_test(test_joins),      cmocka_unit_test(test_contractions), cmocka_unit_test(test_indexing),
-        cmocka_unit_test(test_softmax),    cmocka_unit_test(test_layers),       cmocka_unit_test(test_losses),
-        cmocka_unit_test(test_leaves),     cmocka_unit_test(test_writebacks),   cmocka_unit_test(test_captures),
-        cmocka_unit_test(test_scopes),     cmocka_unit_test(test_gradients),    cmocka_unit_test(test_foreign_tensors),
-        cmocka_unit_test(test_user_lines), cmocka_unit_test(test_random),
+        cmocka_unit_test(test_unary),      cmocka_unit_test(test_binary),          cmocka_unit_test(test_comparison),
+        cmocka_unit_test(test_selection),  cmocka_unit_test(test_reductions),      cmocka_unit_test(test_views),
+        cmocka_unit_test(test_joins),      cmocka_unit_test(test_contractions),    cmocka_unit_test(test_indexing),
+        cmocka_unit_test(test_softmax),    cmocka_unit_test(test_layers),          cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_pools),      cmocka_unit_test(test_losses),          cmocka_unit_test(test_leaves),
+        cmocka_unit_test(test_writebacks), cmocka_unit_test(test_captures),        cmocka_unit_test(test_scopes),
+        cmocka_unit_test(test_gradients),  cmocka_unit_test(test_foreign_tensors), cmocka_unit_test(test_user_lines),
+        cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests_name("messages", tests, NULL, NULL);
 }

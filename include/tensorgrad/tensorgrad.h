@@ -466,6 +466,86 @@ TG_API tg_tensor tg_dropout_at(tg_site site, tg_tensor x, double p);
 #define tg_categorical(logits, axis) tg_categorical_at(TG_SITE, (logits), (axis))
 #define tg_dropout(x, p) tg_dropout_at(TG_SITE, (x), (p))
 
+/* ---------------------------------------------------------------- convolutions, pooling */
+
+/* Channels first, as PyTorch has them: x [N, C, L] or [N, C, H, W]. A pair belongs to H and W, or its first number to L. */
+
+typedef enum tg_padding_mode {
+    TG_PADDING_SIDES = 0, /* `before` and `after` each axis */
+    TG_PADDING_SAME       /* as many outputs as inputs (stride 1 only): dilation (kernel - 1) in all, the odd one after */
+} tg_padding_mode;
+typedef struct tg_padding {
+    tg_padding_mode mode;
+    int64_t before[2], after[2];
+} tg_padding;
+TG_API tg_padding tg_padding_all(int64_t each);                   /* on every side */
+TG_API tg_padding tg_padding_axes(int64_t first, int64_t second); /* on both sides of an axis */
+TG_API tg_padding tg_padding_sides(int64_t before_first, int64_t after_first, int64_t before_second, int64_t after_second);
+TG_API tg_padding tg_padding_same(void);
+TG_API tg_padding tg_padding_valid(void); /* none */
+
+typedef struct tg_conv_options {
+    int reserved_;
+    int64_t stride[2];         /* 0 means 1; a 0 behind another number means that number */
+    tg_padding padding;        /* default: none */
+    int64_t dilation[2];       /* as stride */
+    int64_t groups;            /* 0 means 1 */
+    int64_t output_padding[2]; /* transposed only: further elements at the end; under the stride or the dilation */
+    tg_tensor bias;            /* [O], when given */
+} tg_conv_options;
+/* y[n, o, i] = sum over c, k of w[o, c, k] x[n, c, i stride + k dilation - padding], x being 0 outside; and the same over H and W. No
+ * flip: a cross-correlation, as in PyTorch. x [N, C, L], w [O, C / groups, k] -> [N, O, floor((L + padding - dilation (k - 1) - 1) /
+ * stride) + 1]. Output channel o sees the input channels of its group alone. TG_ERROR_SHAPE: wrong ranks, channels that differ or do not
+ * divide into groups, a kernel beyond the padded input. TG_ERROR_ARGUMENT: a stride, dilation or groups under 1, padding under 0. 2 N O C /
+ * groups k out flop. */
+TG_API tg_tensor tg_conv1d_at(tg_site site, tg_tensor x, tg_tensor w, tg_conv_options options);
+TG_API tg_tensor tg_conv2d_at(tg_site site, tg_tensor x, tg_tensor w, tg_conv_options options); /* w [O, C / groups, kh, kw] */
+#define tg_conv1d(x, w, ...) tg_conv1d_at(TG_SITE, (x), (w), TG_OPTIONS_(tg_conv_options, __VA_ARGS__))
+#define tg_conv2d(x, w, ...) tg_conv2d_at(TG_SITE, (x), (w), TG_OPTIONS_(tg_conv_options, __VA_ARGS__))
+/* The gradient of a convolution by its input as an operation: x[n, c, i] w[c, o, k] is added to y[n, o, i stride + k dilation - padding].
+ * x [N, C, L], w [C, O / groups, k] -> [N, O, (L - 1) stride + dilation (k - 1) + 1 - padding + output_padding]. */
+TG_API tg_tensor tg_conv_transpose1d_at(tg_site site, tg_tensor x, tg_tensor w, tg_conv_options options);
+TG_API tg_tensor tg_conv_transpose2d_at(tg_site site, tg_tensor x, tg_tensor w, tg_conv_options options);
+#define tg_conv_transpose1d(x, w, ...) tg_conv_transpose1d_at(TG_SITE, (x), (w), TG_OPTIONS_(tg_conv_options, __VA_ARGS__))
+#define tg_conv_transpose2d(x, w, ...) tg_conv_transpose2d_at(TG_SITE, (x), (w), TG_OPTIONS_(tg_conv_options, __VA_ARGS__))
+
+typedef struct tg_pool_options {
+    int reserved_;
+    int64_t stride[2];    /* 0: the kernel; a 0 behind another number means that number */
+    tg_padding padding;   /* under the kernel, or TG_ERROR_ARGUMENT: a window wholly in it would hold nothing */
+    bool ceil_mode;       /* a last window may reach beyond the end, if it begins before it */
+    bool exclude_padding; /* averages: divide by the elements of x alone; default: padding counts as zeros (beyond it nothing counts) */
+} tg_pool_options;
+/* Over each window of each channel: [N, C, L] -> [N, C, out], out as in a convolution without dilation. max: padding never wins; the
+ * gradient is shared equally by the elements that are equal to the maximum; NaN wins. */
+TG_API tg_tensor tg_max_pool1d_at(tg_site site, tg_tensor x, int64_t kernel, tg_pool_options options);
+TG_API tg_tensor tg_max_pool2d_at(tg_site site, tg_tensor x, int64_t kernel_h, int64_t kernel_w, tg_pool_options options);
+TG_API tg_tensor tg_avg_pool1d_at(tg_site site, tg_tensor x, int64_t kernel, tg_pool_options options);
+TG_API tg_tensor tg_avg_pool2d_at(tg_site site, tg_tensor x, int64_t kernel_h, int64_t kernel_w, tg_pool_options options);
+#define tg_max_pool1d(x, kernel, ...) tg_max_pool1d_at(TG_SITE, (x), (kernel), TG_OPTIONS_(tg_pool_options, __VA_ARGS__))
+#define tg_max_pool2d(x, kernel_h, kernel_w, ...) \
+  tg_max_pool2d_at(TG_SITE, (x), (kernel_h), (kernel_w), TG_OPTIONS_(tg_pool_options, __VA_ARGS__))
+#define tg_avg_pool1d(x, kernel, ...) tg_avg_pool1d_at(TG_SITE, (x), (kernel), TG_OPTIONS_(tg_pool_options, __VA_ARGS__))
+#define tg_avg_pool2d(x, kernel_h, kernel_w, ...) \
+  tg_avg_pool2d_at(TG_SITE, (x), (kernel_h), (kernel_w), TG_OPTIONS_(tg_pool_options, __VA_ARGS__))
+TG_API tg_tensor tg_global_avg_pool_at(tg_site site, tg_tensor x); /* [N, C, ...] -> [N, C] */
+TG_API tg_tensor tg_global_max_pool_at(tg_site site, tg_tensor x);
+#define tg_global_avg_pool(x) tg_global_avg_pool_at(TG_SITE, (x))
+#define tg_global_max_pool(x) tg_global_max_pool_at(TG_SITE, (x))
+
+typedef struct tg_upsample_options {
+    int reserved_;
+    int64_t factor[2];  /* 0 means 2; a 0 behind another number means that number */
+    bool align_corners; /* bilinear: the first and the last elements stay first and last; default: elements are areas, as in images */
+} tg_upsample_options;
+/* [N, C, H, W] -> [N, C, H factor, W factor] (or [N, C, L]). nearest: y[i] = x[floor(i / factor)]. bilinear: between the two nearest
+ * elements of each axis, y[i] = (1 - t) x[p] + t x[p + 1] with p + t = max((i + 0.5) / factor - 0.5, 0), or i (H - 1) / (H factor - 1)
+ * with align_corners; beyond the last element it is the last. As torch.nn.functional.interpolate. */
+TG_API tg_tensor tg_upsample_nearest_at(tg_site site, tg_tensor x, tg_upsample_options options);
+TG_API tg_tensor tg_upsample_bilinear_at(tg_site site, tg_tensor x, tg_upsample_options options);
+#define tg_upsample_nearest(x, ...) tg_upsample_nearest_at(TG_SITE, (x), TG_OPTIONS_(tg_upsample_options, __VA_ARGS__))
+#define tg_upsample_bilinear(x, ...) tg_upsample_bilinear_at(TG_SITE, (x), TG_OPTIONS_(tg_upsample_options, __VA_ARGS__))
+
 /* ---------------------------------------------------------------- captures */
 
 /* Names t so that a step can return its value. Returns t. Costs nothing unless captures are asked for. */
@@ -503,6 +583,43 @@ TG_API tg_tensor tg_nn_layer_norm_fwd_at(tg_site site, tg_layer_norm layer, tg_t
 #define tg_nn_layer_norm(g, name, dim, ...) \
   tg_nn_layer_norm_at(TG_SITE, (g), (name), (dim), TG_OPTIONS_(tg_layer_norm_options, __VA_ARGS__))
 #define tg_nn_layer_norm_fwd(layer, x) tg_nn_layer_norm_fwd_at(TG_SITE, (layer), (x))
+
+typedef struct tg_conv {
+    tg_tensor W, b;
+    bool has_bias;
+    tg_conv_options options;
+} tg_conv;
+typedef struct tg_conv_layer_options {
+    int reserved_;
+    int64_t stride[2]; /* these five as in tg_conv_options */
+    tg_padding padding;
+    int64_t dilation[2];
+    int64_t groups;
+    int64_t output_padding[2];
+    bool no_bias;
+    tg_init init;
+} tg_conv_layer_options;
+/* Parameters `name.W` [out, in / groups, k...] (transposed: [in, out / groups, k...]) and `name.b` [out] (zeros). Default init: kaiming,
+ * normal with std = gain / sqrt(fan in), the gain being sqrt 2 or tg_init_kaiming's, fan in = in / groups times the kernel's elements
+ * (transposed: over the product of the strides), the numbers that meet in one output. */
+TG_API tg_conv tg_nn_conv1d_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t out, int64_t kernel,
+                               tg_conv_layer_options options);
+TG_API tg_conv tg_nn_conv2d_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t out, int64_t kernel_h, int64_t kernel_w,
+                               tg_conv_layer_options options);
+TG_API tg_conv tg_nn_conv_transpose2d_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t out, int64_t kernel_h,
+                                         int64_t kernel_w, tg_conv_layer_options options);
+TG_API tg_tensor tg_nn_conv1d_fwd_at(tg_site site, tg_conv layer, tg_tensor x); /* tg_conv1d with W, b and the options */
+TG_API tg_tensor tg_nn_conv2d_fwd_at(tg_site site, tg_conv layer, tg_tensor x);
+TG_API tg_tensor tg_nn_conv_transpose2d_fwd_at(tg_site site, tg_conv layer, tg_tensor x);
+#define tg_nn_conv1d(g, name, in, out, kernel, ...) \
+  tg_nn_conv1d_at(TG_SITE, (g), (name), (in), (out), (kernel), TG_OPTIONS_(tg_conv_layer_options, __VA_ARGS__))
+#define tg_nn_conv2d(g, name, in, out, kernel_h, kernel_w, ...) \
+  tg_nn_conv2d_at(TG_SITE, (g), (name), (in), (out), (kernel_h), (kernel_w), TG_OPTIONS_(tg_conv_layer_options, __VA_ARGS__))
+#define tg_nn_conv_transpose2d(g, name, in, out, kernel_h, kernel_w, ...) \
+  tg_nn_conv_transpose2d_at(TG_SITE, (g), (name), (in), (out), (kernel_h), (kernel_w), TG_OPTIONS_(tg_conv_layer_options, __VA_ARGS__))
+#define tg_nn_conv1d_fwd(layer, x) tg_nn_conv1d_fwd_at(TG_SITE, (layer), (x))
+#define tg_nn_conv2d_fwd(layer, x) tg_nn_conv2d_fwd_at(TG_SITE, (layer), (x))
+#define tg_nn_conv_transpose2d_fwd(layer, x) tg_nn_conv_transpose2d_fwd_at(TG_SITE, (layer), (x))
 
 TG_API tg_tensor tg_nn_split_heads_at(tg_site site, tg_tensor x, int64_t heads); /* [B, T, H d] -> [B, H, T, d] */
 TG_API tg_tensor tg_nn_merge_heads_at(tg_site site, tg_tensor x);                /* [B, H, T, d] -> [B, T, H d] */

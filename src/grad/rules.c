@@ -369,6 +369,17 @@ static void vjp_contract_operand(tg_vjp_call *call, int input, int32_t left, int
     tg_vjp_give(call, repeat.source, tg_ir_reshape(g, tg_ir_contract(g, left, right), repeat.from));
 }
 
+/* b is windows of something, one step apart: its cotangent is a convolution, too, straight to what the windows are of. No cotangent
+ * of each tap is ever made. */
+static bool vjp_convolution(tg_vjp_call *call) {
+    tg_columns columns;
+    if (!tg_ir_find_columns(call->g, vjp_in(call, 1), call->marks, TG_VJP_WANTED, &columns)) return false;
+    for (int i = 0; i < columns.count; i++)
+        if (columns.window[i].step != 1) return false;
+    tg_vjp_give(call, columns.source, tg_ir_columns_back(call->g, vjp_in(call, 0), call->dy, &columns));
+    return true;
+}
+
 /* y = a b: da = dy b^T, db = a^T dy */
 VJP_RULE(CONTRACT) {
     int32_t a = vjp_in(call, 0), b = vjp_in(call, 1);
@@ -378,7 +389,7 @@ VJP_RULE(CONTRACT) {
         if (vjp_find_repeat(call, a, &repeat)) vjp_contract_operand(call, 0, vjp_transpose(call, call->dy), turned);
         else vjp_give(call, 0, tg_ir_contract(call->g, call->dy, turned));
     }
-    if (tg_vjp_needs(call, 1)) vjp_contract_operand(call, 1, a, call->dy);
+    if (tg_vjp_needs(call, 1) && !vjp_convolution(call)) vjp_contract_operand(call, 1, a, call->dy);
 }
 
 VJP_RULE(GATHER) { vjp_give(call, 0, tg_ir_scatter_add(call->g, vjp_in(call, 1), call->dy, vjp_shape(call, 0).dim[0])); }

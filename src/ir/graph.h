@@ -186,6 +186,22 @@ bool tg_ir_check_index(tg_graph *g, int32_t node, int64_t lo, int64_t hi, bool h
  * advances it. */
 int32_t tg_ir_draw(tg_graph *g, tg_shape shape, int64_t bound);
 
+/* ---- convolutions, composed of the above (convolve.c). count: 1 or 2 axes.
+ * x [N, G, C, in...], w [1 or N, G, O, C, taps...] -> [N, G, O, out...] */
+int32_t tg_ir_convolve(tg_graph *g, int32_t x, int32_t w, const tg_window *windows, int count);
+/* Its adjoint: y [N, G, O, out...] -> [N, G, C, in...], in as small as the windows allow. */
+int32_t tg_ir_convolve_back(tg_graph *g, int32_t y, int32_t w, const tg_window *windows, int count);
+/* The right operand of a contraction that tg_ir_convolve made. */
+typedef struct tg_columns {
+    int32_t source; /* [N, G, C, in...] */
+    int count;
+    tg_window window[2];
+} tg_columns;
+/* Is it one? Nodes on the way whose stops[] has a bit of `stop` do not pass. */
+bool tg_ir_find_columns(const tg_graph *g, int32_t operand, const uint8_t *stops, int stop, tg_columns *out);
+/* The cotangent of the source from matrix [N G, O, C taps] and dy [N G, O, out]: a convolution. Only where every step is 1. */
+int32_t tg_ir_columns_back(tg_graph *g, int32_t matrix, int32_t dy, const tg_columns *columns);
+
 /* Broadcast of two shapes by NumPy's rule. false when they do not fit. */
 bool tg_shape_broadcast(tg_shape a, tg_shape b, tg_shape *out);
 /* `x[256, 64]` or `l1.W[64, 10]` or `relu[256, 64]` into buffer; dtype appended when not f32. For messages. */

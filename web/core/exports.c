@@ -294,6 +294,8 @@ static tg_tensor (*const web_reduce[])(tg_site, tg_tensor, tg_axes, tg_reduce_op
 static tg_tensor (*const web_arg[])(tg_site, tg_tensor, int, tg_reduce_options) = {WEB_ARG(WEB_AT)};
 static tg_tensor (*const web_axis[])(tg_site, tg_tensor, int) = {WEB_AXIS(WEB_AT)};
 static tg_tensor (*const web_reshaped[])(tg_site, tg_tensor, tg_shape) = {WEB_SHAPE(WEB_AT)};
+static tg_tensor (*const web_conv[])(tg_site, tg_tensor, tg_tensor, tg_conv_options) = {WEB_CONV(WEB_AT)};
+static tg_tensor (*const web_upsample[])(tg_site, tg_tensor, tg_upsample_options) = {WEB_UPSAMPLE(WEB_AT)};
 static tg_tensor (*const web_join[])(tg_site, const tg_tensor *, int, int) = {WEB_JOIN(WEB_AT)};
 #undef WEB_AT
 
@@ -326,6 +328,36 @@ static tg_tensor web_join_op(const web_op_call *c) {
     tg_tensor joined = web_join[c->op - WEB_OP_concat](c->site, parts, c->operand_count, web_small(c->n[0]));
     web_release_tensors(parts, c->operand_count);
     return joined;
+}
+
+static tg_padding web_padding_of(const double *n) {
+    if (n[0] != 0.0) return tg_padding_same();
+    return tg_padding_sides(web_whole(n[1]), web_whole(n[3]), web_whole(n[2]), web_whole(n[4]));
+}
+
+static tg_tensor web_conv_op(const web_op_call *c, tg_tensor x) {
+    const double *n = c->n;
+    const tg_conv_options options = {.stride = {web_whole(n[0]), web_whole(n[1])},
+                                     .padding = web_padding_of(n + 2),
+                                     .dilation = {web_whole(n[7]), web_whole(n[8])},
+                                     .groups = web_whole(n[9]),
+                                     .output_padding = {web_whole(n[10]), web_whole(n[11])},
+                                     .bias = c->operand_count > 2 ? web_tensor(&c->operands[2]) : (tg_tensor){NULL, 0}};
+    return web_conv[c->op - WEB_OP_conv1d](c->site, x, web_tensor(&c->operands[1]), options);
+}
+
+static tg_tensor web_pool_op(const web_op_call *c, tg_tensor x) {
+    const double *n = c->n;
+    const tg_pool_options options = {.stride = {web_whole(n[2]), web_whole(n[3])},
+                                     .padding = web_padding_of(n + 4),
+                                     .ceil_mode = n[9] != 0.0,
+                                     .exclude_padding = n[10] != 0.0};
+    switch (c->op) {
+    case WEB_OP_max_pool1d: return tg_max_pool1d_at(c->site, x, web_whole(n[0]), options);
+    case WEB_OP_max_pool2d: return tg_max_pool2d_at(c->site, x, web_whole(n[0]), web_whole(n[1]), options);
+    case WEB_OP_avg_pool1d: return tg_avg_pool1d_at(c->site, x, web_whole(n[0]), options);
+    default: return tg_avg_pool2d_at(c->site, x, web_whole(n[0]), web_whole(n[1]), options);
+    }
 }
 
 /* Those of a form of their own. x: the first operand, where it is a tensor. */
@@ -373,7 +405,12 @@ static tg_tensor web_run_op(const web_op_call *c) {
         return web_arg[op - WEB_OP_argmax](c->site, x, web_small(c->n[0]), (tg_reduce_options){.keepdims = c->n[1] != 0.0});
     if (op < WEB_OP_reshape) return web_axis[op - WEB_OP_softmax](c->site, x, web_small(c->n[0]));
     if (op < WEB_OP_concat) return web_reshaped[op - WEB_OP_reshape](c->site, x, web_shape_of(c->n, c->count));
-    return op < WEB_OP_where ? web_join_op(c) : web_other_op(c, x);
+    if (op < WEB_OP_where) return web_join_op(c);
+    if (op < WEB_OP_conv1d) return web_other_op(c, x);
+    if (op < WEB_OP_max_pool1d) return web_conv_op(c, x);
+    if (op < WEB_OP_upsample_nearest) return web_pool_op(c, x);
+    return web_upsample[op - WEB_OP_upsample_nearest](
+        c->site, x, (tg_upsample_options){.factor = {web_whole(c->n[0]), web_whole(c->n[1])}, .align_corners = c->n[2] != 0.0});
 }
 
 WEB_EXPORT(int32_t, op)

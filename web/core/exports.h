@@ -100,7 +100,8 @@ WEB_EXPORT(int32_t, op)
 /* clang-format off */
 #define WEB_UNARY(X) /* (x) */ \
     X(neg) X(abs) X(sign) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(sin) X(cos) X(tanh) X(erf) X(sigmoid) X(softplus) \
-    X(silu) X(gelu) X(gelu_tanh) X(relu) X(logical_not) X(stop_gradient) X(softmax_causal_last) X(nn_merge_heads)
+    X(silu) X(gelu) X(gelu_tanh) X(relu) X(logical_not) X(stop_gradient) X(softmax_causal_last) X(nn_merge_heads) \
+    X(global_avg_pool) X(global_max_pool)
 #define WEB_BINARY(X) /* (a, b), either a number */ \
     X(add) X(sub) X(mul) X(div) X(pow) X(minimum) X(maximum) X(less) X(less_equal) X(greater) X(greater_equal) X(equal) X(not_equal) \
     X(logical_and) X(logical_or)
@@ -112,6 +113,11 @@ WEB_EXPORT(int32_t, op)
 #define WEB_AXIS(X) /* (x)  axis */ X(softmax) X(log_softmax) X(logsumexp) X(categorical)
 #define WEB_SHAPE(X) /* (x)  dims... (reshape: one may be -1) */ X(reshape) X(broadcast_to)
 #define WEB_JOIN(X) /* (parts...)  axis */ X(concat) X(stack)
+#define WEB_CONV(X) /* (x, w) or (x, w, bias)  stride 2, padding: same, before 2, after 2; dilation 2, groups, output_padding 2 */ \
+  X(conv1d) X(conv2d) X(conv_transpose1d) X(conv_transpose2d)
+#define WEB_POOL(X) /* (x)  kernel 2, stride 2, padding: same, before 2, after 2; ceil_mode, exclude_padding */ \
+  X(max_pool1d) X(max_pool2d) X(avg_pool1d) X(avg_pool2d)
+#define WEB_UPSAMPLE(X) /* (x)  factor 2, align_corners */ X(upsample_nearest) X(upsample_bilinear)
 #define WEB_OTHER(X) \
   X(where)             /* (condition, a, b), a and b may be numbers */ \
   X(clamp)             /* (x)  lo, hi */ \
@@ -129,7 +135,10 @@ WEB_EXPORT(int32_t, op)
   X(nn_layer_norm_fwd) /* (x, g, b)  eps */ \
   X(resolve_lr)        /* (t)  the numbers of a schedule: see WEB_LR */
 /* Numbers are given in this order, from 0. */
-#define WEB_OPS(X) WEB_UNARY(X) WEB_BINARY(X) WEB_PAIR(X) WEB_REDUCE(X) WEB_ARG(X) WEB_AXIS(X) WEB_SHAPE(X) WEB_JOIN(X) WEB_OTHER(X)
+#define WEB_OPS(X) \
+  WEB_UNARY(X) \
+  WEB_BINARY(X) \
+  WEB_PAIR(X) WEB_REDUCE(X) WEB_ARG(X) WEB_AXIS(X) WEB_SHAPE(X) WEB_JOIN(X) WEB_OTHER(X) WEB_CONV(X) WEB_POOL(X) WEB_UPSAMPLE(X)
 #define WEB_OP_ENUM(name) WEB_OP_##name,
 typedef enum web_op { WEB_OPS(WEB_OP_ENUM) WEB_OP_COUNT } web_op_kind;
 #undef WEB_OP_ENUM

@@ -23,11 +23,12 @@ export function newArray(dtype: Dtype, count: number): DataArray {
 /** In the order of exports.h: an operation's number is its place. */
 const opNames = (
   'neg abs sign square sqrt rsqrt reciprocal exp log sin cos tanh erf sigmoid softplus silu gelu gelu_tanh relu logical_not ' +
-  'stop_gradient softmax_causal_last nn_merge_heads ' +
+  'stop_gradient softmax_causal_last nn_merge_heads global_avg_pool global_max_pool ' +
   'add sub mul div pow minimum maximum less less_equal greater greater_equal equal not_equal logical_and logical_or ' +
   'matmul matmul_batched embedding nn_cross_entropy_last nn_mse nn_bce_with_logits sum mean max min argmax argmin ' +
   'softmax log_softmax logsumexp categorical reshape broadcast_to concat stack where clamp cast transpose swap_axes slice_last_range ' +
-  'narrow one_hot where_causal dropout nn_cross_entropy nn_split_heads nn_linear_fwd nn_layer_norm_fwd resolve_lr'
+  'narrow one_hot where_causal dropout nn_cross_entropy nn_split_heads nn_linear_fwd nn_layer_norm_fwd resolve_lr ' +
+  'conv1d conv2d conv_transpose1d conv_transpose2d max_pool1d max_pool2d avg_pool1d avg_pool2d upsample_nearest upsample_bilinear'
 ).split(' ')
 const opNumbers = new Map(opNames.map((name, i) => [name, i]))
 

@@ -1,8 +1,20 @@
 // The public surface of the package.
 
 export * from './ops.js'
+export * from './conv.js'
 export * as nn from './nn.js'
-export type { Dropout, LayerNormOptions, Linear, LinearOptions, LayerNorm } from './nn.js'
+export type {
+  Conv1d,
+  Conv2d,
+  ConvLayerOptions,
+  ConvTranspose2d,
+  ConvTransposeLayerOptions,
+  Dropout,
+  LayerNormOptions,
+  Linear,
+  LinearOptions,
+  LayerNorm,
+} from './nn.js'
 export { Module, type ParamOptions } from './module.js'
 export { init, type Init, type InitSpec } from './init.js'
 export { lr, type LR, type LRSchedule } from './lr.js'

@@ -2,6 +2,7 @@
 
 import type { Captures } from './captures.js'
 import { ArgumentError, blame, ShapeError } from './errors.js'
+import { conv1d, conv2d, convTranspose2d, type ConvOptions, type ConvTransposeOptions, type Pair } from './conv.js'
 import { init, type Init } from './init.js'
 import { Module } from './module.js'
 import { currentTrace, invoke, whole, type Tensor } from './tensor.js'
@@ -60,6 +61,77 @@ export class Dropout extends Module {
    *  training model drops; a forward pass compiled beside it does not. */
   fwd(x: Tensor, training?: boolean): Tensor {
     return invoke('dropout', Dropout.prototype.fwd, [x], () => [(training ?? currentTrace('dropout').training) ? this.p : 0])
+  }
+}
+
+export interface ConvLayerOptions extends Omit<ConvOptions, 'bias'> {
+  /** Default true. */
+  bias?: boolean
+  /** Of W. Default kaiming: std = gain / sqrt(fan in), fan in = in / groups times the kernel's elements. */
+  init?: Init
+}
+export interface ConvTransposeLayerOptions extends ConvLayerOptions {
+  outputPadding?: Pair
+}
+
+const product = (numbers: readonly number[]) => numbers.reduce((a, b) => a * b, 1)
+const both = (value: Pair): readonly number[] => (typeof value === 'number' ? [value, value] : value)
+
+/** Kaiming by the numbers that meet in an output; what is no kaiming is as given. */
+function convInit(value: Init | undefined, fanIn: number): Init {
+  if (value !== undefined && (typeof value === 'string' || value.kind !== 'kaiming')) return value
+  return init.randn({ scale: (value?.gain ?? Math.SQRT2) / Math.sqrt(fanIn) })
+}
+
+/** What the three layers share: W and b, and the options of their operation. */
+abstract class Conv extends Module {
+  W: Tensor
+  b: Tensor | null = null
+  protected readonly options: ConvTransposeOptions
+  constructor(shape: number[], outDim: number, fanIn: number, options: ConvTransposeLayerOptions) {
+    super()
+    const { bias = true, init: wanted, ...rest } = options
+    this.options = rest
+    this.W = this.param(shape, { init: convInit(wanted, fanIn) })
+    if (bias) this.b = this.param([outDim], { init: 'zeros' })
+  }
+  protected withBias(): ConvTransposeOptions {
+    return this.b === null ? this.options : { ...this.options, bias: this.b }
+  }
+}
+
+/** [N, in, L] -> [N, out, ...]. W [out, in / groups, kernel] (kaiming), b [out] (zeros). */
+export class Conv1d extends Conv {
+  constructor(inDim: number, outDim: number, kernel: number, options: ConvLayerOptions = {}) {
+    const each = inDim / (options.groups ?? 1)
+    super([outDim, each, kernel], outDim, each * kernel, options)
+  }
+  fwd(x: Tensor): Tensor {
+    return conv1d(x, this.W, this.withBias())
+  }
+}
+
+/** [N, in, H, W] -> [N, out, ..., ...]. W [out, in / groups, kh, kw] (kaiming), b [out] (zeros). */
+export class Conv2d extends Conv {
+  constructor(inDim: number, outDim: number, kernel: Pair, options: ConvLayerOptions = {}) {
+    const each = inDim / (options.groups ?? 1)
+    super([outDim, each, ...both(kernel)], outDim, each * product(both(kernel)), options)
+  }
+  fwd(x: Tensor): Tensor {
+    return conv2d(x, this.W, this.withBias())
+  }
+}
+
+/** [N, in, H, W] -> [N, out, ..., ...]. W [in, out / groups, kh, kw] (kaiming, fan in over the strides), b [out] (zeros). */
+export class ConvTranspose2d extends Conv {
+  constructor(inDim: number, outDim: number, kernel: Pair, options: ConvTransposeLayerOptions = {}) {
+    const groups = options.groups ?? 1
+    const meet = (inDim / groups) * product(both(kernel))
+    const steps = product(both(options.stride ?? 1))
+    super([inDim, outDim / groups, ...both(kernel)], outDim, meet >= steps ? Math.floor(meet / steps) : meet, options)
+  }
+  fwd(x: Tensor): Tensor {
+    return convTranspose2d(x, this.W, this.withBias())
   }
 }
 

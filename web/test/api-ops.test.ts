@@ -112,6 +112,19 @@ Object.assign(results, {
     const x = f('x', 2)
     return tg.vjp(tg.square(x), f('c', 2), [x])[0] as Tensor
   },
+  'conv1d: f32 [2, 6, 5]': () => tg.conv1d(f('x', 2, 4, 9), f('w', 6, 2, 3), { groups: 2, stride: 2, padding: 1 }),
+  'conv2d, same: f32 [2, 6, 9, 7]': () => tg.conv2d(f('x', 2, 4, 9, 7), f('w', 6, 4, 3, 2), { padding: 'same' }),
+  'conv2d, sides: f32 [2, 6, 5, 7]': () =>
+    tg.conv2d(f('x', 2, 4, 9, 7), f('w', 6, 4, 3, 2), { padding: [[0, 2], [1, 0]], dilation: [3, 1], bias: f('b', 6) }),
+  'convTranspose1d: f32 [2, 6, 19]': () => tg.convTranspose1d(f('x', 2, 4, 9), f('w', 4, 6, 3), { stride: 2 }),
+  'convTranspose2d: f32 [2, 6, 20, 8]': () =>
+    tg.convTranspose2d(f('x', 2, 4, 9, 7), f('w', 4, 6, 3, 2), { stride: [2, 1], outputPadding: [1, 0] }),
+  'maxPool1d: f32 [2, 4, 4]': () => tg.maxPool1d(f('x', 2, 4, 9), 2),
+  'maxPool2d: f32 [2, 4, 5, 3]': () => tg.maxPool2d(f('x', 2, 4, 9, 7), [2, 3], { ceilMode: true }),
+  'avgPool2d: f32 [2, 4, 5, 4]': () => tg.avgPool2d(f('x', 2, 4, 9, 7), 3, { stride: 2, padding: 1 }),
+  'globalMaxPool: f32 [2, 4]': () => tg.globalMaxPool(f('x', 2, 4, 9)),
+  'upsampleNearest: f32 [2, 4, 18, 21]': () => tg.upsampleNearest(f('x', 2, 4, 9, 7), { factor: [2, 3] }),
+  'upsampleBilinear: f32 [2, 4, 27]': () => tg.upsampleBilinear(f('x', 2, 4, 9), { factor: 3 }),
   'splitHeads: f32 [1, 3, 2, 2]': () => nn.splitHeads(f('x', 1, 2, 6), 3),
   'mergeHeads: f32 [1, 2, 6]': () => nn.mergeHeads(f('x', 1, 3, 2, 2)),
   'crossEntropyLast: f32 [2, 3]': () => nn.crossEntropyLast(f('x', 2, 3, 7), i('t', 2, 3)),
@@ -258,6 +271,38 @@ rows.push(
   ],
   [() => tg.writeback(f('x', 2), f('y', 2)), 'writeback: the destination x[2] is neither a parameter nor a state', ArgumentError],
   [() => tg.writeback(tg.stateInput('s', [2]), f('y', 3)), 'writeback: shapes differ: s[2] <- y[3]'],
+  [
+    () => tg.conv2d(f('x', 1, 3, 2, 8), f('w', 4, 3, 5, 5), { padding: 1 }),
+    'conv2d: the kernel covers 5, more than the 4 of axis 2 with its padding: x[1, 3, 2, 8]',
+  ],
+  [
+    () => tg.conv2d(f('x', 1, 3, 8, 8), f('w', 4, 3, 3, 3), { groups: 2 }),
+    'conv2d: channels do not divide into 2 groups: x[1, 3, 8, 8] by w[4, 3, 3, 3]',
+  ],
+  [() => tg.conv2d(f('x', 1, 3, 8, 8), f('w', 4, 3, 3, 3), { stride: 0 }), 'conv2d: the stride needs to be at least 1, not 0', ArgumentError],
+  [() => tg.conv2d(f('x', 1, 3, 8, 8), f('w', 4, 3, 3, 3), { groups: 0 }), 'conv2d: groups need to be at least 1, not 0', ArgumentError],
+  [
+    () => tg.conv2d(f('x', 1, 3, 8, 8), f('w', 4, 3, 3, 3), { padding: 'full' as never }),
+    "conv2d: padding is the string \"full\": a number, a pair, [before, after] of each axis, 'same' or 'valid'",
+    ArgumentError,
+  ],
+  [
+    () => tg.conv2d(f('x', 1, 3, 8, 8), f('w', 4, 3, 3, 3), { dilation: [1] as never }),
+    'conv2d: the dilation has 1 numbers, not 2',
+    ArgumentError,
+  ],
+  [
+    () => tg.conv2d(f('x', 1, 3, 8, 8), f('w', 4, 3, 3, 3), { padding: 'same', stride: 2 }),
+    "conv2d: padding 'same' needs stride 1, not 2: x[1, 3, 8, 8]",
+    ArgumentError,
+  ],
+  [
+    () => tg.maxPool2d(f('x', 1, 3, 8, 8), [3, 2], { padding: 2 }),
+    'max_pool2d: padding 2 needs to be under the kernel 3 x 2: a window would hold nothing else: x[1, 3, 8, 8]',
+    ArgumentError,
+  ],
+  [() => tg.avgPool1d(f('x', 3, 8), 2), 'avg_pool1d: needs 3 axes, [N, C, L]: x[3, 8]'],
+  [() => tg.upsampleBilinear(f('x', 1, 3, 8, 8), { factor: 0 }), 'upsample_bilinear: the factor needs to be at least 1, not 0', ArgumentError],
   [() => nn.splitHeads(f('x', 1, 2, 6), 4), 'split_heads: the last axis does not divide into 4 heads: x[1, 2, 6]'],
   [() => nn.mergeHeads(f('x', 2, 6)), 'merge_heads: needs 4 axes, [B, H, T, d]: x[2, 6]'],
   [

@@ -7,6 +7,8 @@ import {
   arange,
   argmax,
   argmin,
+  avgPool1d,
+  avgPool2d,
   bernoulli,
   broadcastTo,
   capture,
@@ -15,6 +17,9 @@ import {
   clamp,
   compileGraph,
   concat,
+  conv1d,
+  conv2d,
+  convTranspose2d,
   cos,
   div,
   dropout,
@@ -25,6 +30,8 @@ import {
   full,
   gelu,
   geluTanh,
+  globalAvgPool,
+  globalMaxPool,
   grad,
   greater,
   greaterEqual,
@@ -41,6 +48,7 @@ import {
   matmulBatched,
   max,
   maximum,
+  maxPool2d,
   mean,
   meanLast,
   min,
@@ -81,6 +89,8 @@ import {
   tensorInput,
   trace,
   transpose,
+  upsampleBilinear,
+  upsampleNearest,
   vjp,
   where,
   whereCausal,
@@ -634,6 +644,128 @@ check(
     ready: less(abs(randn([4])), 7),
   }),
   { one: [7, 7, 7], never: [0, 0], always: [1, 1], tensor: [0, 1, 1, 0], forced: [1, 0], floor: [0, 0, 0, 0], ready: [1, 1, 1, 1] },
+)
+
+// ---------------------------------------------------------------- convolutions, pooling
+
+check(
+  'B29: channel counts that are no multiple of 4',
+  {
+    x: f([1, 3, 2, 2], -1.5, 1, 0, -1, 1.5, 0.5, -0.5, -1.5, 1, 0, -1, 1.5),
+    w: f([5, 3, 1, 1], -1, 0, 1, -0.25, 0.75, -0.5, 0.5, -0.75, 0.25, -1, 0, 1, -0.25, 0.75, -0.5),
+    c: f([1, 5, 2, 2], ...[0, 1, 2, 3].flatMap(() => [-2, 1, -1, 2, 0])),
+  },
+  (x) => back(conv2d(T(x, 'x'), T(x, 'w')), x, 'x', 'w'),
+  {
+    y: [2.5, -1, -1, 2.5, 1, 0.125, 0.125, -1.625, -1.625, 0.125, 0.125, 1, 2.5, -1, -1, 2.5, 1, 0.125, 0.125, -1.625],
+    dx: [3.75, -2.25, -0.75, 0.75, -0.75, -2.25, 3.75, -1.5, -3, 4.5, -3, 0.75],
+    dw: [2, -5, 2, -1, 0, -2.5, -4, 2.5, 5.5, 5.5, 2.5, -4, -2.5, 0, -1],
+  },
+)
+check(
+  'B30: a stride beyond the kernel, that does not divide',
+  { x: f([1, 1, 8], 1, 2, 3, 4, 5, 6, 7, 8), w: f([1, 1, 2], 1, -2), c: f([1, 1, 3], 1, -1, 2) },
+  (x) => back(conv1d(T(x, 'x'), T(x, 'w'), { stride: 3 }), x, 'x', 'w'),
+  { y: [-3, -6, -9], dx: [1, -2, 0, -1, 2, 0, 2, -4], dw: [11, 13] },
+)
+check(
+  'O02: max pooling of what is negative, overlapping',
+  {
+    x: f([1, 1, 4, 4], -1, -7, -3, -9, -8, -0.5, -6, -4, -12, -5, -2, -11, -10, -16, -13, -15),
+    c: f([1, 1, 2, 2], 1, 10, 100, 1000),
+  },
+  (x) => back(maxPool2d(T(x, 'x'), 3, { stride: 2, padding: 1 }), x, 'x'),
+  { y: [-0.5, -0.5, -0.5, -0.5], dx: [0, 0, 0, 0, 0, 1111, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] },
+)
+
+interface Windows { stride: number; padding: [number, number][]; dilation: number; groups: number }
+/** Calls `visit` with the place in y, in w and in x of every product of a convolution; returns how many places y has. */
+function products(x: Shape, w: Shape, at: Windows, visit: (y: number, w: number, x: number) => void): number {
+  const [n, c, h, v] = x as [number, number, number, number]
+  const [o, each, kh, kw] = w as [number, number, number, number]
+  const size = [h, v].map((length, d) => {
+    const span = ((d === 0 ? kh : kw) - 1) * at.dilation + 1
+    return Math.floor((length + at.padding[d]![0] + at.padding[d]![1] - span) / at.stride) + 1
+  }) as [number, number]
+  let y = 0
+  for (let b = 0; b < n; b++)
+    for (let out = 0; out < o; out++)
+      for (let r = 0; r < size[0]; r++)
+        for (let s = 0; s < size[1]; s++, y++)
+          for (let k = 0; k < each * kh * kw; k++) {
+            const channel = Math.floor(out / (o / at.groups)) * each + Math.floor(k / (kh * kw))
+            const row = r * at.stride + (Math.floor(k / kw) % kh) * at.dilation - at.padding[0]![0]
+            const column = s * at.stride + (k % kw) * at.dilation - at.padding[1]![0]
+            if (row < 0 || row >= h || column < 0 || column >= v) continue
+            visit(y, out * each * kh * kw + k, ((b * c + channel) * h + row) * v + column)
+          }
+  return y
+}
+const wave = (count: number, step: number) => Array.from({ length: count }, (_, n) => (((n * step) % 17) - 8) / 4)
+for (const [name, xs, ws, at] of [
+  ['padded', [2, 3, 5, 6], [4, 3, 3, 2], { stride: 1, padding: [[1, 1], [0, 1]], dilation: 1, groups: 1 }],
+  ['strided, in groups', [2, 4, 7, 8], [6, 2, 3, 3], { stride: 2, padding: [[1, 0], [1, 1]], dilation: 1, groups: 2 }],
+  ['dilated, by channel', [1, 3, 6, 7], [3, 1, 2, 3], { stride: 1, padding: [[2, 0], [2, 2]], dilation: 2, groups: 3 }],
+] as [string, number[], number[], Windows][]) {
+  const size = (shape: number[]) => shape.reduce((a, b) => a * b, 1)
+  const x = wave(size(xs), 5), w = wave(size(ws), 7)
+  const count = products(xs, ws, at, () => undefined)
+  const c = wave(count, 3), y = new Array<number>(count).fill(0)
+  const dx = new Array<number>(x.length).fill(0), dw = new Array<number>(w.length).fill(0)
+  products(xs, ws, at, (yi, wi, xi) => {
+    y[yi]! += w[wi]! * x[xi]!
+    dx[xi]! += w[wi]! * c[yi]!
+    dw[wi]! += x[xi]! * c[yi]!
+  })
+  const places = count / xs[0]! / ws[0]!
+  check(
+    `convolution, ${name}`,
+    { x: f(xs, ...x), w: f(ws, ...w), c: f([xs[0]!, ws[0]!, places], ...c) },
+    (given) => {
+      const made = conv2d(T(given, 'x'), T(given, 'w'), { ...at, padding: at.padding })
+      // the transposed convolution of the cotangent is dx, as far as windows reached
+      const turned = convTranspose2d(reshape(T(given, 'c'), made.shape), T(given, 'w'), {
+        stride: at.stride,
+        dilation: at.dilation,
+        groups: at.groups,
+        padding: at.padding,
+        outputPadding: [0, 1].map((d) => {
+          const span = (ws[2 + d]! - 1) * at.dilation + 1, sides = at.padding[d]![0] + at.padding[d]![1]
+          return xs[2 + d]! - ((made.shape[2 + d]! - 1) * at.stride + span - sides)
+        }) as [number, number],
+      })
+      return { ...back(reshape(made, [xs[0]!, ws[0]!, places]), given, 'x', 'w'), turned }
+    },
+    { y, dx, dw, turned: dx },
+  )
+}
+check(
+  'averages, upsampling, whole planes',
+  { x: f([1, 1, 2, 3], 1, 2, 3, 4, 5, 6), l: f([1, 1, 2], 0, 1) },
+  ({ x, l }) => ({
+    avg: avgPool2d(x as Tensor, 2, { stride: 1 }),
+    padded: avgPool2d(x as Tensor, [1, 2], { padding: [[0, 0], [1, 0]] }),
+    excluded: avgPool2d(x as Tensor, [1, 2], { padding: [[0, 0], [1, 0]], excludePadding: true }),
+    ceil: avgPool1d(reshape(x as Tensor, [1, 2, 3]), 2, { ceilMode: true }),
+    mean: globalAvgPool(x as Tensor),
+    most: globalMaxPool(x as Tensor),
+    nearest: upsampleNearest(l as Tensor, { factor: 3 }),
+    areas: upsampleBilinear(l as Tensor),
+    corners: upsampleBilinear(l as Tensor, { alignCorners: true }),
+    plane: upsampleBilinear(reshape(x as Tensor, [1, 1, 3, 2]), { factor: [1, 2] }),
+  }),
+  {
+    avg: [3, 4],
+    padded: [0.5, 2.5, 2, 5.5],
+    excluded: [1, 2.5, 4, 5.5],
+    ceil: [1.5, 3, 4.5, 6],
+    mean: [3.5],
+    most: [6],
+    nearest: [0, 0, 0, 1, 1, 1],
+    areas: [0, 0.25, 0.75, 1],
+    corners: [0, 1 / 3, 2 / 3, 1],
+    plane: [1, 1.25, 1.75, 2, 3, 3.25, 3.75, 4, 5, 5.25, 5.75, 6],
+  },
 )
 
 // ---------------------------------------------------------------- fusion

@@ -1,0 +1,151 @@
+// Convolutions, poolings and upsampling: names, arguments and defaults. Channels first, as PyTorch has them: [N, C, L] or [N, C, H, W].
+// What they compute and what they say of shapes that do not fit is the core's.
+
+import { ArgumentError } from './errors.js'
+import { describe, invoke, whole, type Tensor } from './tensor.js'
+
+/** One number for every axis, or one for H and one for W. */
+export type Pair = number | readonly [number, number]
+/** On every side; of H and of W; before and after of each axis; as many outputs as inputs (stride 1); none. */
+export type Padding = number | readonly [number, number] | readonly (readonly [number, number])[] | 'same' | 'valid'
+
+export interface ConvOptions {
+  /** Default 1. */
+  stride?: Pair
+  /** Default none. */
+  padding?: Padding
+  /** Default 1. */
+  dilation?: Pair
+  /** Default 1. */
+  groups?: number
+  /** [O]. */
+  bias?: Tensor
+}
+export interface ConvTransposeOptions extends ConvOptions {
+  /** Further elements at the end of each axis; under the stride or the dilation. Default 0. */
+  outputPadding?: Pair
+}
+export interface PoolOptions {
+  /** Default: the kernel. */
+  stride?: Pair
+  /** Under the kernel. Default none. */
+  padding?: Padding
+  /** A last window may reach beyond the end, if it begins before it. Default false. */
+  ceilMode?: boolean
+  /** Averages: divide by the elements of x alone. Default false: padding counts as zeros. */
+  excludePadding?: boolean
+}
+export interface UpsampleOptions {
+  /** Default 2. */
+  factor?: Pair
+  /** Bilinear: the first and last elements stay first and last. Default false: elements are areas. */
+  alignCorners?: boolean
+}
+
+type Axes = 1 | 2
+
+function pair(op: string, what: string, value: unknown, axes: Axes, least: number): [number, number] {
+  if (!Array.isArray(value)) return pair(op, what, axes === 1 ? [value] : [value, value], axes, least)
+  if (value.length !== axes)
+    throw new ArgumentError(`${op}: ${what} has ${value.length} numbers, not ${axes}`)
+  const numbers = [value[0], value[1] ?? value[0]].map((each) => whole(op, what, each)) as [number, number]
+  // a 0 would be the core's default
+  for (const number of numbers) if (number < least) throw new ArgumentError(`${op}: ${what} needs to be at least ${least}, not ${number}`)
+  return numbers
+}
+
+/** same, before 2, after 2. */
+function paddingNumbers(op: string, value: Padding | undefined, axes: Axes): number[] {
+  if (value === undefined || value === 'valid') return [0, 0, 0, 0, 0]
+  if (value === 'same') return [1, 0, 0, 0, 0]
+  if (typeof value === 'number' || (Array.isArray(value) && typeof value[0] === 'number')) {
+    const [first, second] = pair(op, 'padding', value, axes, 0)
+    return [0, first, second, first, second]
+  }
+  if (!Array.isArray(value) || value.length !== axes)
+    throw new ArgumentError(`${op}: padding is ${describe(value)}: a number, a pair, [before, after] of each axis, 'same' or 'valid'`)
+  const sides = (value as unknown[]).map((side) => pair(op, 'padding', side, 2, 0))
+  const [first, second] = [sides[0]!, sides[1] ?? [0, 0]]
+  return [0, first[0], second[0]!, first[1], second[1]!]
+}
+
+/** The twelve numbers of WEB_CONV. */
+function convNumbers(op: string, options: ConvTransposeOptions, axes: Axes): number[] {
+  const groups = whole(op, 'groups', options.groups ?? 1)
+  if (groups < 1) throw new ArgumentError(`${op}: groups need to be at least 1, not ${groups}`)
+  return [
+    ...pair(op, 'the stride', options.stride ?? 1, axes, 1),
+    ...paddingNumbers(op, options.padding, axes),
+    ...pair(op, 'the dilation', options.dilation ?? 1, axes, 1),
+    groups,
+    ...(axes === 2 ? pair(op, 'outputPadding', options.outputPadding ?? 0, 2, 0) : [pair(op, 'outputPadding', options.outputPadding ?? 0, 1, 0)[0], 0]),
+  ]
+}
+
+function conv(op: string, above: unknown, x: Tensor, w: Tensor, options: ConvTransposeOptions, axes: Axes): Tensor {
+  const operands = options.bias === undefined ? [x, w] : [x, w, options.bias]
+  return invoke(op, above, operands, () => convNumbers(op, options, axes))
+}
+
+/** A cross-correlation: x [N, C, L], w [O, C / groups, k] -> [N, O, (L + padding - dilation (k - 1) - 1) / stride + 1]. */
+export function conv1d(x: Tensor, w: Tensor, options: ConvOptions = {}): Tensor {
+  return conv('conv1d', conv1d, x, w, options, 1)
+}
+/** A cross-correlation: x [N, C, H, W], w [O, C / groups, kh, kw] -> [N, O, ..., ...]. */
+export function conv2d(x: Tensor, w: Tensor, options: ConvOptions = {}): Tensor {
+  return conv('conv2d', conv2d, x, w, options, 2)
+}
+/** The gradient of a convolution by its input: x [N, C, L], w [C, O / groups, k] ->
+ *  [N, O, (L - 1) stride + dilation (k - 1) + 1 - padding + outputPadding]. */
+export function convTranspose1d(x: Tensor, w: Tensor, options: ConvTransposeOptions = {}): Tensor {
+  return conv('conv_transpose1d', convTranspose1d, x, w, options, 1)
+}
+/** As convTranspose1d over H and W: w [C, O / groups, kh, kw]. */
+export function convTranspose2d(x: Tensor, w: Tensor, options: ConvTransposeOptions = {}): Tensor {
+  return conv('conv_transpose2d', convTranspose2d, x, w, options, 2)
+}
+
+function pool(op: string, above: unknown, x: Tensor, kernel: Pair, options: PoolOptions, axes: Axes): Tensor {
+  return invoke(op, above, [x], () => [
+    ...pair(op, 'the kernel', kernel, axes, 1),
+    ...pair(op, 'the stride', options.stride ?? kernel, axes, 1),
+    ...paddingNumbers(op, options.padding, axes),
+    options.ceilMode ? 1 : 0,
+    options.excludePadding ? 1 : 0,
+  ])
+}
+/** The largest of each window: [N, C, L] -> [N, C, out]. Padding never wins; equal elements share the gradient; NaN wins. */
+export function maxPool1d(x: Tensor, kernel: number, options: PoolOptions = {}): Tensor {
+  return pool('max_pool1d', maxPool1d, x, kernel, options, 1)
+}
+export function maxPool2d(x: Tensor, kernel: Pair, options: PoolOptions = {}): Tensor {
+  return pool('max_pool2d', maxPool2d, x, kernel, options, 2)
+}
+/** The mean of each window: [N, C, L] -> [N, C, out]. */
+export function avgPool1d(x: Tensor, kernel: number, options: PoolOptions = {}): Tensor {
+  return pool('avg_pool1d', avgPool1d, x, kernel, options, 1)
+}
+export function avgPool2d(x: Tensor, kernel: Pair, options: PoolOptions = {}): Tensor {
+  return pool('avg_pool2d', avgPool2d, x, kernel, options, 2)
+}
+/** [N, C, ...] -> [N, C]. */
+export function globalAvgPool(x: Tensor): Tensor {
+  return invoke('global_avg_pool', globalAvgPool, [x])
+}
+/** [N, C, ...] -> [N, C]. */
+export function globalMaxPool(x: Tensor): Tensor {
+  return invoke('global_max_pool', globalMaxPool, [x])
+}
+
+function upsample(op: string, above: unknown, x: Tensor, options: UpsampleOptions): Tensor {
+  const { factor = 2, alignCorners = false } = options
+  return invoke(op, above, [x], () => [...pair(op, 'the factor', factor, 2, 1), alignCorners ? 1 : 0])
+}
+/** Every element `factor` times along each axis: [N, C, H, W] (or [N, C, L]). */
+export function upsampleNearest(x: Tensor, options: UpsampleOptions = {}): Tensor {
+  return upsample('upsample_nearest', upsampleNearest, x, options)
+}
+/** Between the two nearest elements of each axis: [N, C, H, W] (or [N, C, L]). As torch.nn.functional.interpolate. */
+export function upsampleBilinear(x: Tensor, options: UpsampleOptions = {}): Tensor {
+  return upsample('upsample_bilinear', upsampleBilinear, x, options)
+}

@@ -13,6 +13,7 @@ typedef struct bench_result {
     int64_t threads, steps;
     double ms_per_step, ms_min;
     double ms_pipelined, ms_train, host_ms; /* of an example; host_ms 0: steps run in place */
+    tg_precision precision; /* in use */
     int dispatches, tuned;
     int64_t peak_bytes;
     double loss_first, loss_last;
@@ -104,13 +105,15 @@ static bool multiply_on_device(void *user) { return tg_step(user, NULL, 0, NULL)
 static void note_device(bench_result *result, const tg_model_info *info) {
     snprintf(result->device, sizeof result->device, "%.*s", (int)strcspn(info->device, " ("), info->device);
     snprintf(result->adapter, sizeof result->adapter, "%s", info->adapter);
+    result->precision = info->precision;
     result->dispatches = info->dispatches;
     result->tuned = info->tuned;
     result->peak_bytes = info->peak_bytes;
 }
 
 static int bench_matmul_device(bench_result *result, const cli_options *options, tg_context *ctx) {
-    tg_compile_options compile = {.device = options->device, .adapter = options->adapter, .seed = options->seed};
+    tg_compile_options compile = {
+        .device = options->device, .adapter = options->adapter, .seed = options->seed, .precision = options->precision};
     cli_product product = {result->size, result->size, result->size};
     tg_model *model = tg_compile(ctx, cli_build_product, &product, &compile);
     tg_model_info info;
@@ -257,6 +260,7 @@ static void print_json(const bench_result *result, const bench_result *yardstick
     cli_json_text(stdout, result->device);
     printf(", \"adapter\": ");
     cli_json_text(stdout, result->adapter);
+    printf(", \"precision\": \"%s\"", result->precision == TG_PRECISION_F16 ? "f16" : "f32");
     printf(", \"steps\": %lld, \"ms_per_step\": %.6g, \"ms_min\": %.6g", (long long)result->steps, result->ms_per_step, result->ms_min);
     if (result->dispatches) printf(", \"dispatches\": %d, \"peak_bytes\": %lld", result->dispatches, (long long)result->peak_bytes);
     else printf(", \"dispatches\": null, \"peak_bytes\": null");
@@ -293,8 +297,9 @@ static void print_table(const bench_result *results, int count, const bench_resu
             snprintf(ratio, sizeof ratio, "%.2f", result->ms_per_step / contraction_ms(result, yardstick, false));
             snprintf(ratio_min, sizeof ratio_min, "%.2f", result->ms_min / contraction_ms(result, yardstick, true));
         }
-        printf("%-18s %7lld %10.4f %10.4f %10s %10s %9.2f %7s %9s  %s\n", result->workload, (long long)result->steps, result->ms_per_step,
-               result->ms_min, pipelined, train, result->flops * 1e-6 / result->ms_per_step, ratio, ratio_min, result->adapter);
+        printf("%-18s %7lld %10.4f %10.4f %10s %10s %9.2f %7s %9s  %s%s\n", result->workload, (long long)result->steps, result->ms_per_step,
+               result->ms_min, pipelined, train, result->flops * 1e-6 / result->ms_per_step, ratio, ratio_min, result->adapter,
+               result->precision == TG_PRECISION_F16 ? ", f16" : "");
     }
     if (yardstick) printf("ratio: a step over its contractions alone at the rate of matmul:512 above (medians; the fastest of each)\n");
 }

@@ -25,6 +25,7 @@ typedef struct cli_options {
     uint64_t seed;
     bool has_seed;
     tg_device_kind device;
+    tg_precision precision;
     double target_loss; /* 0: not given */
     const char *save, *resume, *plot;
     const char *adapter;

@@ -27,7 +27,8 @@ static void print_adapter(int number, const tg_adapter_info *a) {
     printf("        subgroups %s", a->subgroups ? "of " : "no");
     if (a->subgroups && a->subgroup_max) printf("%d to %d", a->subgroup_min, a->subgroup_max);
     else if (a->subgroups) printf("unknown size");
-    printf(", timestamps %s, f16 %s\n", a->timestamps ? "yes" : "no", a->f16 ? "yes" : "no");
+    printf(", timestamps %s, f16 %s, subgroup matrices %s\n", a->timestamps ? "yes" : "no", a->f16 ? "yes" : "no",
+           a->subgroup_matrices ? "yes" : "no");
 }
 
 static void print_adapter_json(int number, const tg_adapter_info *a) {
@@ -43,10 +44,10 @@ static void print_adapter_json(int number, const tg_adapter_info *a) {
     }
     printf(", \"max_buffer_bytes\": %lld, \"max_binding_bytes\": %lld, \"max_storage_buffers\": %d, \"max_workgroup_bytes\": %d"
            ", \"max_workgroup_invocations\": %d, \"max_workgroups\": %d, \"subgroup_min\": %d, \"subgroup_max\": %d"
-           ", \"timestamps\": %s, \"subgroups\": %s, \"f16\": %s}",
+           ", \"timestamps\": %s, \"subgroups\": %s, \"f16\": %s, \"subgroup_matrices\": %s}",
            (long long)a->max_buffer_bytes, (long long)a->max_binding_bytes, a->max_storage_buffers, a->max_workgroup_bytes,
            a->max_workgroup_invocations, a->max_workgroups, a->subgroup_min, a->subgroup_max, yes_no(a->timestamps), yes_no(a->subgroups),
-           yes_no(a->f16));
+           yes_no(a->f16), yes_no(a->subgroup_matrices));
 }
 
 static void print_devices(const tg_adapter_info *adapters, int count, long cores, const char *why, bool json) {

@@ -9,7 +9,16 @@
 
 enum { DEVICES = 1, TRAIN = 2, BENCH = 4, INSPECT = 8, TUNE = 16 };
 
-typedef enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_NAME, OPTION_COUNT, OPTION_SEED, OPTION_RATE, OPTION_DEVICE } option_kind;
+typedef enum option_kind {
+    OPTION_FLAG,
+    OPTION_TEXT,
+    OPTION_NAME,
+    OPTION_COUNT,
+    OPTION_SEED,
+    OPTION_RATE,
+    OPTION_DEVICE,
+    OPTION_PRECISION
+} option_kind;
 
 typedef struct option_entry {
     const char *name;
@@ -26,6 +35,7 @@ typedef struct option_entry {
 static const option_entry option_table[] = {
     {"--device", OPTION_DEVICE, TRAIN | BENCH | INSPECT, FIELD(device), 0},
     {"--adapter", OPTION_NAME, DEVICES | TRAIN | BENCH | INSPECT | TUNE, FIELD(adapter), 0},
+    {"--precision", OPTION_PRECISION, TRAIN | BENCH | INSPECT, FIELD(precision), 0},
     {"--check", OPTION_FLAG, DEVICES, FIELD(check), 0},
     {"--steps", OPTION_COUNT, TRAIN | BENCH, FIELD(steps), MAX_STEPS},
     {"--threads", OPTION_COUNT, TRAIN | BENCH | INSPECT, FIELD(threads), MAX_THREADS},
@@ -56,8 +66,8 @@ void cli_help(FILE *out) {
         "tensorgrad devices [--json]\n"
         "    what this machine can compute with: the CPU, and each adapter of the WebGPU library with its limits. --json: cpu {vectors,\n"
         "    cores}; webgpu [{index, name, vendor, architecture, backend, type, max_buffer_bytes, max_binding_bytes, max_storage_buffers,\n"
-        "    max_workgroup_bytes, max_workgroup_invocations, max_workgroups, subgroup_min, subgroup_max, timestamps, subgroups, f16}];\n"
-        "    webgpu_none: why there is no adapter, or null\n"
+        "    max_workgroup_bytes, max_workgroup_invocations, max_workgroups, subgroup_min, subgroup_max, timestamps, subgroups, f16,\n"
+        "    subgroup_matrices}]; webgpu_none: why there is no adapter, or null\n"
         "tensorgrad devices --check [--adapter A] [--json]\n"
         "    runs some hundred small operations and a short training on every adapter and on the CPU; exit with 1 where they differ.\n"
         "    --json: adapters [{index, name, backend, agree, differ, error, differences [{op, shape, ulp, relative}]}]\n"
@@ -66,6 +76,7 @@ void cli_help(FILE *out) {
         "    --seed S           of initial values and batches (default 5; a resumed run keeps its own)\n"
         "    --device D         auto (a GPU where there is one, else the CPU), cpu or webgpu\n"
         "    --adapter A        which WebGPU adapter: #0 as `devices` counts, or a part of its name, vendor or backend\n"
+        "    --precision P      f32, or f16: large matrix products round their operands to f16, where the adapter offers it\n"
         "    --threads N        CPU threads; the result does not depend on it (default: TENSORGRAD_THREADS, else all cores)\n"
         "    --save FILE        write a checkpoint at the end (safetensors)\n"
         "    --resume FILE      go on from a checkpoint: same batches as if it had never stopped\n"
@@ -75,14 +86,15 @@ void cli_help(FILE *out) {
         "    --on-device        make the batches beforehand (64 MB at most, then over again), keep them on the device, and give it many\n"
         "                       steps at a time: the same losses, sooner\n"
         "    --json             one object per step: step, loss, lr, ms\n"
-        "tensorgrad bench WORKLOAD... [--steps N] [--device D] [--adapter A] [--threads N] [--seed S] [--json]\n"
+        "tensorgrad bench WORKLOAD... [--steps N] [--device D] [--adapter A] [--precision P] [--threads N] [--seed S]\n"
+        "                   [--json]\n"
         "    WORKLOAD: an example, or matmul:N. Of an example, a whole step is timed, its inputs sent and its loss read; then steps that\n"
         "    are not waited for (pipelined), and steps on data that is on the device (train). Of matmul on the CPU, the product on\n"
         "    one thread; on WebGPU, the product of two matrices that are there, until 4 bytes came back\n"
         "tensorgrad bench EXAMPLE --profile [--steps N] [--threads N] [--seed S] [--json]\n"
         "    what each kernel of a step takes on the CPU (the least of N steps), the slowest first\n"
-        "tensorgrad inspect EXAMPLE|FILE [--ir] [--kernels] [--plan] [--dot] [--c] [--wgsl] [--device D] [--adapter A] [--threads N]\n"
-        "                   [--json]\n"
+        "tensorgrad inspect EXAMPLE|FILE [--ir] [--kernels] [--plan] [--dot] [--c] [--wgsl] [--device D] [--adapter A] [--precision P]\n"
+        "                   [--threads N] [--json]\n"
         "    the compiled training step of an example, or the tensors of a checkpoint. --wgsl: its kernels for the device, or, of the\n"
         "    CPU, for any WebGPU device\n"
         "tensorgrad tune WORKLOAD... [--adapter A] [--seconds S] [--dry-run] [--json]\n"
@@ -160,6 +172,16 @@ static int parse_device(const char *text, tg_device_kind *out) {
     return CLI_DONE;
 }
 
+static int parse_precision(const char *text, tg_precision *out) {
+    if (strcmp(text, "f32") == 0) *out = TG_PRECISION_F32;
+    else if (strcmp(text, "f16") == 0) *out = TG_PRECISION_F16;
+    else {
+        cli_say("--precision takes f32 or f16, not '%s'", text);
+        return CLI_USAGE;
+    }
+    return CLI_DONE;
+}
+
 static int parse_value(const option_entry *entry, const char *text, cli_options *out) {
     void *field = (char *)out + entry->field;
     switch (entry->kind) {
@@ -167,6 +189,7 @@ static int parse_value(const option_entry *entry, const char *text, cli_options 
     case OPTION_SEED: out->has_seed = true; return parse_seed(entry, text, field);
     case OPTION_RATE: return parse_rate(entry, text, field);
     case OPTION_DEVICE: return parse_device(text, field);
+    case OPTION_PRECISION: return parse_precision(text, field);
     case OPTION_FLAG:
     case OPTION_NAME:
     case OPTION_TEXT: break;

@@ -32,6 +32,7 @@ int cli_session_open(cli_session *session, const tg_example *example, const cli_
     compile.device = options->device;
     compile.adapter = options->adapter;
     compile.threads = (int)options->threads;
+    compile.precision = options->precision;
     session->model = tg_compile(session->ctx, example->build, NULL, &compile);
     if (session->model) return CLI_DONE;
     return cli_context_error(session->ctx, example->name, tg_error(session->ctx) == TG_ERROR_DEVICE ? CLI_USAGE : CLI_FAILED);

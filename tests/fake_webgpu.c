@@ -26,6 +26,7 @@ static const char *const fake_kind_names[] = {
     "pipeline layout", "bind group", "pipeline", "command encoder", "pass",   "command buffer"};
 
 enum { FAKE_MAGIC = 0x6a57, FAKE_BINDINGS = 64, FAKE_SCOPES = 8, FAKE_DEFAULT = -1 };
+enum { FAKE_NUMBER_F16 = 0x0B, FAKE_NUMBER_MATRICES = 0x50034 }; /* in the newer arrangement */
 enum { FAKE_UNMAPPED, FAKE_MAP_PENDING, FAKE_MAPPED };
 
 typedef struct fake_object fake_object;
@@ -56,6 +57,8 @@ struct fake_object {
     fake_object *device, *next;
     char label[64], why[256]; /* why a command encoder is broken */
     const fake_adapter *adapter;
+    bool unsafe;        /* adapter: asked for so */
+    bool f16, matrices; /* device: granted */
     /* device */
     tg_wgpu_limits limits;
     tg_wgpu_lost_callback on_lost;
@@ -413,6 +416,17 @@ static fake_object *fake_adapter_object(const fake_adapter *a) {
     return o;
 }
 
+/* Toggles are Dawn's alone: others would take the chain for a mistake. */
+static bool fake_asks_unsafe(const tg_wgpu_chain *chain) {
+    if (chain == NULL) return false;
+    const tg_wgpu_dawn_toggles *toggles = (const void *)chain;
+    if (fake.options.flavour != FAKE_DAWN || chain->type != TG_WGPU_STYPE_DAWN_TOGGLES)
+        fake_mistake("requestAdapter: a chain of type %x", chain->type);
+    for (size_t i = 0; i < toggles->enabled_count; i++)
+        if (strcmp(toggles->enabled[i], "allow_unsafe_apis") == 0) return true;
+    return false;
+}
+
 static tg_wgpu_future fake_instance_request_adapter(tg_wgpu_instance instance, const tg_wgpu_adapter_options *options,
                                                     tg_wgpu_adapter_callback callback) {
     static const uint32_t bad[FAKE_WAYS] = {3, 4, 2, 3};
@@ -424,7 +438,11 @@ static tg_wgpu_future fake_instance_request_adapter(tg_wgpu_instance instance, c
         fake_post(FAKE_TO_ADAPTER, call, callback.user, callback.more, bad[way], 0, NULL, "the fake has no adapter today");
     else if (fake.asks++ < fake.options.empty_asks || a == NULL)
         fake_post(FAKE_TO_ADAPTER, call, callback.user, callback.more, 3, 0, NULL, "no adapter fits");
-    else fake_post(FAKE_TO_ADAPTER, call, callback.user, callback.more, TG_WGPU_SUCCESS, 0, fake_adapter_object(a), "");
+    else {
+        fake_object *adapter = fake_adapter_object(a);
+        adapter->unsafe = options != NULL && fake_asks_unsafe(options->next);
+        fake_post(FAKE_TO_ADAPTER, call, callback.user, callback.more, TG_WGPU_SUCCESS, 0, adapter, "");
+    }
     return (tg_wgpu_future){1};
 }
 
@@ -449,6 +467,7 @@ static uint32_t fake_adapter_get_info(tg_wgpu_adapter adapter, tg_wgpu_adapter_i
     info->description = fake_text("a description");
     info->backend = o->adapter->backend;
     info->type = o->adapter->type;
+    if (fake.options.halves != FAKE_NO_F16) info->subgroup_min = info->subgroup_max = 32;
     fake.counts.texts++;
     return TG_WGPU_SUCCESS;
 }
@@ -495,9 +514,14 @@ static uint32_t fake_adapter_get_limits(tg_wgpu_adapter adapter, tg_wgpu_limits 
 
 static void fake_adapter_get_features(tg_wgpu_adapter adapter, tg_wgpu_features *features) {
     const int way = fake_enter(FAKE_adapter_get_features);
-    const size_t count = way == FAKE_DEFAULT && fake_use(adapter, FAKE_ADAPTER, "adapterGetFeatures") != NULL ? 1 : 0;
-    uint32_t *items = malloc(sizeof *items);
-    items[0] = 1; /* depth-clip-control, in one arrangement of the numbers */
+    const fake_object *a = fake_use(adapter, FAKE_ADAPTER, "adapterGetFeatures");
+    uint32_t *items = calloc(3, sizeof *items);
+    size_t count = 0;
+    if (way == FAKE_DEFAULT && a != NULL) {
+        items[count++] = 1; /* depth-clip-control, in one arrangement of the numbers */
+        if (fake.options.halves != FAKE_NO_F16) items[count++] = FAKE_NUMBER_F16;
+        if (fake.options.halves > FAKE_F16 && a->unsafe) items[count++] = FAKE_NUMBER_MATRICES;
+    }
     *features = (tg_wgpu_features){count, items};
     fake.counts.texts++;
 }
@@ -562,6 +586,11 @@ static tg_wgpu_future fake_adapter_request_device(tg_wgpu_adapter adapter, const
         if (d != NULL) {
             device->on_lost = d->lost;
             device->on_error = d->error;
+        }
+        for (size_t i = 0; d != NULL && i < d->feature_count; i++) {
+            device->f16 = device->f16 || d->features[i] == FAKE_NUMBER_F16;
+            device->matrices = device->matrices || d->features[i] == FAKE_NUMBER_MATRICES;
+            if (d->features[i] == FAKE_NUMBER_MATRICES && !a->unsafe) fake_mistake("requestDevice: matrices, which were not seen");
         }
         if (!fake_grant_limits(device, d != NULL ? d->limits : NULL)) {
             fake_release(device, FAKE_DEVICE, "requestDevice");
@@ -816,6 +845,10 @@ static tg_wgpu_shader_module fake_device_create_shader_module(tg_wgpu_device dev
         fake_refuse(d, "createShaderModule: %zu bytes of source without main()", length);
         m->broken = true;
     }
+    if ((strstr(m->source, "enable f16;") != NULL && !d->f16) || (strstr(m->source, "subgroup_matrix;") != NULL && !d->matrices)) {
+        fake_raise(d, TG_WGPU_ERROR_VALIDATION, "createShaderModule: an extension that is not allowed"); /* as asking for it is */
+        m->broken = true;
+    }
     return (tg_wgpu_shader_module)(void *)m;
 }
 
@@ -902,15 +935,20 @@ static fake_object *fake_make_pipeline(fake_object *d, const tg_wgpu_compute_pip
     char entry[16];
     fake_copy_text(p->label, sizeof p->label, descriptor->label);
     fake_copy_text(entry, sizeof entry, descriptor->compute.entry);
-    p->layout = fake_use(descriptor->layout, FAKE_PIPELINE_LAYOUT, "createComputePipeline");
+    const bool automatic = descriptor->layout == NULL; /* whatever the module says */
+    p->layout = automatic ? NULL : fake_use(descriptor->layout, FAKE_PIPELINE_LAYOUT, "createComputePipeline");
     fake.counts.pipelines++;
     fake_inherit(p, m, "createComputePipeline: the module is invalid");
     fake_inherit(p, p->layout, "createComputePipeline: the layout is invalid");
-    p->broken = p->broken || m == NULL || p->layout == NULL;
+    p->broken = p->broken || m == NULL || (p->layout == NULL && !automatic);
     if (p->broken) return p;
     p->source = malloc(strlen(m->source) + 1);
     strcpy(p->source, m->source);
-    if ((entry[0] != '\0' && strcmp(entry, "main") != 0) || !fake_bindings_fit(p->source, p->layout->layout)) {
+    if (fake.options.halves == FAKE_MATRICES_REFUSED && strstr(p->source, "subgroup_matrix;") != NULL) {
+        fake_raise(d, TG_WGPU_ERROR_VALIDATION, "createComputePipeline: no matrices of that size");
+        p->broken = true;
+    }
+    if ((entry[0] != '\0' && strcmp(entry, "main") != 0) || (!automatic && !fake_bindings_fit(p->source, p->layout->layout))) {
         fake_refuse(d, "createComputePipeline: entry '%s', or a binding that the layout lacks", entry);
         p->broken = true;
     }

@@ -33,7 +33,12 @@ fake_adapter fake_adapter_make(const char *name, uint32_t type); /* generous lim
 
 typedef enum fake_flavour { FAKE_DAWN, FAKE_NATIVE, FAKE_MINIMAL } fake_flavour;
 
+/* What adapters offer of halves, all with subgroups of 32. Matrices are seen by who asks for unsafe things; REFUSED: listed, granted,
+ * and no pipeline is made of them. */
+typedef enum fake_halves { FAKE_NO_F16, FAKE_F16, FAKE_MATRICES, FAKE_MATRICES_REFUSED } fake_halves;
+
 typedef struct fake_options {
+    fake_halves halves;   /* Dawn alone lists them */
     fake_flavour flavour; /* NATIVE: as wgpu-native of the older layout: devices are polled, adapters are enumerated, some functions
                              are there and may not be called. MINIMAL: nothing optional */
     bool at_once;         /* answers come inside the call that asks */

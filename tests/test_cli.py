@@ -224,6 +224,8 @@ def test_bench(_):
     expect(rows["mlp-sin"]["ratio"] > 0 and rows["mlp-sin"]["ratio_min"] > 0 and rows["transformer-add"]["loss_first"] > 1, str(rows))
     status, out, _ = call("bench", "mlp-sin", "--steps", 3)
     expect(status == 0 and "mlp-sin" in out and "ms/step" in out, out)
+    status, out, err = call("bench", "mlp-sin", "--steps", 2, "--device", "cpu", "--precision", "f16", "--json")
+    expect(status == 0 and json.loads(out)["precision"] == "f32" and "precision f16 is not offered by cpu" in err, out + err)
 
 
 def test_bench_profile(_):
@@ -287,7 +289,7 @@ def webgpu_devices(_):
     expect(found, "there is an adapter")
     keys = {"index", "name", "vendor", "architecture", "backend", "type", "max_buffer_bytes", "max_binding_bytes",
             "max_storage_buffers", "max_workgroup_bytes", "max_workgroup_invocations", "max_workgroups", "subgroup_min",
-            "subgroup_max", "timestamps", "subgroups", "f16"}
+            "subgroup_max", "timestamps", "subgroups", "f16", "subgroup_matrices"}
     for i, adapter in enumerate(found):
         expect(set(adapter) == keys and adapter["index"] == i and adapter["max_storage_buffers"] >= 8, str(adapter))
     status, out, err = call("devices", env=GPU)
@@ -407,7 +409,8 @@ def test_options_refused(_):
     refused("train", "mlp-sin", "--dry-run", says=["unknown option", "--dry-run"])
     for text in ("x", "0", "-1", "nan"):
         refused("tune", "matmul:8", "--seconds", text, says=["--seconds", "above 0"])
-    for option in ("--steps", "--seed", "--threads", "--device", "--adapter", "--save", "--resume", "--plot", "--target-loss"):
+    refused("train", "mlp-sin", "--precision", "f64", says=["--precision", "f32 or f16", "f64"])
+    for option in ("--steps", "--seed", "--threads", "--device", "--adapter", "--precision", "--save", "--resume", "--plot", "--target-loss"):
         refused("train", "mlp-sin", option, says=[option, "needs a value"])
     refused("train", "mlp-sin", "--json=1", says="takes no value")
     refused("train", "mlp-sin", "--save", "", says=["--save", "file name"])

@@ -278,6 +278,42 @@ static void threads_from_environment(void **state) {
     assert_non_null(f);
 }
 
+static void log_precision(void *user, tg_log_level level, const char *message) {
+    if (level == TG_LOG_WARNING && strstr(message, "precision f16 is not offered by cpu") != NULL) ++*(int *)user;
+}
+
+/* On the CPU f16 is f32: said, not refused, and nothing is computed otherwise, whatever the scale. */
+static void f16_on_the_cpu_is_f32(void **state) {
+    fixture *f = *state;
+    int warnings = 0;
+    const tg_context_options options = {NULL, log_precision, &warnings};
+    tg_context *ctx = tg_context_create(&options);
+    tg_compile_options o = adam_options();
+    tg_model *plain = must(ctx, tg_compile(ctx, mlp_loss, NULL, &o));
+    tg_model_info info;
+    assert_int_equal(warnings, 0);
+    o.precision = TG_PRECISION_F16;
+    o.loss_scale = 1024;
+    tg_model *m = must(ctx, tg_compile(ctx, mlp_loss, NULL, &o));
+    assert_int_equal(warnings, 1);
+    ok(ctx, tg_model_get_info(m, &info));
+    assert_int_equal(info.precision, TG_PRECISION_F32);
+    for (int i = 0; i < 3; i++) assert_true(mlp_step(m) == mlp_step(plain));
+    tg_model_destroy(m);
+    tg_model_destroy(plain);
+    tg_context_destroy(ctx);
+    static const double scales[] = {-1, 0.5, 3, 1.5, 33554432.0, NAN, INFINITY};
+    for (int i = 0; i < SUPPORT_COUNT(scales); i++) {
+        o.loss_scale = scales[i];
+        assert_null(tg_compile(f->ctx, mlp_loss, NULL, &o));
+        expect_error(f->ctx, tg_error(f->ctx), TG_ERROR_ARGUMENT, "loss_scale must be a power of two");
+    }
+    o.loss_scale = 16777216.0;
+    o.precision = (tg_precision)2;
+    assert_null(tg_compile(f->ctx, mlp_loss, NULL, &o));
+    expect_error(f->ctx, tg_error(f->ctx), TG_ERROR_ARGUMENT, "no precision 2");
+}
+
 /* ---------------------------------------------------------------- feeds */
 
 /* Each bad call: the error, and that neither parameters nor step counter moved. */
@@ -1602,6 +1638,7 @@ int main(void) {
         TEST(user_states_are_saved),
         TEST(loading_checks_everything_first),
         TEST(info_and_texts),
+        TEST(f16_on_the_cpu_is_f32),
         TEST(errors_are_of_the_last_call),
     };
     return cmocka_run_group_tests_name("model", tests, NULL, NULL);

@@ -27,6 +27,7 @@ typedef struct machine {
     tg_layout layout;
     double *states[16];
     double *inputs[16];
+    double scale; /* of cotangents; 0: 1 */
 } machine;
 
 static machine *machine_make(void) {
@@ -88,7 +89,7 @@ static double *param_value(machine *m, const char *name) {
 static void machine_finish(machine *m, const tg_optimizer *optimizer, bool passes) {
     no_error(m, tg_mark_params(m->g, TG_SITE, optimizer));
     no_error(m, tg_layout_make(m->g, &m->arena, &m->layout));
-    if (optimizer != NULL) no_error(m, tg_append_training(m->g, m->g->result, optimizer, &m->layout));
+    if (optimizer != NULL) no_error(m, tg_append_training(m->g, m->g->result, optimizer, &m->layout, m->scale != 0 ? m->scale : 1.0));
     no_error(m, tg_graph_verify(m->g));
     no_error(m, tg_flatten_params(m->g, &m->layout));
     no_error(m, tg_graph_verify(m->g));
@@ -728,6 +729,38 @@ static void test_clip_nan(void **state) { /* a NaN gradient ruins what is traine
 
 /* ---------------------------------------------------------------- gradients */
 
+/* Cotangents are 4096 times as large on the way, and nothing that is written is: exactly, powers of two being exact. */
+static void test_scale(void **state) {
+    (void)state;
+    const tg_optimizer adam = tg_adam(.lr = tg_lr_constant(0.1), .clip_norm = 0.5, .weight_decay = 0.1);
+    machine *plain = NULL;
+    for (int i = 0; i < 2; i++) {
+        machine *m = machine_make();
+        m->scale = i == 0 ? 1.0 : 4096.0;
+        int32_t a = param(m, "a", 3, true, false), b = param(m, "b", 3, false, false);
+        param(m, "frozen", 2, true, true);
+        m->g->result = total(m, op(m, TG_OP_MUL, tg_ir_unary(m->g, TG_OP_TANH, op(m, TG_OP_ADD, a, b)), a));
+        machine_finish(m, &adam, true);
+        bool scaled = false;
+        for (int64_t id = 1; id < m->g->nodes.count; id++)
+            scaled = scaled || (m->g->nodes.items[id].op == TG_OP_CONST && m->g->nodes.items[id].attr.value == 4096.0);
+        assert_int_equal(scaled, i == 1);
+        for (int k = 0; k < 3; k++) param_value(m, "a")[k] = 0.5 * k + 0.25, param_value(m, "b")[k] = 0.125 - k;
+        for (int step = 0; step < 3; step++) machine_step(m);
+        if (plain == NULL) {
+            plain = m;
+            continue;
+        }
+        for (int64_t k = 0; k < m->layout.total; k++) {
+            close_to(state_of(m, "tg.gradients")[k], state_of(plain, "tg.gradients")[k], "a scaled gradient");
+            close_to(state_of(m, "tg.parameters")[k], state_of(plain, "tg.parameters")[k], "a parameter");
+        }
+        assert_true(fabs(state_of(m, "tg.gradients")[m->layout.entries[0].offset + 1]) > 0.01);
+        machine_free(m);
+    }
+    machine_free(plain);
+}
+
 static void test_gradients(void **state) { /* fault 18, B16, SPEC: kind none changes nothing */
     (void)state;
     const tg_optimizer none = {0}, adam = tg_adam(.lr = tg_lr_constant(0.1));
@@ -849,7 +882,7 @@ static void test_loss(void **state) { /* B18 */
     const tg_optimizer none = {0};
     int64_t nodes = m->g->nodes.count;
     no_error(m, tg_layout_make(m->g, &m->arena, &m->layout));
-    no_error(m, tg_append_training(m->g, loss.id, &none, &m->layout));
+    no_error(m, tg_append_training(m->g, loss.id, &none, &m->layout, 1.0));
     assert_int_equal(m->g->nodes.count, nodes);
     machine_free(m);
 }
@@ -1043,6 +1076,7 @@ int main(void) {
         cmocka_unit_test(test_both),
         cmocka_unit_test(test_sibling),
         cmocka_unit_test(test_allocation),
+        cmocka_unit_test(test_scale),
     };
     return cmocka_run_group_tests_name("optimisers", tests, NULL, NULL);
 }

@@ -1009,6 +1009,79 @@ static void adapters_are_listed(void **state) {
     }
 }
 
+/* ---------------------------------------------------------------- halves */
+
+static tg_status open_halves(tg_context *ctx, fake_flavour flavour, fake_halves offered, uint32_t type, bool wanted, bool *f16,
+                             int *subgroup) {
+    const fake_adapter adapter = fake_adapter_make("Fake GPU", type);
+    const fake_options options = {.flavour = flavour, .halves = offered, .adapters = &adapter, .adapter_count = 1};
+    const tg_open_options open = {.threads = 1, .f16 = wanted};
+    tg_device *device = NULL;
+    const tg_status status = tg_webgpu_open_with(ctx, fake_webgpu_begin(&options), &open, &device);
+    if (status != TG_OK) return status;
+    *f16 = tg_webgpu_executor.wgsl_limits(device)->f16;
+    *subgroup = tg_webgpu_executor.wgsl_limits(device)->matrix_subgroup;
+    tg_webgpu_executor.close(device);
+    return TG_OK;
+}
+
+/* A device uses what was wanted, is listed, and makes a pipeline when it is tried; nothing is tried where nothing is wanted. */
+static void halves_are_tried_out(void **state) {
+    (void)state;
+    static const struct {
+        fake_halves offered;
+        bool wanted, f16;
+        int subgroup, pipelines;
+    } cases[] = {{FAKE_NO_F16, true, false, 0, 0},   {FAKE_F16, true, true, 0, 1},        {FAKE_F16, false, false, 0, 0},
+                 {FAKE_MATRICES, true, true, 32, 2}, {FAKE_MATRICES, false, false, 0, 0}, {FAKE_MATRICES_REFUSED, true, true, 0, 2}};
+    tg_context *ctx = support_context();
+    bool f16 = false;
+    int subgroup = 0;
+    for (int i = 0; i < SUPPORT_COUNT(cases); i++) {
+        if (open_halves(ctx, FAKE_DAWN, cases[i].offered, TG_WGPU_ADAPTER_DISCRETE, cases[i].wanted, &f16, &subgroup) != TG_OK)
+            fail_msg("case %d: %s", i, tg_error_message(ctx));
+        assert_nothing_left("halves", i, 0, ctx);
+        assert_int_equal(f16, cases[i].f16);
+        assert_int_equal(subgroup, cases[i].subgroup);
+        assert_in_range(fake_webgpu_counts()->pipelines, cases[i].pipelines, cases[i].pipelines + (cases[i].offered < FAKE_MATRICES));
+        support_assert_no_error(ctx); /* what a device does not take is no error */
+    }
+    /* a processor in disguise gets no tiles; other libraries list no numbers that are certain */
+    assert_int_equal(open_halves(ctx, FAKE_DAWN, FAKE_MATRICES, TG_WGPU_ADAPTER_CPU, true, &f16, &subgroup), TG_OK);
+    assert_true(!f16 && subgroup == 0);
+    assert_int_equal(open_halves(ctx, FAKE_MINIMAL, FAKE_MATRICES, TG_WGPU_ADAPTER_DISCRETE, true, &f16, &subgroup), TG_OK);
+    assert_true(!f16 && subgroup == 0);
+    assert_nothing_left("halves", 9, 0, ctx);
+    tg_context_destroy(ctx);
+}
+
+/* Whatever fails on the way leaves nothing behind, and a device that is there all the same may be without. */
+static void trying_out_may_fail(void **state) {
+    (void)state;
+    const fake_options options = {.halves = FAKE_MATRICES};
+    const tg_open_options open = {.threads = 1, .f16 = true};
+    int64_t calls = 0;
+    for (int way = -1; way < FAKE_WAYS; way++) /* first without a failure, to count the calls */
+        for (int64_t n = way < 0 ? 0 : 1; n <= (way < 0 ? 0 : calls); n++) {
+            tg_context *ctx = support_context();
+            tg_device *device = NULL;
+            const tg_webgpu_api *api = fake_webgpu_begin(&options);
+            fake_webgpu_fail(n, way);
+            const tg_status status = tg_webgpu_open_with(ctx, api, &open, &device);
+            if (way < 0) calls = fake_webgpu_counts()->failable;
+            if (status == TG_OK) {
+                const tg_wgsl_limits *limits = tg_webgpu_executor.wgsl_limits(device);
+                assert_true(limits->f16 || limits->matrix_subgroup == 0);
+                assert_true(way >= 0 || limits->matrix_subgroup == 32);
+                support_assert_no_error(ctx);
+                tg_webgpu_executor.close(device);
+            } else assert_int_equal(tg_error(ctx), status);
+            assert_nothing_left("failure while opening", n, way, ctx);
+            tg_context_destroy(ctx);
+        }
+    assert_in_range(calls, 20, 200);
+}
+
 /* ---------------------------------------------------------------- whole models on the fake library */
 
 #if defined(FAKE_WEBGPU_LIBRARY)
@@ -1444,6 +1517,8 @@ int main(void) {
         cmocka_unit_test(what_is_too_large_is_named),
         cmocka_unit_test(adapters_are_chosen),
         cmocka_unit_test(adapters_are_listed),
+        cmocka_unit_test(halves_are_tried_out),
+        cmocka_unit_test(trying_out_may_fail),
         cmocka_unit_test(an_applications_functions),
 #if defined(FAKE_WEBGPU_LIBRARY)
         cmocka_unit_test_setup_teardown(the_library_is_found_by_the_session, library_open, library_close),

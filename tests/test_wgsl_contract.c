@@ -1,7 +1,8 @@
 /* Contractions in WGSL: which method is chosen for which shape, when operands are read as vec4, that what is printed keeps within
  * the guaranteed limits and is the same each time; and, on a WebGPU device, every method with every form of operand (transposed,
- * permuted, broadcast, reversed) and ragged sizes against sums in f64, twice, bit for bit. Kernels are made by hand, so that the
- * strides are what a case says and not what fusion makes of a graph. */
+ * permuted, broadcast, reversed) and ragged sizes against sums in f64, twice, bit for bit; tiles of halves, where the adapter offers
+ * them, against sums of operands rounded here. Kernels are made by hand, so that the strides are what a case says and not what fusion
+ * makes of a graph. */
 #define _XOPEN_SOURCE 700
 #include "support.h"
 
@@ -147,6 +148,13 @@ static void join(handmade *h, int32_t slices) {
 
 /* ---------------------------------------------------------------- as printed */
 
+/* What is printed for. The second: an adapter with f16, the third: with subgroup matrices too. */
+static const tg_wgsl_limits with_halves = {
+    .invocations = 256, .workgroup_bytes = 16384, .groups = 65535, .storage_buffers = 8, .f16 = true};
+static const tg_wgsl_limits with_matrices = {
+    .invocations = 1024, .workgroup_bytes = 49152, .groups = 65535, .storage_buffers = 8, .f16 = true, .matrix_subgroup = 32};
+static const tg_wgsl_limits *printed_for = &tg_wgsl_guaranteed;
+
 typedef struct printed_contraction {
     tg_context *ctx;
     tg_arena arena;
@@ -158,7 +166,7 @@ static void print_contraction(printed_contraction *p, const contraction *c) {
     p->ctx = support_context();
     tg_arena_init(&p->arena, p->ctx);
     make(&p->made, c);
-    if (tg_emit_wgsl(&p->made.program, 0, &tg_wgsl_guaranteed, &p->arena, &p->wgsl) != TG_OK) fail_msg("%s", tg_error_message(p->ctx));
+    if (tg_emit_wgsl(&p->made.program, 0, printed_for, &p->arena, &p->wgsl) != TG_OK) fail_msg("%s", tg_error_message(p->ctx));
 }
 
 static void printed_free(printed_contraction *p) {
@@ -166,7 +174,7 @@ static void printed_free(printed_contraction *p) {
     tg_context_destroy(p->ctx);
 }
 
-/* Bytes of var<workgroup> arrays: `array<f32, N>`, `array<vec4<f32>, N>` or `array<array<vec4<f32>, M>, N>`. */
+/* Bytes of var<workgroup> arrays: `array<f32, N>`, `array<vec4<f32>, N>` or `array<array<vec4<f32>, M>, N>`; of f16 half of it. */
 static int64_t shared_bytes(const char *source) {
     int64_t bytes = 0;
     for (const char *at = strstr(source, "var<workgroup>"); at; at = strstr(at + 1, "var<workgroup>")) {
@@ -174,6 +182,7 @@ static int64_t shared_bytes(const char *source) {
         int64_t size = 4;
         for (const char *c = at; c < end; c++) {
             if (strncmp(c, "vec4<", 5) == 0) size *= 4;
+            if (strncmp(c, "f16", 3) == 0) size /= 2;
             if (*c == ',') size *= strtoll(c + 1, NULL, 10);
         }
         bytes += size;
@@ -182,6 +191,17 @@ static int64_t shared_bytes(const char *source) {
 }
 
 static int64_t launched(const tg_wgsl_stage *stage) { return (int64_t)stage->groups[0] * stage->groups[1] * stage->groups[2]; }
+
+/* A module enables what it uses, before all else but comments, and nothing more. */
+static void check_enabled(const char *source) {
+    const bool f16 = strstr(source, "f16>") != NULL, matrices = strstr(source, "subgroup_matrix_result") != NULL;
+    const char *first = source;
+    while (strncmp(first, "//", 2) == 0) first = strchr(first, '\n') + 1;
+    assert_int_equal(strstr(source, "enable f16;\n") != NULL, f16);
+    assert_int_equal(strstr(source, "enable chromium_experimental_subgroup_matrix;\n") != NULL, matrices);
+    assert_int_equal(strstr(source, "@builtin(subgroup_id)") != NULL, matrices);
+    if (f16) assert_int_equal(strncmp(first, matrices ? "diagnostic(off, " : "enable f16;", 11), 0);
+}
 
 static void check_printed(const contraction *c) {
     printed_contraction p, again;
@@ -193,12 +213,13 @@ static void check_printed(const contraction *c) {
     for (int32_t s = 0; s < p.wgsl.stage_count; s++) {
         const tg_wgsl_stage *stage = &p.wgsl.stages[s];
         assert_string_equal(stage->source, again.wgsl.stages[s].source);
-        assert_in_range(shared_bytes(stage->source), 0, tg_wgsl_guaranteed.workgroup_bytes);
+        assert_in_range(shared_bytes(stage->source), 0, printed_for->workgroup_bytes);
         assert_in_range(launched(stage), 1, INT32_MAX);
-        for (int d = 0; d < 3; d++) assert_in_range(stage->groups[d], 1, tg_wgsl_guaranteed.groups);
+        for (int d = 0; d < 3; d++) assert_in_range(stage->groups[d], 1, printed_for->groups);
         const char *size = strstr(stage->source, "@workgroup_size(");
         assert_non_null(size);
-        assert_in_range(strtol(size + 16, NULL, 10), 1, tg_wgsl_guaranteed.invocations);
+        assert_in_range(strtol(size + 16, NULL, 10), 1, printed_for->invocations);
+        check_enabled(stage->source);
         /* an early return would leave others waiting */
         const char *leave = strstr(stage->source, "return; }");
         if (leave && strstr(stage->source, "workgroupBarrier")) assert_non_null(strstr(stage->source, "if (group >= "));
@@ -405,6 +426,24 @@ static void test_schedules_of_launches(void **state) {
 
 /* ---------------------------------------------------------------- on a device */
 
+/* The nearest half, of finite values over the largest that one. */
+static double half_of(double x) {
+    if (!isfinite(x) || x == 0.0) return x;
+    const double most = 65504.0, step = ldexp(1.0, (ilogb(x) > -14 ? ilogb(x) : -14) - 10);
+    return fabs(x) > most ? copysign(most, x) : nearbyint(x / step) * step;
+}
+
+static bool rounds; /* the reference does what tiles of halves do */
+
+static bool in_halves(const contraction *c) {
+    printed_contraction p;
+    print_contraction(&p, c);
+    const bool is = strstr(p.wgsl.stages[0].source, "halves, ") != NULL;
+    printed_free(&p);
+    return is;
+}
+static double operand_of(float x) { return rounds ? half_of((double)x) : (double)x; }
+
 static double value_of(int buffer, int64_t i) {
     const int64_t x = (i * 7919 + buffer * 104729 + (i >> 9) * 31) % 2003;
     return (double)(float)((double)x / 1001.0 - 1.0);
@@ -438,7 +477,7 @@ static void sum_in_f64(const handmade *h, float *const *data, double *want) {
     const float *left = data[A], *right = data[kernel->b.argument];
     for (int64_t i = 0; i < outputs; i++) {
         double sum = (double)data[BIAS][y[i]];
-        for (int64_t j = 0; j < k; j++) sum += (double)left[a[i] + ak[j]] * (double)right[b[i] + bk[j]];
+        for (int64_t j = 0; j < k; j++) sum += operand_of(left[a[i] + ak[j]]) * operand_of(right[b[i] + bk[j]]);
         want[y[i]] = sum;
     }
     free(a), free(b), free(y), free(ak), free(bk);
@@ -484,18 +523,21 @@ static void run_twice(tg_context *ctx, tg_device *device, const handmade *h, flo
 
 enum { ALONE, BESIDE, CHAIN, TUNED };
 
-/* The two kernels are one source, unless that needs more than a device guarantees. */
-static void check_joined(tg_context *ctx, const handmade *h) {
+/* The two kernels are one source, unless that needs more than a device guarantees. Says whether it has tiles of halves. */
+static bool check_joined(tg_context *ctx, const handmade *h) {
     tg_arena arena;
     tg_wgsl_kernel printed;
     tg_arena_init(&arena, ctx);
-    assert_int_equal(tg_emit_wgsl_launch(&h->program, 0, &tg_wgsl_guaranteed, &arena, &printed), TG_OK);
+    assert_int_equal(tg_emit_wgsl_launch(&h->program, 0, printed_for, &arena, &printed), TG_OK);
     assert_non_null(strstr(printed.stages[0].source, h->launch.slices > 0 ? "// a chain of 2 kernels" : "// 2 kernels side by side"));
     for (int32_t s = 0; s < printed.stage_count; s++) {
-        assert_in_range(shared_bytes(printed.stages[s].source), 0, tg_wgsl_guaranteed.workgroup_bytes);
+        assert_in_range(shared_bytes(printed.stages[s].source), 0, printed_for->workgroup_bytes);
         assert_in_range(printed.stages[s].binding_count, 1, 3);
+        check_enabled(printed.stages[s].source);
     }
+    const bool halved = strstr(printed.stages[0].source, "halves, ") != NULL;
     tg_arena_free(&arena);
+    return halved;
 }
 
 /* y, or z of a joint launch, on the device, twice. */
@@ -512,12 +554,12 @@ static void compare_on_device(tg_context *ctx, tg_device *device, const contract
     for (int i = 0; i < 2; i++) assert_non_null(got[i] = malloc(sizeof(float) * (size_t)outputs));
     double *want = malloc(sizeof(double) * (size_t)outputs), largest, mean;
     assert_non_null(want);
-    sum_in_f64(&h, data, want);
-    for (int64_t i = 0; joint == CHAIN && i < outputs; i++) want[i] += (double)data[BIAS][i];
     if (joint == BESIDE || joint == CHAIN) {
         join(&h, slices);
-        check_joined(ctx, &h);
-    }
+        rounds = check_joined(ctx, &h);
+    } else rounds = in_halves(c);
+    sum_in_f64(&h, data, want);
+    for (int64_t i = 0; joint == CHAIN && i < outputs; i++) want[i] += (double)data[BIAS][i];
     run_twice(ctx, device, &h, data, got);
     errors_of(got[0], want, outputs, &largest, &mean);
     const bool same = memcmp(got[0], got[1], sizeof(float) * (size_t)outputs) == 0;
@@ -673,6 +715,133 @@ static void test_schedules_are_right(void **state) {
     tg_context_destroy(ctx);
 }
 
+/* ---------------------------------------------------------------- halves */
+
+static const contraction halves[] = {
+    {"", "m", "n", "k", {1153, 1153, 17}, "mk", "kn", "mn", PLAIN, "scalar reads, halves, 1 part"},
+    {"", "m", "n", "k", {1028, 1284, 41}, "km", "kn", "mn", PLAIN, "vec4 reads, halves, 1 part"},
+    {"", "m", "n", "k", {1284, 1028, 36}, "mk", "nk", "mn", PLAIN, "vec4 reads, halves, 1 part"},
+    {"b", "m", "n", "k", {132, 127, 124, 31}, "bkm", "bkn", "bmn", IN_PLACE, "vec4 reads of one operand, halves"},
+    {"", "m", "n", "k", {577, 641, 33}, "mk", "nk", "mn", REVERSED, "scalar reads, halves"},
+    {"", "m", "n", "k", {640, 640, 65}, "km", "kn", "nm", PLAIN, "vec4 reads, halves"},
+    {"", "mM", "nN", "kK", {8, 64, 64, 8, 4, 16}, "MmkK", "NkKn", "mMNn", PLAIN, "halves"},
+    {"", "m", "n", "k", {256, 256, 8200}, "km", "kn", "mn", PLAIN, "parts"},
+};
+/* With matrices: the same, by the larger tile and the smaller one, and where they do not help. */
+static const contraction matrices[] = {
+    {"",
+     "m",
+     "n",
+     "k",
+     {4096, 4096, 4096},
+     "mk",
+     "kn",
+     "mn",
+     PLAIN,
+     "tiles of 128 x 128, 8 x 8 each, k by 32, vec4 reads, subgroup matrices"},
+    {"", "m", "n", "k", {512, 512, 512}, "mk", "kn", "mn", PLAIN, "tiles of 64 x 64, 4 x 4 each, k by 32, vec4 reads, subgroup matrices"},
+    {"", "m", "n", "k", {1537, 1665, 97}, "mk", "kn", "mn", PLAIN, "scalar reads, subgroup matrices of halves, 1 part"},
+    {"", "m", "n", "k", {1664, 1540, 100}, "km", "kn", "mn", PLAIN, "vec4 reads, subgroup matrices of halves, 1 part"},
+    {"", "m", "n", "k", {1540, 1664, 100}, "mk", "nk", "mn", PLAIN, "vec4 reads, subgroup matrices of halves, 1 part"},
+    {"", "m", "n", "k", {1540, 1664, 100}, "km", "nk", "nm", PLAIN, "vec4 reads, subgroup matrices of halves, 1 part"},
+    {"b", "m", "n", "k", {132, 127, 124, 131}, "bkm", "bkn", "bmn", IN_PLACE, "subgroup matrices of halves"},
+    {"", "m", "n", "k", {577, 641, 133}, "mk", "nk", "mn", REVERSED, "subgroup matrices of halves"},
+    {"", "mM", "nN", "kK", {8, 64, 64, 8, 16, 16}, "MmkK", "NkKn", "mMNn", PLAIN, "subgroup matrices of halves"},
+    {"", "m", "n", "k", {256, 256, 8200}, "km", "kn", "mn", PLAIN, "subgroup matrices of halves"},
+    {"", "m", "n", "k", {33, 31, 17}, "mk", "kn", "mn", PLAIN, "direct"},
+    {"bB", "m", "n", "k", {4, 256, 12, 12, 16}, "bmBk", "bnBk", "bBmn", PLAIN, "direct"},
+};
+
+static void test_halves_as_printed(void **state) {
+    (void)state;
+    printed_for = &with_halves;
+    for (int i = 0; i < SUPPORT_COUNT(halves); i++) check_printed(&halves[i]);
+    printed_for = &with_matrices;
+    for (int i = 0; i < SUPPORT_COUNT(matrices); i++) check_printed(&matrices[i]);
+    printed_for = &tg_wgsl_guaranteed;
+}
+
+/* A device that uses halves; NULL where none is offered. */
+static tg_device *open_with_halves(tg_context *ctx) {
+    tg_device *device = NULL;
+    if (tg_webgpu_executor.open(ctx, &(tg_open_options){.threads = 1, .f16 = true}, &device) != TG_OK)
+        fail_msg("%s", tg_error_message(ctx));
+    printed_for = tg_webgpu_executor.wgsl_limits(device);
+    if (printed_for->f16) return device;
+    print_message("the adapter offers no f16, or is a processor: nothing of halves was run\n");
+    tg_webgpu_executor.close(device);
+    return NULL;
+}
+
+static void test_halves(void **state) {
+    (void)state;
+    support_need_webgpu();
+    tg_context *ctx = support_context();
+    tg_device *device = open_with_halves(ctx);
+    const contraction *cases = printed_for->matrix_subgroup > 0 ? matrices : halves;
+    const int count = printed_for->matrix_subgroup > 0 ? SUPPORT_COUNT(matrices) : SUPPORT_COUNT(halves);
+    for (int i = 0; device != NULL && i < count; i++) {
+        if (cases[i].extent[0] == 4096) continue; /* the reference takes a minute */
+        contraction c = cases[i];
+        c.method = NULL; /* the device's limits are its own */
+        assert_int_equal(in_halves(&c), i < 8 || (printed_for->matrix_subgroup > 0 && i < 10));
+        check_on_device(ctx, device, &c, cases == halves && i % 3 == 1); /* beside others there are no matrices */
+    }
+    printed_for = &tg_wgsl_guaranteed;
+    if (device != NULL) tg_webgpu_executor.close(device);
+    tg_context_destroy(ctx);
+}
+
+/* What halves cannot hold: a row each of the left operand, all else 1 / 8, k = 32. */
+static void test_beyond_halves(void **state) {
+    (void)state;
+    static const struct {
+        float value;
+        double sum; /* with 31 times 1 / 64 more */
+    } rows[] = {
+        {65504.0f, 8188.0},
+        {65519.0f, 8188.0},
+        {65520.0f, 8188.0},
+        {1e6f, 8188.0},
+        {-3e38f, -8188.0},
+        {INFINITY, INFINITY},
+        {-INFINITY, -INFINITY},
+        {NAN, NAN},
+        {0.1f, 0.0999755859375 / 8},
+        {1.00048828125f, 1.0 / 8},
+        {1.00146484375f, 1.001953125 / 8},
+        {6e-8f, 0.0},
+        {0.0f, 0.0},
+    };
+    const contraction c = {"", "m", "n", "k", {640, 640, 32}, "mk", "kn", "mn", PLAIN, NULL};
+    support_need_webgpu();
+    tg_context *ctx = support_context();
+    tg_device *device = open_with_halves(ctx);
+    handmade h;
+    make(&h, &c);
+    float *data[3], *got[2];
+    for (int i = 0; i < 3; i++) assert_non_null(data[i] = calloc((size_t)h.buffers[i].count, sizeof(float)));
+    for (int i = 0; i < 2; i++) assert_non_null(got[i] = malloc(sizeof(float) * (size_t)h.buffers[Y].count));
+    for (int64_t i = 0; i < h.buffers[A].count; i++) data[A][i] = 0.125f;
+    for (int64_t i = 0; i < h.buffers[B].count; i++) data[B][i] = 0.125f;
+    for (int r = 0; r < SUPPORT_COUNT(rows); r++) data[A][(int64_t)r * 32 * 41 % (640 * 32) + r] = rows[r].value;
+    if (device != NULL) {
+        assert_true(in_halves(&c));
+        run_twice(ctx, device, &h, data, got);
+    }
+    for (int r = 0; device != NULL && r < SUPPORT_COUNT(rows); r++) {
+        const float sum = got[1][(int64_t)r * 41 % 640 * 640 + 7 * r];
+        const double want = rows[r].sum + 31.0 / 64;
+        if (isnan(want) ? !isnan(sum) : isinf(want) ? (double)sum != want : !(fabs((double)sum - want) <= 2e-7 * fabs(want)))
+            fail_msg("row with %g: the sum is %.9g, not %.9g", (double)rows[r].value, (double)sum, want);
+    }
+    for (int i = 0; i < 3; i++) free(data[i]);
+    for (int i = 0; i < 2; i++) free(got[i]);
+    printed_for = &tg_wgsl_guaranteed;
+    if (device != NULL) tg_webgpu_executor.close(device);
+    tg_context_destroy(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_choice),
                                        cmocka_unit_test(test_vectors),
@@ -684,6 +853,9 @@ int main(void) {
                                        cmocka_unit_test(test_tiles),
                                        cmocka_unit_test(test_direct),
                                        cmocka_unit_test(test_panels),
-                                       cmocka_unit_test(test_edges)};
+                                       cmocka_unit_test(test_edges),
+                                       cmocka_unit_test(test_halves_as_printed),
+                                       cmocka_unit_test(test_halves),
+                                       cmocka_unit_test(test_beyond_halves)};
     return cmocka_run_group_tests_name("wgsl_contract", tests, NULL, NULL);
 }

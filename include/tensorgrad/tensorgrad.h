@@ -787,7 +787,9 @@ typedef struct tg_adapter_info {
     int64_t max_buffer_bytes, max_binding_bytes;
     int32_t max_storage_buffers, max_workgroup_bytes, max_workgroup_invocations, max_workgroups;
     int32_t subgroup_min, subgroup_max; /* 0: not known */
-    bool timestamps, subgroups, f16;
+    bool timestamps, subgroups;
+    bool f16;               /* halves in shaders: what TG_PRECISION_F16 needs */
+    bool subgroup_matrices; /* products of small matrices by a whole subgroup (an experiment of Dawn's): used with f16 */
 } tg_adapter_info;
 /* Fills out[0 .. min(capacity, *count)) in the order of preference; *count gets how many there are: 0, with TG_OK, when there is no
  * library (the reason is logged). The number of an adapter here is what "#number" means in tg_compile_options.adapter. */
@@ -795,6 +797,17 @@ TG_API tg_status tg_adapters(tg_context *ctx, tg_adapter_info *out, int capacity
 
 /* Traces the model: makes parameters and inputs on g and returns the loss (rank 0, for training) or the output. */
 typedef tg_tensor (*tg_build_fn)(tg_graph *g, void *user);
+
+/* What contractions (matmul, linear, attention, convolutions, and their gradients) make of their operands.
+ * F32: nothing. F16: those contractions that gain by it round their operands to halves (IEEE binary16, to nearest; a driver may take
+ * the other neighbour) and add the products in f32; all else, parameters, gradients and the optimiser's state too, stays f32. So with
+ * u = 2^-11, and 2^-25 for the steps between halves below 2^-14,
+ *     |c - sum a b| <= sum (2u + u^2) |a b| + 2^-25 sum (|a| + |b|) + the error of a sum in f32.
+ * Finite operands over 65504, the largest half, count as 65504 of their sign; infinity and NaN stay what they are. The same
+ * model gives the same bits on the same device, and others elsewhere.
+ * Which contractions: on WebGPU, large ones on an adapter that offers f16. Where it is not offered, and on the CPU, F16 is F32: a
+ * warning is logged, and tg_model_info.precision says which it is. Never an error. */
+typedef enum tg_precision { TG_PRECISION_F32 = 0, TG_PRECISION_F16 = 1 } tg_precision;
 
 typedef struct tg_compile_options {
     tg_optimizer optimizer; /* none: a step computes loss and gradients and changes nothing but writebacks */
@@ -806,6 +819,10 @@ typedef struct tg_compile_options {
      * TENSORGRAD_ADAPTER, else the best. None that fits is TG_ERROR_DEVICE, the adapters listed. */
     const char *adapter;
     const tg_webgpu_device *webgpu; /* the application's own; `device` must not be CPU. NULL: one is opened */
+    tg_precision precision;         /* siblings have their parent's */
+    /* With F16 in use, cotangents are computed times this, so that small ones do not vanish among the halves, and gradients are
+     * divided by it: both exact. A power of two from 1 to 2^24; 0 means 4096: cotangents from 1.5e-8 to 16 keep eleven bits. */
+    double loss_scale;
 } tg_compile_options;
 
 /* Traces, differentiates with respect to every unfrozen parameter, fuses, plans, initialises. options may be NULL. A build
@@ -994,6 +1011,7 @@ typedef struct tg_model_info {
     const char *device;       /* "cpu (avx512, 2 threads)", "webgpu (NVIDIA H200, vulkan)"; owned by the model, or by a sibling's
                                  parent, until it is recovered */
     const char *adapter;      /* "avx512", "NVIDIA H200"; as device */
+    tg_precision precision;   /* in use: F32 where F16 was asked for and is not offered */
 } tg_model_info;
 TG_API tg_status tg_model_get_info(tg_model *model, tg_model_info *info);
 TG_API tg_shape tg_model_output_shape(const tg_model *model);

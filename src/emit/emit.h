@@ -20,8 +20,15 @@ typedef struct tg_wgsl_limits {
     bool slow_barriers;            /* a software adapter: it switches contexts at every barrier of every invocation, so work is laid out
                                       without workgroup memory */
     const tg_schedules *schedules; /* what was found to be best on this adapter, or NULL; borrowed */
+    bool f16;                      /* round operands of contractions to halves where that helps: the device takes tg_wgsl_f16_probe */
+    int32_t matrix_subgroup;       /* with f16: invocations of every subgroup, where the device takes tg_wgsl_matrix_probe; else 0 */
 } tg_wgsl_limits;
 extern const tg_wgsl_limits tg_wgsl_guaranteed;
+
+/* Modules, entry point `main`, that use all that kernels use of an optional part of WGSL: a device that makes pipelines of them takes
+ * the kernels. Asking beats reading lists: numbers and layouts of an experiment change from one library to the next. */
+extern const char tg_wgsl_f16_probe[];
+extern const char tg_wgsl_matrix_probe[];
 
 /* What a stage binds, where it is not one buffer: all of a block, or all of a state (by its slot in the program). */
 #define TG_WGSL_SCRATCH (-1)

@@ -365,6 +365,7 @@ void tg_wgsl_begin(tg_wgsl *w, const char *what) {
     if (w->frame.slices > 0 && w->extent[0] == 1) w->index[0] = "slice";
     w->accumulator = NULL;
     w->scratch_type = NULL;
+    w->f16 = w->matrices = false;
     memset(w->used, 0, sizeof *w->used * (size_t)(w->kernel->argument_count + 1));
     memset(w->wide, 0, sizeof *w->wide * (size_t)(w->kernel->argument_count + 1));
     if (tg_wgsl_is_lone(w)) memset(w->helper, 0, sizeof w->helper); /* else they are the launch's */
@@ -409,11 +410,20 @@ bool tg_wgsl_fold(const tg_wgsl *w, int64_t workgroups, int32_t groups[3]) {
     return z <= most;
 }
 
+void tg_wgsl_enable(tg_text_buffer *text, bool f16, bool matrices) {
+    /* what is uniform in a subgroup but not in a workgroup, its number to begin with, is beyond what compilers know */
+    if (matrices) tg_text_add(text, "diagnostic(off, chromium.subgroup_matrix_uniformity);\n");
+    if (f16) tg_text_add(text, "enable f16;\n");
+    if (matrices) tg_text_add(text, "enable chromium_experimental_subgroup_matrix;\n");
+}
+
 /* `index` is the name of the workgroup's number, "group" or "slice". */
-void tg_wgsl_main_head(tg_text_buffer *text, const int32_t groups[3], int64_t workgroups, int32_t size, const char *index) {
+void tg_wgsl_main_head(tg_text_buffer *text, const int32_t groups[3], int64_t workgroups, int32_t size, const char *index, bool subgroup) {
     tg_text_add(text, "@compute @workgroup_size(%d)\n", (int)size);
-    tg_text_add(text, "fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) workgroup: vec3<u32>) {\n    let "
-                      "t = i32(local_index);\n");
+    tg_text_add(text,
+                "fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) workgroup: vec3<u32>%s) {\n    let "
+                "t = i32(local_index);\n",
+                subgroup ? ", @builtin(subgroup_id) subgroup: u32" : "");
     if (groups[1] == 1) {
         tg_text_add(text, "    let %s = i32(workgroup.x);\n", index);
         return;
@@ -437,12 +447,13 @@ static void wgsl_finish_stage(tg_wgsl *w, tg_text_buffer *text, int64_t workgrou
         tg_wgsl_fail(w, TG_ERROR_LIMIT, "more workgroups than the device can launch");
     const char *rest = strchr(w->globals.data, '\n') + 1; /* behind the comment */
     tg_text_bytes(text, w->globals.data, (size_t)(rest - w->globals.data));
+    tg_wgsl_enable(text, w->f16, w->matrices);
     stage->binding_count = wgsl_bindings(w, text, bindings);
     stage->bindings = bindings;
     if (stage->binding_count > w->limits->storage_buffers) tg_wgsl_fail(w, TG_ERROR_LIMIT, "more buffers than the device can bind");
     tg_wgsl_define_helpers(w, text);
     tg_text_add(text, "%s", rest);
-    tg_wgsl_main_head(text, stage->groups, workgroups, size, "group");
+    tg_wgsl_main_head(text, stage->groups, workgroups, size, "group", w->matrices);
     tg_text_bytes(text, w->main.data, w->main.length);
     tg_text_add(text, "}\n");
     if (text->failed) {
@@ -459,7 +470,9 @@ static void wgsl_finish_stage(tg_wgsl *w, tg_text_buffer *text, int64_t workgrou
 static void wgsl_finish_part(tg_wgsl *w, int64_t workgroups, int32_t size) {
     tg_wgsl_part *part = &w->parts[w->stage_count];
     if (size != w->frame.size) tg_wgsl_fail(w, TG_ERROR_LIMIT, "a workgroup of another size than the launch's");
-    *part = (tg_wgsl_part){.kernel = w->kernel, .workgroups = workgroups, .scratch_type = w->scratch_type, .stage = w->stage_count};
+    if (w->matrices) tg_wgsl_fail(w, TG_ERROR_INTERNAL, "subgroup matrices beside other kernels");
+    *part = (tg_wgsl_part){
+        .kernel = w->kernel, .workgroups = workgroups, .scratch_type = w->scratch_type, .stage = w->stage_count, .f16 = w->f16};
     part->globals = tg_arena_copy(w->arena, w->globals.data, w->globals.length + 1);
     part->main = tg_arena_copy(w->arena, w->main.data, w->main.length + 1);
     part->used = tg_arena_copy(w->arena, w->used, sizeof *w->used * (size_t)(w->kernel->argument_count + 1));

@@ -24,6 +24,7 @@ typedef struct tg_wgsl_part {
     int64_t scratch; /* first word of the kernel's own scratch in the launch's */
     int64_t workgroups;
     int32_t stage;
+    bool f16;
 } tg_wgsl_part;
 
 /* How kernels of one launch are printed so that they fit together. All 0: a lone kernel. */
@@ -67,6 +68,8 @@ typedef struct tg_wgsl {
     bool *used;                     /* per argument */
     bool *wide;                     /* per argument: declared as array<vec4<f32>>, set by the caller (count % 4 == 0) */
     const char *scratch_type;       /* "u32", "f32", "vec4<f32>"; NULL: not bound */
+    bool f16;                       /* it has values of that type */
+    bool matrices;                  /* it has subgroup matrices, and main gets `subgroup`, the subgroup's number in the workgroup */
     bool helper[TG_WGSL_MAX_HELPERS];
 
     int64_t scratch_words; /* of the kernel, all stages */
@@ -132,7 +135,9 @@ tg_wgsl *tg_wgsl_open(const tg_program *program, const tg_wgsl_limits *limits, t
 void tg_wgsl_close(tg_wgsl *w);
 /* Folds workgroups in three dimensions; prints `main` up to `let group`. */
 bool tg_wgsl_fold(const tg_wgsl *w, int64_t workgroups, int32_t groups[3]);
-void tg_wgsl_main_head(tg_text_buffer *text, const int32_t groups[3], int64_t workgroups, int32_t size, const char *index);
+void tg_wgsl_main_head(tg_text_buffer *text, const int32_t groups[3], int64_t workgroups, int32_t size, const char *index, bool subgroup);
+/* What a module must begin with. */
+void tg_wgsl_enable(tg_text_buffer *text, bool f16, bool matrices);
 const char *tg_wgsl_memory_type(tg_dtype dtype);
 
 /* Adds to w->offers. False: no memory. */
@@ -143,6 +148,35 @@ void tg_wgsl_map(tg_wgsl *w);
 void tg_wgsl_reduce(tg_wgsl *w);
 void tg_wgsl_contract(tg_wgsl *w); /* wgsl_contract.c */
 void tg_wgsl_scatter(tg_wgsl *w);
+
+/* ---- tiles of halves (wgsl_subgroup.c). A tile of a contraction: workgroups of `size`, k by `slice`. An operand's part of a slice is
+ * fetched as vec4<f32>s into next_left0, next_left1, ... (next_right0, ...), each four k of one row, or four rows of one k. */
+typedef struct tg_wgsl_half {
+    const char *name;  /* "left", "right" */
+    int32_t rows;      /* of the tile; columns of the right operand */
+    int32_t fetches;   /* vec4s of one invocation */
+    bool along_rows;   /* they hold four rows of one k */
+    int32_t subgroups; /* along this side, a power of two */
+} tg_wgsl_half;
+/* Lines that bring what was fetched, so many vec4s of each, within the range of halves. */
+void tg_wgsl_halve(tg_wgsl *w, int left, int right);
+
+/* Products of subgroup matrices of TG_WGSL_MATRIX rows, columns and k. In workgroup memory an operand lies as halves, [row][k], or
+ * [k][row] where four rows came together. A subgroup has a block of the tile, in registers until the end. */
+#define TG_WGSL_MATRIX 16
+typedef struct tg_wgsl_matrices {
+    tg_wgsl_half left, right;
+    int32_t slice, size;
+} tg_wgsl_matrices;
+int64_t tg_wgsl_matrix_bytes(const tg_wgsl_matrices *m);            /* of workgroup memory */
+void tg_wgsl_matrix_declare(tg_wgsl *w, const tg_wgsl_matrices *m); /* arrays, sums of 0 */
+/* let left_to<i>: where fetch i goes whose row and k in the tile, in vec4s, are called left_r<i> and left_q<i> */
+void tg_wgsl_matrix_place(tg_wgsl *w, const tg_wgsl_matrices *m, const tg_wgsl_half *operand, int32_t i);
+void tg_wgsl_matrix_keep(tg_wgsl *w, const tg_wgsl_matrices *m);     /* what was fetched, into workgroup memory */
+void tg_wgsl_matrix_multiply(tg_wgsl *w, const tg_wgsl_matrices *m); /* a slice */
+/* Opens a block that runs once for each sum of the tile, over all invocations: `let in_row`, `let in_column`, its place in the tile, and
+ * `let sum`. Closed by two lines "}". */
+void tg_wgsl_matrix_each_sum(tg_wgsl *w, const tg_wgsl_matrices *m);
 
 void tg_wgsl_fail(tg_wgsl *w, tg_status status, const char *what); /* TG_ERROR_LIMIT, TG_ERROR_INTERNAL: recorded, all stops */
 int64_t tg_wgsl_points(const tg_wgsl *w, int begin, int end);      /* product of extents; 1 when there are none */

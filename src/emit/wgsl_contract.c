@@ -6,7 +6,9 @@
  *   panels  in a chain, where few rows meet many columns: the rows lie in workgroup memory, an invocation owns a column of all of them
  *           for a part of k, so that every element of the right operand is read once.
  *   tiles   a workgroup owns a tile of outputs and walks k slice by slice: operands go through workgroup memory, the next slice is
- *           on its way in registers meanwhile, each invocation keeps its part of the tile in registers.
+ *           on its way in registers meanwhile, each invocation keeps its part of the tile in registers. Where the device takes halves,
+ *           operands are rounded to them on their way into workgroup memory; where it has subgroup matrices, large tiles are
+ *           products of those (wgsl_subgroup.c).
  * Either may split k in parts: then a first stage leaves partial sums in scratch and a second adds them, always in the same order.
  *
  * Rows and columns: `right` is the operand along whose columns neighbouring invocations lie, so that stores coalesce; it is b, or a
@@ -44,16 +46,21 @@ typedef struct wgsl_contract_tile {
     int32_t resident;                        /* workgroups on one multiprocessor at a time */
     int32_t buffers;                         /* slices in workgroup memory */
     bool by_rows, unrolled;                  /* as tg_schedule has them */
+    int32_t across;                          /* of subgroup matrices: subgroups side by side along n; 0: not of those */
 } wgsl_contract_tile;
 static const wgsl_contract_tile wgsl_contract_tiles[] = {
-    {256, 128, 16, 8, 16, 0.70, 1, 1, false, true}, /* 41.9 of 60 TFLOP/s measured on an H200; 24 KiB of workgroup memory */
-    {128, 128, 16, 8, 8, 0.66, 2, 1, false, true},  /* 128 multiply-adds per 6 vec4 reads; 40 of 60 */
-    {128, 128, 8, 8, 8, 0.45, 2, 1, false, true},   /* 64 per 4; of the size of those below, for kernels side by side */
-    {128, 64, 8, 4, 16, 0.42, 3, 1, false, true},   {64, 128, 4, 8, 16, 0.42, 3, 1, false, true},
-    {64, 64, 4, 4, 16, 0.30, 4, 1, false, true}, /* 16 multiply-adds per 2 vec4 reads: workgroup memory is the limit */
-    {32, 64, 4, 4, 32, 0.28, 8, 1, false, true}, /* four warps: little to hide a barrier behind, so half as many */
-    {32, 64, 4, 4, 16, 0.28, 8, 1, false, true},    {32, 32, 4, 4, 32, 0.25, 16, 1, false, true},
-    {32, 32, 4, 4, 16, 0.25, 16, 1, false, true},
+    {256, 128, 16, 8, 16, 0.70, 1, 1, false, true, 0}, /* 41.9 of 60 TFLOP/s measured on an H200; 24 KiB of workgroup memory */
+    {128, 128, 16, 8, 8, 0.66, 2, 1, false, true, 0},  /* 128 multiply-adds per 6 vec4 reads; 40 of 60 */
+    {128, 128, 8, 8, 8, 0.45, 2, 1, false, true, 0},   /* 64 per 4; of the size of those below, for kernels side by side */
+    {128, 64, 8, 4, 16, 0.42, 3, 1, false, true, 0},
+    {64, 128, 4, 8, 16, 0.42, 3, 1, false, true, 0},
+    {64, 64, 4, 4, 16, 0.30, 4, 1, false, true, 0}, /* 16 multiply-adds per 2 vec4 reads: workgroup memory is the limit */
+    {32, 64, 4, 4, 32, 0.28, 8, 1, false, true, 0}, /* four warps: little to hide a barrier behind, so half as many */
+    {32, 64, 4, 4, 16, 0.28, 8, 1, false, true, 0},
+    {32, 32, 4, 4, 32, 0.25, 16, 1, false, true, 0},
+    {32, 32, 4, 4, 16, 0.25, 16, 1, false, true, 0},
+    {128, 128, 8, 8, 32, 1.70, 2, 1, false, false, 4}, /* of subgroup matrices: 102 TFLOP/s of f32's 60 on an H200 */
+    {64, 64, 4, 4, 32, 1.23, 4, 1, false, false, 4},   /* 74 of 60 */
 };
 
 /* Sizes that a schedule may ask for beside those above: outputs of a workgroup, of an invocation. */
@@ -86,7 +93,9 @@ typedef struct wgsl_contract_state {
     bool swapped; /* left is b: rows are n, columns are m */
     int64_t batch, rows, columns, k;
     wgsl_contract_choice choice;
-    int64_t scratch; /* first word */
+    bool halves;               /* operands lie in workgroup memory as those */
+    tg_wgsl_matrices matrices; /* where the tile is of those; size 0: it is not */
+    int64_t scratch;           /* first word */
 } wgsl_contract_state;
 
 /* What a walk over all methods is for: the cheapest; the one that is wanted; all of them. */
@@ -319,9 +328,29 @@ static void wgsl_contract_offer(const wgsl_contract_state *s, wgsl_contract_sear
     if (search->best.size == 0 || c->cycles < search->best.cycles) search->best = *c;
 }
 
+/* Of workgroups of `size`, which have as many subgroups below one another as they need to be full. */
+static tg_wgsl_matrices wgsl_contract_make_matrices(const wgsl_contract_state *s, const wgsl_contract_tile *tile, int32_t size) {
+    tg_wgsl_matrices m = {.slice = tile->slice, .size = size};
+    const int32_t down = size / s->w->limits->matrix_subgroup / tile->across;
+    m.left = (tg_wgsl_half){"left", tile->m, tile->m * tile->slice / 4 / size, s->left.along_rows, down};
+    m.right = (tg_wgsl_half){"right", tile->n, tile->n * tile->slice / 4 / size, s->right.along_rows, tile->across};
+    return m;
+}
+
+/* They need a module of their own. */
+static bool wgsl_contract_matrices_fit(const wgsl_contract_state *s, const wgsl_contract_tile *tile, int32_t size) {
+    const tg_wgsl_limits *limits = s->w->limits;
+    if (!limits->f16 || limits->matrix_subgroup == 0 || !tg_wgsl_is_lone(s->w) || size > limits->invocations) return false;
+    const tg_wgsl_matrices m = wgsl_contract_make_matrices(s, tile, size);
+    if (m.left.subgroups == 0 || tile->m / m.left.subgroups % TG_WGSL_MATRIX != 0 || tile->n / tile->across % TG_WGSL_MATRIX != 0)
+        return false;
+    return tg_wgsl_matrix_bytes(&m) <= limits->workgroup_bytes;
+}
+
 /* What the printed text takes for granted, and what the device has. */
 static bool wgsl_contract_tile_fits(const wgsl_contract_state *s, const wgsl_contract_tile *tile, int32_t size) {
-    const int32_t bytes = (tile->m + tile->n) * tile->slice * 4 * tile->buffers;
+    const int32_t bytes = (tile->m + tile->n) * tile->slice * (s->w->limits->f16 ? 2 : 4) * tile->buffers;
+    if (tile->across > 0) return wgsl_contract_matrices_fit(s, tile, size);
     if (size > s->w->limits->invocations || bytes > tg_wgsl_workgroup_bytes(s->w, true)) return false;
     if (!tg_wgsl_is_lone(s->w) && size != s->w->frame.size) return false;
     return size >= 64 && tile->m / tile->thread_m >= 8 && tile->n / tile->thread_n >= 8 && tile->m * tile->slice / 4 % size == 0 &&
@@ -454,10 +483,10 @@ static void wgsl_contract_key(const wgsl_contract_state *s, char key[TG_WGSL_KEY
                                                 : "long");
 }
 
-/* A lone kernel may be laid out as the device's table says, where that is a way at all. */
+/* A lone kernel may be laid out as the device's table says, where that is a way at all. Tables are of f32. */
 static bool wgsl_contract_take_tuned(wgsl_contract_state *s) {
     char key[TG_WGSL_KEY];
-    if (s->w->limits->schedules == NULL || !tg_wgsl_is_lone(s->w)) return false;
+    if (s->w->limits->schedules == NULL || s->w->limits->f16 || !tg_wgsl_is_lone(s->w)) return false;
     wgsl_contract_key(s, key);
     wgsl_contract_search search = {.wanted = tg_schedule_find(s->w->limits->schedules, key)};
     if (search.wanted == NULL) return false;
@@ -475,6 +504,7 @@ static void wgsl_contract_choose(wgsl_contract_state *s) {
         s->choice = search.best;
     }
     const bool tiles = s->choice.tile.m > 0;
+    s->halves = tiles && s->w->limits->f16;
     wgsl_contract_operand *both[2] = {&s->left, &s->right};
     bool wide[2];
     for (int i = 0; i < 2; i++) wide[i] = both[i]->can_widen && (tiles || both[i]->unit == WGSL_UNIT_K);
@@ -483,7 +513,10 @@ static void wgsl_contract_choose(wgsl_contract_state *s) {
         if (wide[i]) wgsl_contract_widen(both[i]);
         both[i]->along_rows = wide[i] && both[i]->unit == WGSL_UNIT_ROW;
     }
+    if (s->choice.tile.across > 0) s->matrices = wgsl_contract_make_matrices(s, &s->choice.tile, s->choice.size);
 }
+
+static bool wgsl_contract_of_matrices(const wgsl_contract_state *s) { return s->matrices.size > 0; }
 
 /* ---------------------------------------------------------------- small things to print */
 
@@ -960,6 +993,10 @@ static void wgsl_contract_plan_fetch(wgsl_contract_state *s, const wgsl_contract
     else snprintf(row, sizeof row, "(%s * %d + %s_r%d)", p->tile, (int)rows, name, (int)i);
     wgsl_contract_row(s, o, i, row);
     tg_wgsl_line(s->w, "let %s_k%d = %s_q%d%s;", name, (int)i, name, (int)i, o->along_rows ? "" : " * 4");
+    if (wgsl_contract_of_matrices(s)) {
+        tg_wgsl_matrix_place(s->w, &s->matrices, o == &s->left ? &s->matrices.left : &s->matrices.right, i);
+        return;
+    }
     tg_wgsl_line(s->w, "let %s_to%d = %s_q%d * %d + (%s_r%d >> %d);", name, (int)i, name, (int)i, (int)p->height, name, (int)i,
                  wgsl_contract_log2(p->threads));
     if (p->k_first)
@@ -972,9 +1009,10 @@ static void wgsl_contract_plan_part(wgsl_contract_state *s, const wgsl_contract_
     const int32_t fours = s->choice.tile.slice / 4;
     wgsl_contract_base(s, p->operand);
     for (int32_t i = 0; i < p->fetches; i++) wgsl_contract_plan_fetch(s, p, i);
+    if (wgsl_contract_of_matrices(s)) return;
     for (int q = 1; p->k_first && q < fours; q++) tg_wgsl_line(s->w, "let %s%d = %s ^ %d;", p->own, q, p->own, q * 8 / (int)fours);
-    tg_wgsl_global(s->w, "var<workgroup> tile_%s: array<array<vec4<f32>, %d>, %d>;", p->operand->name, (int)p->threads,
-                   (int)(p->registers * s->choice.tile.buffers));
+    tg_wgsl_global(s->w, "var<workgroup> tile_%s: array<array<vec4<%s>, %d>, %d>;", p->operand->name, s->halves ? "f16" : "f32",
+                   (int)p->threads, (int)(p->registers * s->choice.tile.buffers));
 }
 
 static void wgsl_contract_fetch_part(tg_wgsl *w, const wgsl_contract_part *p, const char *let, const char *k) {
@@ -983,12 +1021,23 @@ static void wgsl_contract_fetch_part(tg_wgsl *w, const wgsl_contract_part *p, co
         tg_wgsl_line(w, "%snext_%s%d = fetch_%s(%s_%d, %s + %s_k%d, k_end);", let, name, i, name, name, i, k, name, i);
 }
 
-static void wgsl_contract_keep_part(tg_wgsl *w, const wgsl_contract_part *p) {
-    const char *name = p->operand->name;
-    for (int i = 0; i < p->fetches; i++) {
-        if (p->first == 0) tg_wgsl_line(w, "tile_%s[%s_to%d][%s_own%d] = next_%s%d;", name, name, i, name, i, name, i);
-        else tg_wgsl_line(w, "tile_%s[%s_to%d + %d][%s_own%d] = next_%s%d;", name, name, i, (int)p->first, name, i, name, i);
+static void wgsl_contract_keep_part(const wgsl_contract_state *s, const wgsl_contract_part *p) {
+    const char *name = p->operand->name, *open = s->halves ? "vec4<f16>(" : "", *close = s->halves ? ")" : "";
+    char first[32] = "";
+    if (p->first > 0) snprintf(first, sizeof first, " + %d", (int)p->first);
+    for (int i = 0; i < p->fetches; i++)
+        tg_wgsl_line(s->w, "tile_%s[%s_to%d%s][%s_own%d] = %snext_%s%d%s;", name, name, i, first, name, i, open, name, i, close);
+}
+
+/* What was fetched goes into workgroup memory. */
+static void wgsl_contract_keep(const wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right) {
+    if (s->halves) tg_wgsl_halve(s->w, (int)left->fetches, (int)right->fetches);
+    if (wgsl_contract_of_matrices(s)) {
+        tg_wgsl_matrix_keep(s->w, &s->matrices);
+        return;
     }
+    wgsl_contract_keep_part(s, left);
+    wgsl_contract_keep_part(s, right);
 }
 
 /* let <name><number>: register i of step `step`, a k, or the four k `q` */
@@ -996,7 +1045,9 @@ static void wgsl_contract_read_as(tg_wgsl *w, const wgsl_contract_part *p, int s
     char own[16];
     if (p->k_first && q > 0) snprintf(own, sizeof own, "%s%d", p->own, q);
     else snprintf(own, sizeof own, "%s", p->own);
-    tg_wgsl_line(w, "let %c%d = tile_%s[%d][%s];", name, number, p->operand->name, (int)(p->first + step * p->height + i), own);
+    const int from = (int)(p->first + step * p->height + i);
+    tg_wgsl_line(w, w->f16 ? "let %c%d = vec4<f32>(tile_%s[%d][%s]);" : "let %c%d = tile_%s[%d][%s];", name, number, p->operand->name, from,
+                 own);
 }
 
 /* let l<i> (r<i>) */
@@ -1066,6 +1117,10 @@ static void wgsl_contract_step_by_rows(const wgsl_contract_state *s, const wgsl_
 }
 
 static void wgsl_contract_slice(const wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right) {
+    if (wgsl_contract_of_matrices(s)) {
+        tg_wgsl_matrix_multiply(s->w, &s->matrices);
+        return;
+    }
     const bool by_rows = !s->left.along_rows && (!s->right.along_rows || s->choice.tile.by_rows);
     for (int q = 0; q < s->choice.tile.slice / 4; q++) {
         tg_wgsl_line(s->w, "{");
@@ -1105,8 +1160,7 @@ static void wgsl_contract_tile_slices(const wgsl_contract_state *s, const wgsl_c
     const int slice = (int)s->choice.tile.slice;
     tg_wgsl_line(w, "for (var k = %s; k < %s; k += %d) {", begin, end, slice);
     tg_wgsl_line(w, "workgroupBarrier();");
-    wgsl_contract_keep_part(w, left);
-    wgsl_contract_keep_part(w, right);
+    wgsl_contract_keep(s, left, right);
     tg_wgsl_line(w, "workgroupBarrier();");
     wgsl_contract_fetch_next(w, left, right, slice);
     wgsl_contract_slice(s, left, right);
@@ -1126,15 +1180,13 @@ static void wgsl_contract_tile_slices_in_turn(const wgsl_contract_state *s, cons
     tg_wgsl_line(w, "for (var k = %s; k < %s; k += %d) {", begin, end, 2 * slice);
     wgsl_contract_fetch_next(w, left, right, slice);
     wgsl_contract_slice(s, left, right);
-    wgsl_contract_keep_part(w, &other_left);
-    wgsl_contract_keep_part(w, &other_right);
+    wgsl_contract_keep(s, &other_left, &other_right);
     tg_wgsl_line(w, "workgroupBarrier();");
     wgsl_contract_fetch_next(w, left, right, 2 * slice);
     if (!even) tg_wgsl_line(w, "if (k + %d < %s) {", slice, end);
     wgsl_contract_slice(s, &other_left, &other_right);
     if (!even) tg_wgsl_line(w, "}");
-    wgsl_contract_keep_part(w, left);
-    wgsl_contract_keep_part(w, right);
+    wgsl_contract_keep(s, left, right);
     tg_wgsl_line(w, "workgroupBarrier();");
     tg_wgsl_line(w, "}");
 }
@@ -1148,15 +1200,16 @@ static void wgsl_contract_walk_slices(const wgsl_contract_state *s, const wgsl_c
 static void wgsl_contract_tile_sums(wgsl_contract_state *s, const wgsl_contract_part *left, const wgsl_contract_part *right) {
     tg_wgsl *w = s->w;
     const int chain = wgsl_contract_chain(&s->choice);
-    wgsl_contract_each_sum(s, "var c", NULL, " = vec4<f32>();");
+    const bool matrices = wgsl_contract_of_matrices(s);
+    if (matrices) tg_wgsl_matrix_declare(w, &s->matrices);
+    else wgsl_contract_each_sum(s, "var c", NULL, " = vec4<f32>();");
     wgsl_contract_fetch_part(w, left, "var ", "k_begin");
     wgsl_contract_fetch_part(w, right, "var ", "k_begin");
     if (s->choice.tile.buffers > 1) {
-        wgsl_contract_keep_part(w, left);
-        wgsl_contract_keep_part(w, right);
+        wgsl_contract_keep(s, left, right);
         tg_wgsl_line(w, "workgroupBarrier();");
     }
-    if (s->choice.part_length <= chain) {
+    if (matrices || s->choice.part_length <= chain) { /* matrices cannot be added: one chain, of a K of halves */
         wgsl_contract_walk_slices(s, left, right, "k_begin", "k_end");
         return;
     }
@@ -1219,6 +1272,21 @@ static void wgsl_contract_tile_finish(wgsl_contract_state *s, const wgsl_contrac
     wgsl_contract_finish(s, &points, c->parts > 1);
 }
 
+/* The sums of subgroup matrices pass through workgroup memory, from where every invocation takes some. */
+static void wgsl_contract_matrix_finish(wgsl_contract_state *s) {
+    const wgsl_contract_tile *tile = &s->choice.tile;
+    tg_wgsl *w = s->w;
+    const bool partial = s->choice.parts > 1, guarded = s->rows % tile->m != 0 || s->columns % tile->n != 0;
+    const wgsl_contract_points points = {1, 1, NULL, NULL, "sum", false, false};
+    wgsl_contract_prepare_finish(s, partial);
+    tg_wgsl_matrix_each_sum(w, &s->matrices);
+    tg_wgsl_line(w, "let row = tile_row * %d + in_row;", (int)tile->m);
+    tg_wgsl_line(w, "let column = tile_column * %d + in_column;", (int)tile->n);
+    if (guarded) tg_wgsl_line(w, "if ((row < %lld) & (column < %lld)) {", (long long)s->rows, (long long)s->columns);
+    wgsl_contract_point(s, &points, partial);
+    for (int i = 0; i < 2 + guarded; i++) tg_wgsl_line(w, "}");
+}
+
 /* Which tile this workgroup owns. Bands of eight tile rows, walked column by column, keep what neighbours in time read in the
  * second-level cache. */
 static void wgsl_contract_tile_place(wgsl_contract_state *s, int64_t tile_rows, int64_t tile_columns) {
@@ -1257,11 +1325,13 @@ static void wgsl_contract_tiled(wgsl_contract_state *s) {
     wgsl_contract_fetch(s, &s->right, end);
     wgsl_contract_tile_place(s, tile_rows, tile_columns);
     wgsl_contract_range(s);
-    wgsl_contract_tile_lanes(w, right.threads);
+    w->f16 = s->halves;
+    if (!wgsl_contract_of_matrices(s)) wgsl_contract_tile_lanes(w, right.threads);
     wgsl_contract_plan_part(s, &left);
     wgsl_contract_plan_part(s, &right);
     wgsl_contract_tile_sums(s, &left, &right);
-    if (c->tile.unrolled) wgsl_contract_tile_finish_each(s, &left, &right);
+    if (wgsl_contract_of_matrices(s)) wgsl_contract_matrix_finish(s);
+    else if (c->tile.unrolled) wgsl_contract_tile_finish_each(s, &left, &right);
     else wgsl_contract_tile_finish(s, &left, &right);
     tg_wgsl_end(w, s->batch * tile_rows * tile_columns * c->parts, c->size);
 }
@@ -1299,6 +1369,7 @@ static void wgsl_contract_add_parts(wgsl_contract_state *s) {
 /* ---------------------------------------------------------------- the kernel */
 
 static void wgsl_contract_offer_all(wgsl_contract_state *s) {
+    if (s->w->limits->f16) return; /* tables are of f32 */
     wgsl_contract_search cheapest = {.wanted = NULL}, all = {.offers = s->w->offers};
     wgsl_contract_walk(s, &cheapest);
     if (cheapest.best.size == 0) return;
@@ -1317,10 +1388,13 @@ static const char *wgsl_contract_title(const wgsl_contract_state *s) {
         return tg_arena_format(s->w->arena, "panels of %d rows, k by %d, %d way%s, %s", (int)c->panel, (int)c->panel_k, (int)c->ways,
                                c->ways > 1 ? "s" : "", wide);
     if (c->tile.m > 0)
-        return tg_arena_format(s->w->arena, "tiles of %d x %d, %d x %d each, k by %d%s, %s, %lld part%s%s%s", (int)c->tile.m,
-                               (int)c->tile.n, (int)c->thread_m, (int)c->thread_n, (int)c->tile.slice,
-                               c->tile.buffers > 1 ? " in turn" : "", wide, (long long)c->parts, c->parts > 1 ? "s" : "",
-                               c->tile.by_rows ? ", row by row" : "", c->tile.unrolled ? ", unrolled" : "");
+        return tg_arena_format(
+            s->w->arena, "tiles of %d x %d, %d x %d each, k by %d%s, %s%s, %lld part%s%s%s", (int)c->tile.m, (int)c->tile.n,
+            (int)c->thread_m, (int)c->thread_n, (int)c->tile.slice, c->tile.buffers > 1 ? " in turn" : "", wide,
+            c->tile.across > 0 ? ", subgroup matrices of halves"
+            : s->halves        ? ", halves"
+                               : "",
+            (long long)c->parts, c->parts > 1 ? "s" : "", c->tile.by_rows ? ", row by row" : "", c->tile.unrolled ? ", unrolled" : "");
     return tg_arena_format(s->w->arena, "direct, %d x %d each, %d way%s%s, %s, %lld part%s", (int)c->thread_m, (int)c->thread_n,
                            (int)c->ways, c->ways > 1 ? "s" : "", c->ways_first ? " side by side" : "", wide, (long long)c->parts,
                            c->parts > 1 ? "s" : "");

@@ -58,6 +58,7 @@ typedef struct launch_join {
     int32_t name_count;
     const tg_wgsl_part *part;
     int32_t stage;
+    bool f16;
     tg_text_buffer functions, calls;
 } launch_join;
 
@@ -180,11 +181,11 @@ static int32_t launch_ordinal(const launch_shared *shared, int32_t count, const 
     return ordinal;
 }
 
-/* Bytes of one element of an array of `type`, which may be an array of a type without arrays in it. */
+/* Bytes of one element of an array of `type`, which may be an array of a type without arrays in it; f16 takes two, all else four. */
 static int64_t launch_type_bytes(const char *type) {
     const char *comma = strchr(type, ',');
     const int count = comma != NULL ? launch_number(comma + 2, launch_digits(comma + 2)) : 1;
-    return (strstr(type, "vec4") != NULL ? 16 : 4) * (int64_t)count;
+    return (strstr(type, "vec4") != NULL ? 4 : 1) * (strstr(type, "f16") != NULL ? 2 : 4) * (int64_t)count;
 }
 
 /* The `ordinal`-th array of a type, at least `count` long. */
@@ -416,10 +417,11 @@ static tg_status launch_write_stage(launch_join *j, tg_wgsl_stage *stage, int64_
     tg_text_init(&text, w->arena->ctx);
     if (j->launch->slices > 0) tg_text_add(&text, "// a chain of %d kernels, %d slices\n", (int)j->launch->count, (int)j->launch->slices);
     else tg_text_add(&text, "// %d kernels side by side\n", (int)j->launch->count);
+    tg_wgsl_enable(&text, j->f16, false);
     launch_declare(j, &text);
     tg_wgsl_define_helpers(w, &text);
     tg_text_bytes(&text, j->functions.data, j->functions.length);
-    tg_wgsl_main_head(&text, stage->groups, workgroups, w->frame.size, j->launch->slices > 0 ? "slice" : "group");
+    tg_wgsl_main_head(&text, stage->groups, workgroups, w->frame.size, j->launch->slices > 0 ? "slice" : "group", false);
     tg_text_bytes(&text, j->calls.data, j->calls.length);
     tg_text_add(&text, "}\n");
     stage->length = text.length;
@@ -433,11 +435,13 @@ static tg_status launch_join_stage(launch_join *j, int32_t stage, tg_wgsl_stage 
     int32_t number = 0;
     j->stage = stage;
     j->block_count = j->shared_count = 0;
+    j->f16 = false;
     tg_text_clear(&j->functions);
     tg_text_clear(&j->calls);
     for (int32_t p = 0; p < j->part_count && j->w->status == TG_OK; p++) {
         j->part = &j->parts[p];
         if (j->part->stage != stage) continue;
+        j->f16 = j->f16 || j->part->f16;
         const bool shares = launch_find_names(j, number);
         launch_print_function(j, number);
         if (j->launch->slices > 0) launch_call_in_chain(j, number, shares);

@@ -180,6 +180,10 @@ static const wgsl_helper wgsl_helpers[] = {
                     "    let small = u - (0.5f * u * u - tg_log_tail(u) * u * (u * u));\n"
                     "    let tail = select(tg_log(1f + u), small, u < 0.4f);\n"
                     "    return select(select(x, 0f, x <= 0f) + tail, x, tg_is_nan(x));\n}\n"},
+    /* toward a half: what is finite stays finite there */
+    {"tg_within_half", "fn tg_within_half(v: vec4<f32>) -> vec4<f32> { // infinity and NaN stay\n"
+                       "    let finite = (bitcast<vec4<u32>>(v) & vec4<u32>(0x7f800000u)) != vec4<u32>(0x7f800000u);\n"
+                       "    return select(v, clamp(v, vec4<f32>(-65504f), vec4<f32>(65504f)), finite);\n}\n"},
     {"tg_upper", "fn tg_upper(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u); } // 12 bits\n"},
     /* y log x in two floats: the high one masked, so that no contraction can make it differ from what its error was taken of. */
     {"tg_power", "fn tg_power(x: f32, y: f32) -> f32 { // x^y, x > 0 and finite\n"

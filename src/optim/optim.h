@@ -63,8 +63,9 @@ tg_status tg_flatten_averages(tg_graph *g, const tg_layout *layout);
  * gradients only, nothing more in a graph that already has an optimiser appended; "tg.step" exists for the other kinds only, and counts
  * steps, not updates. A parameter that the loss does not use has gradient 0, and decays if its flag says so. With frozen parameters the
  * update covers [0, trained_end) only and is written back as a PACK. The rate is read from the state "tg.lr" so that a new schedule needs
- * no recompilation. */
-tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *optimizer, const tg_layout *layout);
+ * no recompilation. Cotangents are those of scale * loss and gradients are divided by `scale`, a power of two: 1 where nothing on the way
+ * rounds to less than f32. */
+tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *optimizer, const tg_layout *layout, double scale);
 
 /* The schedule as numbers in the f32 state "tg.lr", [TG_LR_STATE] (their names: lr.c); the last two are start mod 2^20 and
  * 1 + start / 2^20. All zeros (how the state begins, and begins again after a reset): the optimiser's own schedule, which the graph holds

@@ -103,11 +103,13 @@ static bool training_is_zero(const tg_graph *g, int32_t id) {
 static tg_status training_gradients(tg_update *u, int32_t loss, int32_t *nodes, int64_t *offsets) {
     tg_graph *g = u->g;
     int n = training_list(g, u->layout, nodes, offsets), kept = 0;
-    tg_status status = tg_grad_append(g, loss, 0, nodes, n, nodes);
+    const int32_t cotangent = u->scale != 1.0 ? training_number(u, u->scale) : 0;
+    if (g->ctx->status != TG_OK) return g->ctx->status;
+    tg_status status = tg_grad_append(g, loss, cotangent, nodes, n, nodes);
     if (status != TG_OK) return status;
     for (int i = 0; i < n; i++) {
         if (training_is_zero(g, nodes[i])) continue;
-        nodes[kept] = nodes[i];
+        nodes[kept] = u->scale != 1.0 ? training_op(u, TG_OP_MUL, nodes[i], training_number(u, 1.0 / u->scale)) : nodes[i];
         offsets[kept++] = offsets[i];
     }
     int32_t state = tg_update_state(u, "tg.gradients"), flat;
@@ -221,7 +223,7 @@ static tg_status training_append(tg_update *u, int32_t loss) {
     return ctx->status != TG_OK ? ctx->status : TG_INTERNAL(ctx, "optimiser");
 }
 
-tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *optimizer, const tg_layout *layout) {
+tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *optimizer, const tg_layout *layout, double scale) {
     tg_update call;
     tg_site site = g->current_site;
     tg_status status = tg_optimizer_check(g->ctx, site, optimizer);
@@ -230,6 +232,7 @@ tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *opti
     memset(&call, 0, sizeof call);
     call.g = g;
     call.layout = layout;
+    call.scale = scale;
     call.optimizer = training_defaults(optimizer);
     if (training_has_state(g, "tg.gradients")) {
         if (call.optimizer.kind == TG_OPTIMIZER_NONE) return TG_OK;
@@ -254,7 +257,7 @@ tg_status tg_append_optimizer_at(tg_site site, tg_tensor loss, const tg_optimize
     tg_status status = tg_optimizer_check(g->ctx, site, optimizer);
     if (status == TG_OK) status = tg_mark_params(g, site, optimizer); /* kept: whoever lays out the parameters later must agree */
     if (status == TG_OK) status = tg_layout_make(g, &arena, &layout);
-    if (status == TG_OK) status = tg_append_training(g, loss.id, optimizer, &layout);
+    if (status == TG_OK) status = tg_append_training(g, loss.id, optimizer, &layout, 1.0);
     tg_arena_free(&arena);
     return status;
 }

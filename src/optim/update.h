@@ -8,6 +8,7 @@ typedef struct tg_update {
     tg_graph *g;
     const tg_layout *layout;
     tg_optimizer optimizer; /* defaults filled in */
+    double scale;           /* of cotangents */
     int32_t gradient;       /* [trained_end], accumulated and clipped */
     int32_t time;           /* f32 rank 0: 1 in the first update */
     int32_t rate;           /* f32 rank 0 */

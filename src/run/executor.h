@@ -14,6 +14,7 @@ typedef struct tg_open_options {
     int threads;                     /* CPU */
     const char *adapter;             /* WebGPU: as tg_compile_options.adapter, the environment already looked at; NULL: the best */
     const tg_webgpu_device *foreign; /* WebGPU: the application's own device, or NULL */
+    bool f16;                        /* WebGPU: contractions may round to halves where the device offers that */
     bool real_gpu;                   /* WebGPU: refuse an adapter that is a CPU in disguise (TG_ERROR_NOT_FOUND) */
 } tg_open_options;
 

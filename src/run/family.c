@@ -10,6 +10,8 @@
 #include <string.h>
 
 #define FAMILY_THREADS_MAX 1024
+#define FAMILY_LOSS_SCALE 4096.0
+#define FAMILY_LOSS_SCALE_MAX 16777216.0
 
 /* ---------------------------------------------------------------- small things all of src/run uses */
 
@@ -88,9 +90,39 @@ static tg_status family_open_auto(tg_family *family, tg_open_options *open) {
     return family->executor->open(ctx, open, &family->device);
 }
 
+/* What is asked of contractions; what comes of it, the device says. */
+static tg_status family_keep_precision(tg_family *family, const tg_compile_options *options) {
+    const double scale = options->loss_scale != 0.0 ? options->loss_scale : FAMILY_LOSS_SCALE;
+    int exponent = 0;
+    if (options->precision != TG_PRECISION_F32 && options->precision != TG_PRECISION_F16)
+        return tg_fail(family->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "compile: there is no precision %d", (int)options->precision);
+    if (!(scale >= 1.0 && scale <= FAMILY_LOSS_SCALE_MAX) || frexp(scale, &exponent) != 0.5)
+        return tg_fail(family->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "compile: loss_scale must be a power of two from 1 to 2^24, got %g",
+                       options->loss_scale);
+    family->open.f16 = options->precision == TG_PRECISION_F16;
+    family->loss_scale = scale;
+    return TG_OK;
+}
+
+tg_precision tg_family_precision(const tg_family *family) {
+    const tg_wgsl_limits *limits = family->executor->wgsl_limits(family->device);
+    return limits != NULL && limits->f16 ? TG_PRECISION_F16 : TG_PRECISION_F32;
+}
+
+double tg_family_loss_scale(const tg_family *family) { return tg_family_precision(family) == TG_PRECISION_F16 ? family->loss_scale : 1.0; }
+
+static void family_say_precision(const tg_family *family) {
+    char text[320];
+    if (!family->open.f16 || tg_family_precision(family) == TG_PRECISION_F16) return;
+    snprintf(text, sizeof text, "precision f16 is not offered by %.200s: contractions stay f32",
+             family->executor->describe(family->device));
+    family_log(family->ctx, text);
+}
+
 static tg_status family_open(tg_family *family, const tg_compile_options *options) {
     tg_open_options *open = &family->open;
     tg_status status = family_threads(family->ctx, options->threads, &open->threads);
+    if (status == TG_OK) status = family_keep_precision(family, options);
     if (status == TG_OK) status = family_keep_adapter(family, options);
     if (status != TG_OK) return status;
     open->foreign = options->webgpu;
@@ -370,6 +402,7 @@ static tg_status family_init(tg_family *family, const tg_compile_options *option
     tg_context *ctx = family->ctx;
     tg_status status = family_open(family, options);
     if (status != TG_OK) return status;
+    family_say_precision(family);
     family->keeps = family->executor->can_be_lost && family->open.foreign == NULL;
     status = tg_layout_make(family->traced, &family->arena, &family->layout);
     if (status != TG_OK) return status;
@@ -407,3 +440,5 @@ void tg_family_destroy(tg_family *family) {
 }
 
 #undef FAMILY_THREADS_MAX
+#undef FAMILY_LOSS_SCALE
+#undef FAMILY_LOSS_SCALE_MAX

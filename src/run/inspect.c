@@ -28,6 +28,7 @@ tg_status tg_model_get_info(tg_model *model, tg_model_info *info) {
     info->contraction_flops = program->contraction_flops;
     info->device = family->executor->describe(family->device);
     info->adapter = family->executor->adapter(family->device);
+    info->precision = tg_family_precision(family);
     return TG_OK;
 }
 

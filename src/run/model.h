@@ -46,6 +46,7 @@ typedef struct tg_family {
     const tg_graph *traced; /* the root model's: how its parameters begin */
     TG_LIST(tg_family_state) states;
     uint64_t seed;
+    double loss_scale;  /* where halves are used */
     int64_t steps;      /* training steps since the start */
     bool has_gradients; /* a step has run since the start, the last reset and the last load */
     bool keeps;         /* the device can be lost and may be opened again: there is a snapshot of every state */
@@ -130,6 +131,8 @@ tg_model *tg_compile_sibling_bytes(tg_model *parent, const void *bytes, size_t s
 /* ---- family */
 tg_family *tg_family_create(tg_context *ctx, const tg_compile_options *options, const tg_graph *traced);
 void tg_family_destroy(tg_family *family);                         /* NULL is fine */
+tg_precision tg_family_precision(const tg_family *family);         /* of contractions on the device at hand */
+double tg_family_loss_scale(const tg_family *family);              /* 1 unless halves are used */
 int32_t tg_family_find(const tg_family *family, const char *name); /* slot, -1: none */
 /* The slot of a state of that name; made, and filled with its first value, when new. -1 recorded. */
 int32_t tg_family_state_slot(tg_family *family, const tg_state_info *info);

@@ -20,7 +20,7 @@ static tg_graph *variant_clone(const tg_graph *g) {
 static tg_status variant_append_training(const tg_model *model, tg_graph *g) {
     if (model->family->layout.trained_end == 0) return TG_OK; /* nothing to differentiate with respect to */
     g->current_site = tg_graph_node(g, g->result)->site;
-    return tg_append_training(g, g->result, &model->optimizer, &model->family->layout);
+    return tg_append_training(g, g->result, &model->optimizer, &model->family->layout, tg_family_loss_scale(model->family));
 }
 
 /* Only the checks stay: the result becomes a constant, so that the passes drop all that no check needs. */

@@ -39,8 +39,7 @@ static tg_status web_alive(const web_device *device) {
 /* ---- device */
 
 static tg_status web_open(tg_context *ctx, const tg_open_options *options, tg_device **out) {
-    double given[7] = {0};
-    (void)options; /* JavaScript has chosen */
+    double given[8] = {0}; /* JavaScript has chosen */
     web_device *device = tg_alloc(ctx, sizeof *device);
     if (device == NULL) return TG_ERROR_MEMORY;
     device->ctx = ctx;
@@ -57,7 +56,8 @@ static tg_status web_open(tg_context *ctx, const tg_open_options *options, tg_de
                                     .workgroup_bytes = (int32_t)given[3],
                                     .groups = (int32_t)given[4],
                                     .storage_buffers = (int32_t)given[1],
-                                    .slow_barriers = given[6] != 0.0};
+                                    .slow_barriers = given[6] != 0.0,
+                                    .f16 = options->f16 && given[7] != 0.0 && given[6] == 0.0};
     *out = (tg_device *)(void *)device;
     return TG_OK;
 }

@@ -17,10 +17,10 @@ void tg_web_json_shape(tg_text_buffer *json, tg_shape shape);
 
 /* What JavaScript provides, module "tg". All answer at once: what takes time is started there, and awaited before a call executes. */
 
-/* limits[0..7): maxStorageBufferBindingSize, storage buffers per stage (at most 64), invocations per workgroup, bytes of workgroup
- * memory, workgroups per dimension, maxBufferSize, 1 of a processor in disguise (else 0). Returns the number of a device opened
- * beforehand, 0: there is none. */
-TG_WEB_IMPORT(gpu_open) int32_t tg_web_gpu_open(double limits[7]);
+/* limits[0..8): maxStorageBufferBindingSize, storage buffers per stage (at most 64), invocations per workgroup, bytes of workgroup
+ * memory, workgroups per dimension, maxBufferSize, 1 of a processor in disguise (else 0), 1 where shaders have f16. Returns the number of a
+ * device opened beforehand, 0: there is none. */
+TG_WEB_IMPORT(gpu_open) int32_t tg_web_gpu_open(double limits[8]);
 TG_WEB_IMPORT(gpu_close) void tg_web_gpu_close(int32_t device);
 TG_WEB_IMPORT(gpu_lost) int32_t tg_web_gpu_lost(int32_t device); /* 1: lost */
 /* State `slot`: a buffer of `count` zeros. Device buffers hold 4 bytes an element, bool as u32 0 or 1; data in the module's memory has

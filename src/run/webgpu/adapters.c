@@ -3,7 +3,10 @@
  *
  * Features. Their numbers were rearranged once (core-features-and-limits from 18 to 1, all others moved), so 3 is timestamp-query
  * in one generation and depth32float-stencil8 in the next. A library's generation is known from features that only the newer one
- * numbers and from functions that only one of them exports; where neither tells, no feature is named or asked for. */
+ * numbers and from functions that only one of them exports; where neither tells, no feature is named or asked for.
+ *
+ * Dawn hides what it thinks unsafe, or has seen a driver fail at, unless told otherwise: subgroup matrices, and f16 on NVIDIA's Vulkan
+ * driver. Both are asked for when f16 is wanted; whether a device then takes them is tried out when it is open (open.c). */
 #include "run/webgpu/device.h"
 
 #include <ctype.h>
@@ -11,9 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ADAPTERS_TIMESTAMPS, ADAPTERS_SUBGROUPS, ADAPTERS_F16, ADAPTERS_FEATURES };
-static const uint32_t adapters_older[ADAPTERS_FEATURES] = {0x03, 0x11, 0x0A};
-static const uint32_t adapters_newer[ADAPTERS_FEATURES] = {0x09, 0x12, 0x0B};
+enum { ADAPTERS_TIMESTAMPS, ADAPTERS_SUBGROUPS, ADAPTERS_F16, ADAPTERS_MATRICES };
+static const uint32_t adapters_older[WEBGPU_FEATURES] = {0x03, 0x11, 0x0A, 0x00050037};
+static const uint32_t adapters_newer[WEBGPU_FEATURES] = {0x09, 0x12, 0x0B, 0x00050034};
+
+const char *const tg_webgpu_f16_toggles[WEBGPU_F16_TOGGLES] = {"allow_unsafe_apis", "vulkan_enable_f16_on_nvidia"};
 
 static bool adapters_lists(tg_wgpu_features features, uint32_t number) {
     for (size_t i = 0; i < features.count; ++i)
@@ -29,16 +34,17 @@ static const uint32_t *adapters_generation(const tg_webgpu_api *api, tg_wgpu_fea
 }
 static void adapters_read_features(const tg_webgpu_api *api, webgpu_adapter *adapter) {
     tg_wgpu_features features = {0, NULL};
-    bool has[ADAPTERS_FEATURES] = {false, false, false};
+    bool has[WEBGPU_FEATURES] = {false};
     api->adapter_get_features(adapter->handle, &features);
     const uint32_t *numbers = features.items != NULL ? adapters_generation(api, features) : NULL;
-    for (int i = 0; numbers != NULL && i < ADAPTERS_FEATURES; ++i) {
+    for (int i = 0; numbers != NULL && i < (api->device_tick != NULL ? WEBGPU_FEATURES : ADAPTERS_MATRICES); ++i) {
         has[i] = adapters_lists(features, numbers[i]);
         if (has[i]) adapter->features[adapter->feature_count++] = numbers[i];
     }
     adapter->info.timestamps = has[ADAPTERS_TIMESTAMPS];
     adapter->info.subgroups = has[ADAPTERS_SUBGROUPS];
     adapter->info.f16 = has[ADAPTERS_F16];
+    adapter->info.subgroup_matrices = has[ADAPTERS_MATRICES];
     api->features_free_members(features);
 }
 
@@ -128,8 +134,13 @@ static void adapters_on_adapter(uint32_t status, tg_wgpu_adapter adapter, tg_wgp
     tg_webgpu_answer(user, status, adapter, text);
 }
 static tg_status adapters_ask(webgpu_device *d, uint32_t power, uint32_t backend, bool fallback) {
-    const tg_wgpu_adapter_options options = {
-        .feature_level = TG_WGPU_LEVEL_CORE, .power = power, .force_fallback = fallback ? 1 : 0, .backend = backend};
+    const tg_wgpu_dawn_toggles toggles = {
+        .chain = {.type = TG_WGPU_STYPE_DAWN_TOGGLES}, .enabled_count = WEBGPU_F16_TOGGLES, .enabled = tg_webgpu_f16_toggles};
+    const tg_wgpu_adapter_options options = {.next = d->dawn && d->wants_f16 ? &toggles.chain : NULL,
+                                             .feature_level = TG_WGPU_LEVEL_CORE,
+                                             .power = power,
+                                             .force_fallback = fallback ? 1 : 0,
+                                             .backend = backend};
     d->opening = (webgpu_request){.text = d->text, .room = sizeof d->text};
     d->api.instance_request_adapter(
         d->instance, &options,

@@ -12,6 +12,7 @@
 #define TG_WEBGPU_STAGING_BYTES (1 << 16) /* of host memory: what is widened, narrowed or filled at once */
 #define TG_WEBGPU_ALIGN 256
 #define TG_WEBGPU_TEXT 3072 /* of one message of the library, cut */
+enum { WEBGPU_FEATURES = 4, WEBGPU_F16_TOGGLES = 2 };
 
 /* One call of the library that answers later. It outlives the wait for it, which may be given up. */
 typedef struct webgpu_request {
@@ -27,7 +28,7 @@ typedef struct webgpu_adapter {
     tg_wgpu_adapter handle;
     tg_adapter_info info;
     tg_wgpu_limits limits;
-    uint32_t device_id, features[3]; /* numbers of the features we ask for */
+    uint32_t device_id, features[WEBGPU_FEATURES]; /* numbers of the features we ask for */
     int feature_count;
     char driver[128];
 } webgpu_adapter;
@@ -77,7 +78,9 @@ typedef struct webgpu_device {
     tg_context *ctx;
     tg_webgpu_api api;
     bool foreign, dawn, wgpu_native, old_layout_entry, guaranteed;
-    bool software; /* the adapter is the CPU */
+    bool software;     /* the adapter is the CPU */
+    bool wants_f16;    /* halves may be used */
+    int subgroup_size; /* of every subgroup; 0: not known, or not always the same */
     tg_wgpu_instance instance;
     tg_wgpu_device device;
     tg_wgpu_queue queue;
@@ -136,6 +139,7 @@ tg_status tg_webgpu_map_end(webgpu_device *d, tg_wgpu_buffer buffer, int64_t off
 tg_status tg_webgpu_finish(webgpu_device *d);
 
 /* ---- adapters.c */
+extern const char *const tg_webgpu_f16_toggles[WEBGPU_F16_TOGGLES]; /* Dawn's, of adapters and devices, where f16 is wanted */
 tg_status tg_webgpu_find_adapters(webgpu_device *d);
 void tg_webgpu_drop_adapters(webgpu_device *d);
 tg_status tg_webgpu_choose(webgpu_device *d, const tg_open_options *options, const webgpu_adapter **out);

@@ -64,6 +64,7 @@ static void open_describe(webgpu_device *d, const webgpu_adapter *adapter) {
              adapter->info.architecture, adapter->info.backend, adapter->driver);
     for (char *c = d->tuning_name; *c != '\0'; ++c)
         if ((unsigned char)*c < ' ') *c = ' ';
+    if (adapter->info.subgroup_min == adapter->info.subgroup_max) d->subgroup_size = adapter->info.subgroup_max;
 }
 
 /* ---- a device of our own */
@@ -104,11 +105,12 @@ static size_t open_toggles(char *text, const char **names) {
 }
 /* All the adapter has; what a driver then refuses is asked for again without features, then without limits. */
 static tg_status open_device(webgpu_device *d, const webgpu_adapter *adapter) {
-    const char *toggles = getenv("TENSORGRAD_WEBGPU_TOGGLES"), *names[OPEN_TOGGLES];
+    const char *toggles = getenv("TENSORGRAD_WEBGPU_TOGGLES"), *names[OPEN_TOGGLES + WEBGPU_F16_TOGGLES];
     char text[512];
     snprintf(text, sizeof text, "%s", toggles != NULL && d->dawn ? toggles : "");
-    const tg_wgpu_dawn_toggles chain = {
-        .chain = {.type = TG_WGPU_STYPE_DAWN_TOGGLES}, .enabled_count = open_toggles(text, names), .enabled = names};
+    size_t count = open_toggles(text, names);
+    for (int i = 0; i < WEBGPU_F16_TOGGLES && d->dawn && d->wants_f16; ++i) names[count++] = tg_webgpu_f16_toggles[i];
+    const tg_wgpu_dawn_toggles chain = {.chain = {.type = TG_WGPU_STYPE_DAWN_TOGGLES}, .enabled_count = count, .enabled = names};
     for (int attempt = 0; attempt < 3 && d->device == NULL; ++attempt) {
         tg_status status = open_request(d, adapter, attempt < 2 && !d->guaranteed, attempt<1, chain.enabled_count> 0 ? &chain.chain : NULL);
         if (status != TG_OK) return status;
@@ -139,6 +141,42 @@ static void open_foreign(webgpu_device *d, const tg_webgpu_device *foreign) {
     tg_webgpu_read_adapter(d, handle, &adapter);
     d->api.adapter_release(handle);
     open_describe(d, &adapter);
+}
+
+/* ---- what the device takes */
+
+/* A module and a pipeline; the layout is whatever the module says. */
+static tg_status open_make(webgpu_device *d, const char *source) {
+    const tg_wgpu_shader_source wgsl = {.chain = {.type = TG_WGPU_STYPE_WGSL}, .code = webgpu_string(source)};
+    const tg_wgpu_shader_descriptor shader = {.next = &wgsl.chain, .label = webgpu_string("probe")};
+    tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
+    tg_wgpu_shader_module module = d->api.device_create_shader_module(d->device, &shader);
+    const tg_wgpu_compute_pipeline_descriptor descriptor = {.label = webgpu_string("probe"),
+                                                            .compute = {.module = module, .entry = webgpu_string("main")}};
+    tg_wgpu_compute_pipeline pipeline = module != NULL ? d->api.device_create_compute_pipeline(d->device, &descriptor) : NULL;
+    tg_status status = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "trying out a part of WGSL");
+    if (status == TG_OK && pipeline == NULL) status = tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no pipeline");
+    if (pipeline != NULL) d->api.compute_pipeline_release(pipeline);
+    if (module != NULL) d->api.shader_module_release(module);
+    return status;
+}
+/* Whether the device makes a pipeline of it. A device that refuses is no error; one that is gone is. */
+static tg_status open_try(webgpu_device *d, const char *source, bool *takes) {
+    tg_status status = open_make(d, source);
+    *takes = status == TG_OK;
+    if (status != TG_ERROR_DEVICE || d->silent) return status;
+    tg_clear_error(d->ctx);
+    return tg_webgpu_alive(d);
+}
+/* Work for a software adapter is laid out without the tiles that halves are for. */
+static tg_status open_try_f16(webgpu_device *d) {
+    bool matrices = false;
+    if (!d->wants_f16 || d->wgsl.slow_barriers) return TG_OK;
+    tg_status status = open_try(d, tg_wgsl_f16_probe, &d->wgsl.f16);
+    if (status != TG_OK || !d->wgsl.f16 || d->subgroup_size == 0 || d->guaranteed) return status;
+    status = open_try(d, tg_wgsl_matrix_probe, &matrices);
+    if (matrices) d->wgsl.matrix_subgroup = d->subgroup_size;
+    return status;
 }
 
 /* ---- opening and closing */
@@ -176,6 +214,7 @@ static tg_status open_instance(webgpu_device *d) {
 }
 static tg_status open_parts(webgpu_device *d, const tg_open_options *options) {
     tg_status status = TG_OK;
+    d->wants_f16 = options->f16;
     if (options->foreign != NULL) {
         d->foreign = true;
         d->instance = options->foreign->instance;
@@ -186,6 +225,7 @@ static tg_status open_parts(webgpu_device *d, const tg_open_options *options) {
     }
     if (status == TG_OK) status = open_read_limits(d);
     if (status == TG_OK && d->tuning_name[0] != '\0') status = tg_tuning_load(d->ctx, d->tuning_name, &d->tuning);
+    if (status == TG_OK) status = open_try_f16(d);
     if (status != TG_OK) return status;
     if (d->tuning.table.count > 0) d->wgsl.schedules = &d->tuning.table;
     d->queue = d->api.device_get_queue(d->device);
@@ -266,6 +306,7 @@ tg_status tg_webgpu_adapters_with(tg_context *ctx, const tg_webgpu_api *api, tg_
     webgpu_device *d = NULL;
     tg_status status = tg_webgpu_begin(ctx, api, &d);
     if (status != TG_OK) return status;
+    d->wants_f16 = true; /* lists what would be used then */
     status = open_instance(d);
     if (status == TG_OK) status = tg_webgpu_find_adapters(d);
     if (status == TG_OK) {

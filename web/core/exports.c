@@ -520,7 +520,9 @@ WEB_EXPORT(tg_model *, model_create)(const void *bytes, uint32_t size, const dou
     tg_compile_options chosen = {.optimizer = web_optimizer_of(options + 5),
                                  .seed = (uint64_t)web_whole(options[1]) | (uint64_t)web_whole(options[2]) << 32,
                                  .device = (tg_device_kind)web_small(options[3]),
-                                 .no_fusion = options[4] != 0.0};
+                                 .no_fusion = options[4] != 0.0,
+                                 .precision = (tg_precision)web_small(options[5 + WEB_OPTIMIZER]),
+                                 .loss_scale = options[6 + WEB_OPTIMIZER]};
     return tg_compile_bytes(web_context, bytes, size, &chosen, options[0] != 0.0);
 }
 WEB_EXPORT(tg_model *, model_sibling)(tg_model *parent, const void *bytes, uint32_t size, int32_t averaged) {
@@ -557,8 +559,8 @@ static void web_model_params(const tg_family *family) {
 static void web_model_info(const tg_model_info *info) {
     WEB_ADD(",\"info\":{\"parameters\":%lld,\"nodes\":%d,\"kernels\":%d,\"dispatches\":%d,\"programBytes\":%lld",
             (long long)info->parameters, info->nodes, info->kernels, info->dispatches, (long long)info->program_bytes);
-    WEB_ADD(",\"peakBytes\":%lld,\"workspaceBytes\":%lld,\"contractionFlops\":%lld}}", (long long)info->peak_bytes,
-            (long long)info->workspace_bytes, (long long)info->contraction_flops);
+    WEB_ADD(",\"peakBytes\":%lld,\"workspaceBytes\":%lld,\"contractionFlops\":%lld,\"precision\":%d}}", (long long)info->peak_bytes,
+            (long long)info->workspace_bytes, (long long)info->contraction_flops, (int)info->precision);
 }
 
 WEB_EXPORT(const char *, model_describe)(tg_model *model) {

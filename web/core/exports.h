@@ -186,17 +186,17 @@ WEB_EXPORT(double, lr_value)(const double lr[WEB_LR], double t); /* NaN: the sch
 /* ---------------------------------------------------------------- models */
 
 /* options[0..4): training (0 forward), seed's low and high 32 bits, device (tg_device_kind: CPU or WEBGPU), no_fusion; then
- * WEB_OPTIMIZER numbers, looked at when training. bytes: what graph_write gave; read during the call, nothing in them is trusted.
- * Returned: model_destroy. 0: see error_*. */
-#define WEB_OPTIONS (5 + WEB_OPTIMIZER)
+ * WEB_OPTIMIZER numbers, looked at when training; then precision (tg_precision) and loss_scale. bytes: what graph_write
+ * gave; read during the call, nothing in them is trusted. Returned: model_destroy. 0: see error_*. */
+#define WEB_OPTIONS (5 + WEB_OPTIMIZER + 2)
 WEB_EXPORT(tg_model *, model_create)(const void *bytes, uint32_t size, const double options[WEB_OPTIONS]);
 WEB_EXPORT(tg_model *, model_sibling)(tg_model *parent, const void *bytes, uint32_t size, int32_t averaged); /* see tg_compile_average */
 WEB_EXPORT(void, model_destroy)(tg_model *model); /* with its siblings, whose addresses are dead then */
 /* {"training":bool, "device":text, "inputs":[{"name","shape","dtype"}], "captures":[names], "output":{"shape","dtype"},
  *  "params":[{"name","shape","offset","count","decay","frozen"}]  (offset, count: elements of the states of parameters and gradients),
  *  "parameters":slot, "gradients" and "average":slot or -1, "states":[{"name","dtype","count"}]  (by slot), "total":elements of a flat
- * state, "info":{"parameters","nodes","kernels","dispatches","programBytes","peakBytes","workspaceBytes","contractionFlops"}}. States may
- * become more when a call compiles a variant (captures, a run of a training model). 0: see error_*. */
+ * state, "info":{"parameters","nodes","kernels","dispatches","programBytes","peakBytes","workspaceBytes","contractionFlops","precision"}}.
+ * States may become more when a call compiles a variant (captures, a run of a training model). 0: see error_*. */
 WEB_EXPORT(const char *, model_describe)(tg_model *model);
 WEB_EXPORT(const char *, model_text)(tg_model *model, int32_t what); /* tg_text; 0: see error_* */
 

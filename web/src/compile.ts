@@ -22,7 +22,7 @@ import {
 import { pause } from './pause.js'
 import { coreNow } from './platform.js'
 import { call, copyOf, describe, dtypeOfArray, refuseNested, traceGraph, wholes, type Tensor, type Trace } from './tensor.js'
-import type { DataArray, Device, Dtype, InputArrays, InputSpecs, InputTensors, Shape } from './types.js'
+import type { DataArray, Device, Dtype, InputArrays, InputSpecs, InputTensors, Precision, Shape } from './types.js'
 
 // ---------------------------------------------------------------- what a caller gives and gets
 
@@ -45,6 +45,12 @@ interface RuntimeOptions {
   adapter?: string
   /** One kernel for each operation: slow, for comparison. */
   noFusion?: boolean
+  /** 'f16': large contractions round their operands to f16 where the GPU offers that (`model.precision` says), and add in f32. Parameters,
+   *  gradients and all else stay f32. Default 'f32'. */
+  precision?: Precision
+  /** With f16 in use, cotangents are computed times this, and gradients divided by it, so that small ones do not vanish: a power of two
+   *  from 1 to 2^24. Default 4096. */
+  lossScale?: number
 }
 
 /** Without an optimiser a step computes loss and gradients and changes nothing. */
@@ -236,6 +242,11 @@ function deviceArgument(what: string, device: Device = 'auto'): Device {
   throw new ArgumentError(`${what}: the device is ${describe(device)}, not 'auto', 'cpu' or 'webgpu'`)
 }
 
+function precisionArgument(what: string, precision: Precision = 'f32'): Precision {
+  if (precision === 'f32' || precision === 'f16') return precision
+  throw new ArgumentError(`${what}: the precision is ${describe(precision)}, not 'f32' or 'f16'`)
+}
+
 const ROOT = 1 // a root's graph number
 
 async function startRuntime<M extends Module>(
@@ -257,6 +268,8 @@ async function startRuntime<M extends Module>(
       device: deviceArgument(what, options.device),
       adapter: options.adapter ?? '',
       noFusion: options.noFusion ?? false,
+      precision: precisionArgument(what, options.precision),
+      lossScale: options.lossScale ?? 0,
       module: moduleNow(),
     }
   })
@@ -348,6 +361,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
   readonly #graph: number
   readonly #message: GraphMessage
   #device: string
+  #precision: Precision
   #destroyed = false
 
   /** @internal */
@@ -356,6 +370,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     this.#graph = graph
     this.#message = message
     this.#device = message.device
+    this.#precision = message.precision
   }
 
   /** Kernels of one step or run. */
@@ -386,6 +401,10 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
   /** Where it runs: "webgpu (NVIDIA H200)", or "cpu (simd128): this browser has no WebGPU". */
   get device(): string {
     return this.#device
+  }
+  /** Of contractions, in use: 'f32' where f16 was asked for and the device does not offer it. */
+  get precision(): Precision {
+    return this.#precision
   }
   get destroyed(): boolean {
     return this.#destroyed || this.#family.connection.closed !== null
@@ -428,8 +447,9 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
 
   /** After a lost GPU: opens a device again and goes on from the last snapshot. Nothing happens where none was lost. */
   async recover(): Promise<void> {
-    const { device } = await this.ask({ kind: 'recover', graph: this.#graph }, Compiled.prototype.recover)
+    const { device, precision } = await this.ask({ kind: 'recover', graph: this.#graph }, Compiled.prototype.recover)
     this.#device = device
+    this.#precision = precision
   }
 
   /** Keeps a copy of every parameter and state: what `recover` goes on from. */

@@ -3,7 +3,7 @@
 
 import { errorOfStatus, type Site } from './errors.js'
 import type { ParamGroup } from './optimizer.js'
-import type { DataArray, Dtype } from './types.js'
+import type { DataArray, Dtype, Precision } from './types.js'
 
 /** An address in the module's memory; 0 is null. Objects of the core are their addresses. */
 export type Address = number
@@ -71,6 +71,8 @@ export interface ModelInfo {
   info: {
     parameters: number; nodes: number; kernels: number; dispatches: number; programBytes: number; peakBytes: number
     workspaceBytes: number; contractionFlops: number
+    /** tg_precision. */
+    precision: number
   }
 }
 export interface CaptureInfo { name: string; shape: number[]; dtype: number; count: number; data: Address }
@@ -122,12 +124,15 @@ export interface ModelOptions {
   /** The page or the worker has chosen already. */
   device: 'cpu' | 'webgpu'
   noFusion: boolean
+  precision: Precision
+  /** 0: the core's own. */
+  lossScale: number
   optimizer: OptimizerNumbers | null
 }
 
 /** maxStorageBufferBindingSize, storage buffers per stage (at most 64), invocations per workgroup, workgroup bytes, workgroups per
- *  dimension, maxBufferSize, 1 of a processor in disguise (else 0). */
-export type GpuLimits = [number, number, number, number, number, number, number]
+ *  dimension, maxBufferSize, 1 of a processor in disguise (else 0), 1 where shaders have f16. */
+export type GpuLimits = [number, number, number, number, number, number, number, number]
 
 /** The WebGPU executor as the core calls it (src/run/web/web.h). All return at once. */
 export interface GpuHooks {
@@ -537,7 +542,8 @@ export class Core {
   createModel(bytes: Uint8Array, options: ModelOptions): ModelAddress {
     const seed = BigInt.asUintN(64, options.seed)
     const numbers = [Number(options.training), Number(seed & 0xffffffffn), Number(seed >> 32n), options.device === 'cpu' ? 1 : 2,
-      Number(options.noFusion), ...(options.optimizer ?? new Array<number>(31).fill(0))]
+      Number(options.noFusion), ...(options.optimizer ?? new Array<number>(31).fill(0)), Number(options.precision === 'f16'),
+      options.lossScale]
     return this.#made(this.#x.model_create(this.#array(bytes), bytes.length, this.#numbers(numbers)))
   }
   createSibling(parent: ModelAddress, bytes: Uint8Array, average: boolean): ModelAddress {

@@ -68,11 +68,12 @@ const WANTED_LIMITS = [
   'maxComputeWorkgroupSizeY', 'maxComputeWorkgroupStorageSize', 'maxComputeWorkgroupsPerDimension', 'maxBufferSize',
 ] as const
 
-/** All that the adapter offers of what we use. */
+/** All that the adapter offers of what we use; halves, so that the core may use them where a model asks for them. */
 export async function openGpu({ adapter, name }: FoundAdapter): Promise<Gpu> {
   const requiredLimits: Record<string, number> = {}
   for (const limit of WANTED_LIMITS) requiredLimits[limit] = adapter.limits[limit]
-  return new Gpu(await adapter.requestDevice({ requiredLimits }), name, isSoftware(adapter))
+  const requiredFeatures: GPUFeatureName[] = adapter.features.has('shader-f16') ? ['shader-f16'] : []
+  return new Gpu(await adapter.requestDevice({ requiredLimits, requiredFeatures }), name, isSoftware(adapter))
 }
 
 // ---------------------------------------------------------------- values: four bytes an element on the device, a bool one byte outside
@@ -122,7 +123,7 @@ export class Gpu {
     return [
       l.maxStorageBufferBindingSize, Math.min(l.maxStorageBuffersPerShaderStage, MAX_BINDINGS),
       Math.min(l.maxComputeInvocationsPerWorkgroup, l.maxComputeWorkgroupSizeX), l.maxComputeWorkgroupStorageSize,
-      l.maxComputeWorkgroupsPerDimension, l.maxBufferSize, Number(this.isSoftware),
+      l.maxComputeWorkgroupsPerDimension, l.maxBufferSize, Number(this.isSoftware), Number(this.device.features.has('shader-f16')),
     ]
   }
 

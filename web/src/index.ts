@@ -106,6 +106,7 @@ export type {
   InputSpecs,
   InputTensors,
   Operand,
+  Precision,
   ReduceOptions,
   Shape,
 } from './types.js'

@@ -274,6 +274,8 @@ function planGraph(above: unknown, graph: Graph, options: IROptions): Planned {
       seed: 0n,
       device: 'webgpu',
       noFusion: false,
+      precision: 'f32',
+      lossScale: 0,
       optimizer: config === null ? null : optimizerNumbers(kind, config),
     })
     try {

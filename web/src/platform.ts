@@ -62,7 +62,7 @@ export const planned: import('./core.js').ProgramInfo[] = []
 
 // The limits that every WebGPU device has: what planBuffers and emitKernels show does not depend on the machine.
 const planningGpu: GpuHooks = {
-  open: () => ({ device: 1, limits: [134217728, 8, 256, 16384, 65535, 268435456, 0] }),
+  open: () => ({ device: 1, limits: [134217728, 8, 256, 16384, 65535, 268435456, 0, 0] }),
   close() {},
   isLost: () => false,
   makeState() {},

@@ -4,7 +4,7 @@
 import { restoreError, WorkerError, type Frames, type SerialisedError } from './errors.js'
 import type { LR } from './lr.js'
 import type { OptimizerKind } from './optimizer.js'
-import type { DataArray, Device, Dtype } from './types.js'
+import type { DataArray, Device, Dtype, Precision } from './types.js'
 
 // ---------------------------------------------------------------- what a worker looks like
 
@@ -58,6 +58,8 @@ export type RequestBody =
       device: Device
       adapter: string
       noFusion: boolean
+      precision: Precision
+      lossScale: number
       /** The core, compiled once by the page; null where the worker must load it itself. */
       module: WebAssembly.Module | null
     }
@@ -120,6 +122,8 @@ export interface GraphMessage {
   deviceKind: 'cpu' | 'webgpu'
   /** Why WebGPU is not used although it would have been: "this browser has no WebGPU"; "" where nothing is to be said. */
   fallback: string
+  /** Of contractions, in use. */
+  precision: Precision
   kernelCount: number
   dispatchCount: number
   programBytes: number
@@ -149,7 +153,7 @@ export interface Answers {
   train: TrainedMessage
   snapshot: null
   /** The device may be another one now. */
-  recover: { device: string; deviceKind: 'cpu' | 'webgpu' }
+  recover: { device: string; deviceKind: 'cpu' | 'webgpu'; precision: Precision }
   destroy: null
 }
 

@@ -7,6 +7,8 @@ export type Dtype = 'f32' | 'i32' | 'bool'
 export type Shape = readonly number[]
 /** Where a model runs. 'auto': WebGPU where there is an adapter, else the CPU; `model.device` says which and why. */
 export type Device = 'auto' | 'cpu' | 'webgpu'
+/** What large contractions round their operands to; they add in f32 either way. */
+export type Precision = 'f32' | 'f16'
 
 /** Values of a dtype: bool is one byte an element, 0 or 1. */
 export type DataArray = Float32Array | Int32Array | Uint8Array

@@ -13,7 +13,7 @@ import { messageNumbers } from './optimizer.js'
 import type {
   Answers, ArrayMessage, CaptureMessage, GraphMessage, Request, RequestBody, RequestKind, Response, TextKind, TrainedMessage,
 } from './protocol.js'
-import type { DataArray, Dtype } from './types.js'
+import type { DataArray, Dtype, Precision } from './types.js'
 
 export interface Home {
   /** Null where there is no WebGPU at all, for the reason `noGpu`. */
@@ -232,6 +232,7 @@ class Worker {
     const { gpu, why } = await this.#openDevice(body.device, body.adapter)
     const options = {
       training: body.training, seed: body.seed, device: gpu === null ? 'cpu' as const : 'webgpu' as const, noFusion: body.noFusion,
+      precision: body.precision, lossScale: body.lossScale,
       optimizer: body.optimizer === null ? null : messageNumbers(body.optimizer),
     }
     const family: Family = { gpu, adapter: body.adapter, deviceText: '', models: new Set() }
@@ -293,6 +294,7 @@ class Worker {
   #describe(model: Model, fallback: string): GraphMessage {
     const { info, params, output } = model.info
     return {
+      precision: precisionOf(model.info),
       device: model.family.deviceText, deviceKind: model.family.gpu === null ? 'cpu' : 'webgpu', fallback,
       kernelCount: info.kernels, dispatchCount: info.dispatches, programBytes: info.programBytes, peakBytes: info.peakBytes,
       outputShape: output.shape, outputDtype: dtypes[output.dtype] as Dtype, params: params.map(({ name, shape }) => ({ name, shape })),
@@ -508,7 +510,7 @@ class Worker {
 
   async #recover(model: Model): Promise<Answers['recover']> {
     const { family } = model
-    if (family.gpu === null) return { device: family.deviceText, deviceKind: 'cpu' }
+    if (family.gpu === null) return { device: family.deviceText, deviceKind: 'cpu', precision: 'f32' }
     if (family.gpu.isLost) {
       const opened = await this.#openGpu(family.adapter, false).catch((error: Error) => {
         throw new DeviceError(`recover: WebGPU cannot be used: ${error.message}`)
@@ -522,7 +524,7 @@ class Worker {
       family.gpu = opened
       family.deviceText = opened.description
     }
-    return { device: family.deviceText, deviceKind: 'webgpu' }
+    return { device: family.deviceText, deviceKind: 'webgpu', precision: precisionOf(this.#theCore.describeModel(model.address)) }
   }
 
   #destroy(graph: number): null {
@@ -557,6 +559,8 @@ function joined(parts: readonly Float32Array[]): Float32Array {
   parts.reduce((at, part) => (all.set(part, at), at + part.length), 0)
   return all
 }
+
+const precisionOf = ({ info }: ModelInfo): Precision => (info.precision === 1 ? 'f16' : 'f32')
 
 const countOf = (shape: readonly number[]): number => shape.reduce((count, dim) => count * dim, 1)
 

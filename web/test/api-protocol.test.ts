@@ -49,6 +49,26 @@ const later = <T>(value: T, ms = 5) => new Promise<T>((resolve) => setTimeout(()
 
 // ---------------------------------------------------------------- what is posted
 
+test('precision and lossScale are posted; the model has what the worker says is in use', async () => {
+  const answers: Script = {
+    createRuntime: () => ({ ...aGraph, precision: 'f16' }),
+    recover: () => ({ device: 'b', deviceKind: 'webgpu', precision: 'f32' }),
+  }
+  const port = new FakePort(answers)
+  usePlatform(() => port)
+  const model = await compileModule(() => new Model(), loss, { inputs, precision: 'f16', lossScale: 1024 })
+  const [request] = port.requests
+  assert.ok(request?.kind === 'createRuntime')
+  assert.deepEqual([request.precision, request.lossScale, model.precision], ['f16', 1024, 'f16'])
+  await model.recover()
+  assert.equal(model.precision, 'f32')
+  const { port: other, model: plain } = await compiled()
+  assert.ok(other.requests[0]?.kind === 'createRuntime')
+  assert.deepEqual([other.requests[0].precision, other.requests[0].lossScale, plain.precision], ['f32', 0, 'f32'])
+  const wrong = rejection(compileModule(() => new Model(), loss, { inputs, precision: 'f64' as 'f16' }))
+  assert.match((await wrong).message, /^compileModule: the precision is "f64", not 'f32' or 'f16'/)
+})
+
 test('createRuntime carries the graph and plain options; the properties are synchronous', async () => {
   const { port, model } = await compiled()
   const [request] = port.requests
@@ -104,7 +124,7 @@ test('every method posts its request', async () => {
   const { port, model } = await compiled({
     downloadParams: () => [{ name: 'l.b', dtype: 'f32', data: new Float32Array(3) }],
     downloadParamGrads: () => [],
-    recover: () => ({ device: 'webgpu (another)', deviceKind: 'webgpu' }),
+    recover: () => ({ device: 'webgpu (another)', deviceKind: 'webgpu', precision: 'f32' }),
     text: () => 'wgsl',
   })
   await model.uploadParams({ 'l.b': new Float32Array(3) }, { partial: true })
@@ -366,7 +386,7 @@ test('a lost device rejects, and recovering posts', async () => {
     step: () => {
       throw posted('DeviceLostError', 'the GPU is lost', 13)
     },
-    recover: () => ({ device: 'b', deviceKind: 'webgpu' }),
+    recover: () => ({ device: 'b', deviceKind: 'webgpu', precision: 'f32' }),
   })
   assert.ok((await rejection(model.step(batch()))) instanceof DeviceLostError)
   await model.recover()

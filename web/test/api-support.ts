@@ -18,6 +18,7 @@ export const aGraph: GraphMessage = {
   device: 'cpu (fake)',
   deviceKind: 'cpu',
   fallback: '',
+  precision: 'f32',
   kernelCount: 3,
   dispatchCount: 4,
   programBytes: 5,

@@ -13,7 +13,7 @@ typedef struct bench_result {
     int64_t threads, steps;
     double ms_per_step, ms_min;
     double ms_pipelined, ms_train, host_ms; /* of an example; host_ms 0: steps run in place */
-    tg_precision precision; /* in use */
+    tg_precision precision;                 /* in use */
     int dispatches, tuned;
     int64_t peak_bytes;
     double loss_first, loss_last;

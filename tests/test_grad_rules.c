@@ -166,6 +166,8 @@ static void test_unary(void **state) {
     check_unary(TG_OP_ERF, -2, 2);
     check_unary(TG_OP_SIGMOID, -3, 3);
     check_unary(TG_OP_SOFTPLUS, -3, 3);
+    check_unary(TG_OP_EXPM1, -1, 1);
+    check_unary(TG_OP_LOG1P, -0.5, 2);
     check_unary(TG_OP_RELU, 0.5, 2);
     check_unary(TG_OP_RELU, -2, -0.5);
 }
@@ -510,7 +512,10 @@ static void test_comparison(void **state) { /* B13 */
     check_values(r, tg_ir_binary(r->g, TG_OP_MUL, x, tg_ir_cast(r->g, negative, TG_F32)), (double[]){3, 5, 7}, x, (double[]){3, 0, 0});
     /* nothing but operations without a gradient between: zeros */
     check_values(r, tg_ir_cast(r->g, negative, TG_F32), (double[]){3, 5, 7}, x, (double[]){0, 0, 0});
-    check_values(r, tg_ir_unary(r->g, TG_OP_SIGN, x), (double[]){3, 5, 7}, x, (double[]){0, 0, 0});
+    for (int i = 0; i < 4; i++) {
+        static const tg_op flat[] = {TG_OP_SIGN, TG_OP_FLOOR, TG_OP_CEIL, TG_OP_ROUND};
+        check_values(r, tg_ir_unary(r->g, flat[i], x), (double[]){3, 5, 7}, x, (double[]){0, 0, 0});
+    }
     check_values(r, tg_ir_unary(r->g, TG_OP_STOP_GRADIENT, x), (double[]){3, 5, 7}, x, (double[]){0, 0, 0});
     /* of a result that is not f32: an error */
     assert_int_equal(tg_grad_append(r->g, negative, 0, &x, 1, &out), TG_ERROR_GRADIENT);

@@ -59,6 +59,17 @@ BUILD_UNARY(erf)
 BUILD_UNARY(sigmoid)
 BUILD_UNARY(softplus)
 BUILD_UNARY(silu)
+BUILD_UNARY(expm1)
+BUILD_UNARY(log1p)
+BUILD_UNARY(floor)
+BUILD_UNARY(ceil)
+BUILD_UNARY(round)
+BUILD_UNARY(tan)
+BUILD_UNARY(log_sigmoid)
+BUILD_UNARY(hard_sigmoid)
+BUILD_UNARY(hard_swish)
+BUILD(leaky_relu, return tg_leaky_relu(A, 0.1);)
+BUILD(elu, return tg_elu(A, 1.5);)
 BUILD_UNARY(gelu)
 BUILD_UNARY(gelu_tanh)
 BUILD_UNARY(relu)
@@ -78,6 +89,8 @@ BUILD_BINARY(sub)
 BUILD_BINARY(mul)
 BUILD_BINARY(div)
 BUILD_BINARY(pow)
+BUILD_BINARY(mod)
+BUILD(floor_div, tg_tensor a = A; return tg_mul(tg_floor_div(a, 0.5), a);)
 BUILD_BINARY(minimum)
 BUILD_BINARY(maximum)
 
@@ -101,6 +114,18 @@ BUILD_REDUCTION(sum)
 BUILD_REDUCTION(mean)
 BUILD_REDUCTION(max)
 BUILD_REDUCTION(min)
+BUILD_REDUCTION(prod)
+BUILD_REDUCTION(norm)
+BUILD_REDUCTION(std)
+BUILD(variance_all, return tg_variance(CUBE, TG_ALL, .correction = 1);)
+BUILD(variance_middle, return tg_variance(CUBE, TG_AXES(1), .keepdims = true);)
+BUILD(norm_1, return tg_norm(CUBE, TG_AXES(1), .ord = 1);)
+BUILD(norm_largest, return tg_norm(CUBE, TG_AXES(0, 2), .ord = (double)INFINITY);)
+BUILD(cumsum, return tg_cumsum(CUBE, 1);)
+BUILD(cumsum_back, tg_tensor a = CUBE; return tg_mul(a, tg_cumsum(a, 0, .exclusive = true, .reverse = true));)
+BUILD(cumsum_blocks, return tg_cumsum(in(g, w, "a", TG_SHAPE(131)), 0);)
+BUILD(cumprod, return tg_cumprod(in(g, w, "a", TG_SHAPE(2, 5)), -1);)
+BUILD(cumprod_back, return tg_cumprod(CUBE, 1, .exclusive = true, .reverse = true);)
 BUILD(mean_last, return tg_mean_last(CUBE);)
 BUILD(sum_last, return tg_sum_last(CUBE);)
 BUILD(sum_everything, return tg_sum_all(CUBE);)
@@ -112,6 +137,16 @@ BUILD(swap_axes, return tg_swap_axes(CUBE, 0, -1);)
 BUILD(broadcast_to, return tg_broadcast_to(in(g, w, "a", TG_SHAPE(3, 1)), TG_SHAPE(2, 3, 4));)
 BUILD(slice_last_range, return tg_slice_last_range(CUBE, 1, 3);)
 BUILD(narrow, return tg_narrow(CUBE, 1, 1, 2);)
+BUILD(squeeze, return tg_squeeze(in(g, w, "a", TG_SHAPE(1, 3, 1, 2)), TG_AXES(0, 2));)
+BUILD(expand_dims, return tg_expand_dims(CUBE, 1);)
+BUILD(pad, return tg_pad(CUBE, TG_SHAPE(0, 1, 2), TG_SHAPE(1, 0, 1), 0.5);)
+BUILD(flip, return tg_flip(CUBE, TG_AXES(0, 2));)
+BUILD(roll, tg_tensor a = CUBE; return tg_mul(a, tg_roll(a, -1, 1));)
+BUILD(tile, return tg_tile(CUBE, TG_SHAPE(2, 1, 3));)
+BUILD(repeat, return tg_repeat(CUBE, 3, 1);)
+BUILD(split, tg_tensor parts[2]; tg_split(CUBE, 1, ((const int64_t[]){2, 1}), 2, parts); return tg_mul(parts[0], parts[1]);)
+BUILD(matmul_vectors, tg_tensor a = in(g, w, "a", TG_SHAPE(4));
+      return tg_matmul(a, tg_expand_dims(tg_matmul(in(g, w, "b", TG_SHAPE(2, 4, 4)), a), -1));)
 BUILD(narrow_twice, tg_tensor a = CUBE; return tg_mul(tg_narrow(a, 1, 0, 2), tg_narrow(a, 1, 1, 2));)
 BUILD(concat, tg_tensor a = A; tg_tensor parts[3] = {a, in(g, w, "b", TG_SHAPE(2, 5)), a}; return tg_concat(parts, 3, 0);)
 BUILD(stack, tg_tensor a = A; tg_tensor parts[3] = {a, B, a}; return tg_stack(parts, 3, 1);)
@@ -133,6 +168,23 @@ BUILD(matmul_batched_under, tg_tensor a = in(g, w, "a", TG_SHAPE(2, 1, 3, 2));
 BUILD(embedding, tg_tensor a = in(g, w, "a", TG_SHAPE(4, 3)); return tg_embedding(a, tg_input(g, "i", TG_SHAPE(2, 5), TG_I32));)
 BUILD(embedding_computed, tg_tensor a = in(g, w, "a", TG_SHAPE(4, 3)); tg_tensor i = tg_input(g, "i", TG_SHAPE(6), TG_I32);
       return tg_embedding(tg_tanh(a), tg_minimum(tg_add(i, 1.0), 3.0));)
+BUILD(gather, return tg_gather(CUBE, tg_input(g, "i", TG_SHAPE(2, 2), TG_I32), 2);)
+BUILD(gather_first, return tg_gather(in(g, w, "a", TG_SHAPE(4, 2)), tg_input(g, "i", TG_SHAPE(3), TG_I32), 0);)
+BUILD(take_along_axis, return tg_take_along_axis(in(g, w, "a", TG_SHAPE(2, 4, 3)), tg_input(g, "i", TG_SHAPE(2, 2, 3), TG_I32), 1);)
+BUILD(scatter_add, tg_tensor a = in(g, w, "a", TG_SHAPE(2, 4)); tg_tensor b = in(g, w, "b", TG_SHAPE(2, 3));
+      return tg_scatter_add(a, tg_input(g, "i", TG_SHAPE(3), TG_I32), tg_mul(b, b), 1);)
+BUILD(sort, tg_tensor a = in(g, w, "a", TG_SHAPE(2, 5)); return tg_mul(a, tg_sort(a, 1));)
+BUILD(sort_down, return tg_sort(in(g, w, "a", TG_SHAPE(4, 2)), 0, .descending = true);)
+BUILD(top_k, tg_tensor a = CUBE; return tg_top_k(tg_mul(a, a), 2, 2).values;)
+BUILD(einsum_batch, tg_tensor parts[3] = {in(g, w, "a", TG_SHAPE(2, 3, 4)), in(g, w, "b", TG_SHAPE(2, 4, 2)), in(g, w, "v", TG_SHAPE(3))};
+      return tg_einsum("bij,bjk,i->kb", parts, 3);)
+BUILD(einsum_diagonal, tg_tensor a = in(g, w, "a", TG_SHAPE(3, 2, 3)); tg_tensor parts[2] = {a, in(g, w, "b", TG_SHAPE(2, 1, 3))};
+      return tg_einsum("i...i,...ji->...i", parts, 2);)
+BUILD(einsum_shared, tg_tensor parts[2] = {in(g, w, "a", TG_SHAPE(2, 3, 4)), in(g, w, "b", TG_SHAPE(4, 2))};
+      return tg_einsum("bij,jk->bik", parts, 2);)
+BUILD(rope, return tg_rope(in(g, w, "a", TG_SHAPE(2, 3, 4)), .base = 100);)
+BUILD(rope_pairs, tg_tensor a = in(g, w, "a", TG_SHAPE(3, 6));
+      return tg_rope(a, .interleaved = true, .positions = tg_input(g, "i", TG_SHAPE(3), TG_I32));)
 BUILD(ir_scatter_add, tg_tensor i = tg_input(g, "i", TG_SHAPE(6), TG_I32);
       return wrap(g, tg_ir_scatter_add(g, i.id, in(g, w, "a", TG_SHAPE(6, 2)).id, 4));)
 
@@ -179,6 +231,10 @@ BUILD(softmax_middle, return tg_softmax(CUBE, 1);)
 BUILD(log_softmax, return tg_log_softmax(CUBE, -1);)
 BUILD(log_softmax_first, return tg_log_softmax(CUBE, 0);)
 BUILD(logsumexp, return tg_logsumexp(CUBE, 1);)
+BUILD(masked_softmax, tg_tensor a = CUBE; return tg_masked_softmax(a, tg_input(g, "m", TG_SHAPE(2, 1, 4), TG_BOOL), -1);)
+BUILD(masked_softmax_first, tg_tensor a = CUBE; return tg_masked_softmax(a, tg_input(g, "m", TG_SHAPE(3, 4), TG_BOOL), 0);)
+BUILD(tril, return tg_tril(CUBE, 1);)
+BUILD(triu, return tg_triu(CUBE, -1);)
 BUILD(softmax_causal_last, return tg_softmax_causal_last(SQUARES);)
 BUILD(where_causal, return tg_where_causal(SQUARES, -3.0);)
 BUILD(capture, return tg_capture("kept", tg_exp(A));)
@@ -223,6 +279,17 @@ static const gradient_case cases[] = {CASE(neg, ANY, false),
                                       CASE(erf, ANY, true),
                                       CASE(sigmoid, ANY, true),
                                       CASE(softplus, ANY, true),
+                                      CASE(expm1, ANY, true),
+                                      CASE(log1p, POSITIVE, true),
+                                      CASE(floor, ANY, false),
+                                      CASE(ceil, ANY, false),
+                                      CASE(round, ANY, false),
+                                      CASE(tan, ANY, true),
+                                      CASE(log_sigmoid, ANY, true),
+                                      CASE(hard_sigmoid, ANY, false),
+                                      CASE(hard_swish, ANY, true),
+                                      CASE(leaky_relu, ANY, false),
+                                      CASE(elu, ANY, true),
                                       CASE(silu, ANY, true),
                                       CASE(gelu, ANY, true),
                                       CASE(gelu_tanh, ANY, true),
@@ -233,6 +300,8 @@ static const gradient_case cases[] = {CASE(neg, ANY, false),
                                       BINARY_CASES(mul, ANY, true),
                                       BINARY_CASES(div, POSITIVE, true),
                                       BINARY_CASES(pow, POSITIVE, true),
+                                      BINARY_CASES(mod, POSITIVE, false),
+                                      CASE(floor_div, ANY, false),
                                       BINARY_CASES(minimum, ANY, false),
                                       BINARY_CASES(maximum, ANY, false),
                                       CASE(pow_square, ANY, true),
@@ -246,6 +315,18 @@ static const gradient_case cases[] = {CASE(neg, ANY, false),
                                       REDUCTION_CASES(mean, true),
                                       REDUCTION_CASES(max, true),
                                       REDUCTION_CASES(min, true),
+                                      REDUCTION_CASES(prod, true),
+                                      REDUCTION_CASES(norm, true),
+                                      REDUCTION_CASES(std, true),
+                                      CASE(variance_all, ANY, true),
+                                      CASE(variance_middle, ANY, false),
+                                      CASE(norm_1, ANY, false),
+                                      CASE(norm_largest, ANY, false),
+                                      CASE(cumsum, ANY, false),
+                                      CASE(cumsum_back, ANY, true),
+                                      CASE(cumsum_blocks, ANY, false),
+                                      CASE(cumprod, ANY, true),
+                                      CASE(cumprod_back, ANY, true),
                                       CASE(mean_last, ANY, false),
                                       CASE(sum_last, ANY, false),
                                       CASE(sum_everything, ANY, false),
@@ -256,6 +337,15 @@ static const gradient_case cases[] = {CASE(neg, ANY, false),
                                       CASE(broadcast_to, ANY, false),
                                       CASE(slice_last_range, ANY, false),
                                       CASE(narrow, ANY, false),
+                                      CASE(squeeze, ANY, false),
+                                      CASE(expand_dims, ANY, false),
+                                      CASE(pad, ANY, false),
+                                      CASE(flip, ANY, false),
+                                      CASE(roll, ANY, true),
+                                      CASE(tile, ANY, false),
+                                      CASE(repeat, ANY, false),
+                                      CASE(split, ANY, true),
+                                      CASE(matmul_vectors, ANY, true),
                                       CASE(narrow_twice, ANY, true),
                                       CASE(concat, ANY, false),
                                       CASE(stack, ANY, false),
@@ -272,6 +362,18 @@ static const gradient_case cases[] = {CASE(neg, ANY, false),
                                       CASE(matmul_batched_under, ANY, false),
                                       CASE(embedding, INDICES, false),
                                       CASE(embedding_computed, INDICES, true),
+                                      CASE(gather, INDICES, false),
+                                      CASE(gather_first, INDICES, false),
+                                      CASE(take_along_axis, INDICES, false),
+                                      CASE(scatter_add, INDICES, true),
+                                      CASE(sort, ANY, true),
+                                      CASE(sort_down, ANY, false),
+                                      CASE(top_k, ANY, true),
+                                      CASE(einsum_batch, ANY, true),
+                                      CASE(einsum_diagonal, ANY, true),
+                                      CASE(einsum_shared, ANY, true),
+                                      CASE(rope, ANY, false),
+                                      CASE(rope_pairs, INDICES, false),
                                       CASE(ir_scatter_add, INDICES, false),
                                       CASE(dropout, ANY, true),
                                       CASE(dropout_twice, ANY, true),
@@ -300,6 +402,10 @@ static const gradient_case cases[] = {CASE(neg, ANY, false),
                                       CASE(log_softmax, ANY, true),
                                       CASE(log_softmax_first, ANY, false),
                                       CASE(logsumexp, ANY, true),
+                                      CASE(masked_softmax, ANY, true),
+                                      CASE(masked_softmax_first, ANY, false),
+                                      CASE(tril, ANY, false),
+                                      CASE(triu, ANY, false),
                                       CASE(softmax_causal_last, ANY, true),
                                       CASE(where_causal, ANY, false),
                                       CASE(capture, ANY, true),

@@ -276,7 +276,7 @@ static void numbers_that_do_not_fit_are_refused(void **state) {
 
 /* ---------------------------------------------------------------- indices */
 
-typedef enum indexed { EMBEDDING, ONE_HOT, CROSS_ENTROPY_LAST, CROSS_ENTROPY, INDEXED_COUNT } indexed;
+typedef enum indexed { EMBEDDING, ONE_HOT, CROSS_ENTROPY_LAST, CROSS_ENTROPY, GATHER, TAKE_ALONG_AXIS, SCATTER_ADD, INDEXED_COUNT } indexed;
 typedef struct index_case {
     indexed op;
     bool computed, captured;
@@ -292,6 +292,9 @@ static tg_tensor build_indexed(tg_graph *g, void *user) {
     case EMBEDDING: y = tg_embedding(tg_transpose(w, TG_AXES(1, 0)), idx); break;
     case ONE_HOT: y = tg_mul(w, tg_one_hot(idx, 4, TG_F32)); break;
     case CROSS_ENTROPY_LAST: y = tg_nn_cross_entropy_last(w, idx); break;
+    case GATHER: y = tg_gather(w, idx, 1); break;
+    case TAKE_ALONG_AXIS: y = tg_take_along_axis(w, tg_expand_dims(idx, 1), 1); break;
+    case SCATTER_ADD: y = tg_scatter_add(tg_transpose(w, TG_AXES(1, 0)), idx, tg_narrow(w, 1, 0, 3), 0); break;
     default: y = tg_nn_cross_entropy(w, idx, -7); break;
     }
     tg_capture("y", y);
@@ -328,7 +331,8 @@ static void check_index(index_case c, const char *name) {
 }
 static void an_index_outside_its_table_is_an_error_wherever_it_comes_from(void **state) {
     (void)state;
-    static const char *const names[INDEXED_COUNT] = {"embedding", "one_hot", "cross_entropy_last", "cross_entropy"};
+    static const char *const names[INDEXED_COUNT] = {"embedding", "one_hot",         "cross_entropy_last", "cross_entropy",
+                                                     "gather",    "take_along_axis", "scatter_add"};
     for (int op = 0; op < INDEXED_COUNT; op++)
         for (int way = 0; way < 4; way++) check_index((index_case){(indexed)op, way % 2 == 1, way >= 2}, names[op]);
 }

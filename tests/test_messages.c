@@ -111,6 +111,30 @@ FAMILY(unary) {
             "sqrt: takes f32, not i32: argmax[2] i32\n"
             "  argmax: computed at model.c:7",
             tg_sqrt_at(HERE, tg_argmax_at(tg_site_make("model.c", 7), X(2, 3), 1, (tg_reduce_options){0})));
+    MISTAKE(DTYPE,
+            "round: takes f32, not i32: n[2] i32\n"
+            "  n: input at model.c:3",
+            tg_round_at(HERE, N(2)));
+    MISTAKE(DTYPE,
+            "hard_swish: takes f32, not bool: b[2] bool\n"
+            "  b: input at model.c:4",
+            tg_hard_swish_at(HERE, B(2)));
+    MISTAKE(ARGUMENT,
+            "leaky_relu: the slope nan is not finite: x[2]\n"
+            "  x: input at model.c:1",
+            tg_leaky_relu_at(HERE, X(2), (double)NAN));
+    MISTAKE(ARGUMENT,
+            "elu: the alpha inf is not finite: x[2]\n"
+            "  x: input at model.c:1",
+            tg_elu_at(HERE, X(2), (double)INFINITY));
+    MISTAKE(DTYPE,
+            "elu: the number 1e+39 does not fit f32: x[2]\n"
+            "  x: input at model.c:1",
+            tg_elu_at(HERE, X(2), 1e39));
+    MISTAKE(DTYPE,
+            "leaky_relu: takes f32, not i32: n[2] i32\n"
+            "  n: input at model.c:3",
+            tg_leaky_relu_at(HERE, N(2), 0.1));
     MISTAKE(DTYPE, "cast: 9 is not a dtype", tg_cast_at(HERE, X(2), (tg_dtype)9));
 }
 
@@ -159,6 +183,14 @@ FAMILY(binary) {
             "div: division of the integers n[2] i32 by 0\n"
             "  n: input at model.c:3",
             tg_div_at(HERE, TG_OPERAND(N(2)), TG_OPERAND(0)));
+    MISTAKE(ARGUMENT,
+            "mod: division of the integers n[2] i32 by 0\n"
+            "  n: input at model.c:3",
+            tg_mod_at(HERE, TG_OPERAND(N(2)), TG_OPERAND(0)));
+    MISTAKE(DTYPE,
+            "floor_div: takes f32 or i32, not bool: b[2] bool\n"
+            "  b: input at model.c:4",
+            tg_floor_div_at(HERE, TG_OPERAND(B(2)), TG_OPERAND(1)));
     MISTAKE(LIMIT,
             "add: the broadcast of x[65536, 1] and y[65536]: shape [65536, 65536] has 4294967296 elements, over the limit of "
             "2147483647\n"
@@ -269,6 +301,139 @@ FAMILY(reductions) {
             "argmin: takes f32 or i32, not bool: b[2] bool\n"
             "  b: input at model.c:4",
             tg_argmin_at(HERE, B(2), 0, drop));
+    MISTAKE(DTYPE,
+            "prod: takes f32 or i32, not bool: b[2] bool\n"
+            "  b: input at model.c:4",
+            tg_prod_at(HERE, B(2), TG_ALL, drop));
+    MISTAKE(DTYPE,
+            "any: takes bool, not f32: x[2]\n"
+            "  x: input at model.c:1",
+            tg_any_at(HERE, X(2), TG_ALL, drop));
+    MISTAKE(SHAPE,
+            "all: axis 1 is not in -1 .. 0: b[2] bool\n"
+            "  b: input at model.c:4",
+            tg_all_at(HERE, B(2), TG_AXES(1), drop));
+    MISTAKE(LIMIT,
+            "prod: the result of x[1, 1500000000]: shape [1, 2147483648] has 2147483648 elements, over the limit of 2147483647\n"
+            "  x: input at model.c:1",
+            tg_prod_at(HERE, X(1, 1500000000), TG_ALL, drop));
+    MISTAKE(ARGUMENT,
+            "variance: the correction 3 is not in 0 .. 2, for 3 elements: x[2, 3]\n"
+            "  x: input at model.c:1",
+            tg_variance_at(HERE, X(2, 3), TG_AXES(1), (tg_variance_options){.correction = 3}));
+    MISTAKE(ARGUMENT,
+            "std: the correction -1 is not in 0 .. 5, for 6 elements: x[2, 3]\n"
+            "  x: input at model.c:1",
+            tg_std_at(HERE, X(2, 3), TG_ALL, (tg_variance_options){.correction = -1}));
+    MISTAKE(ARGUMENT,
+            "norm: the order 3 is not 1, 2 or infinity: x[2, 3]\n"
+            "  x: input at model.c:1",
+            tg_norm_at(HERE, X(2, 3), TG_ALL, (tg_norm_options){.ord = 3}));
+}
+
+FAMILY(scans) {
+    const tg_scan_options plain = {0};
+    MISTAKE(DTYPE,
+            "cumsum: takes f32 or i32, not bool: b[2] bool\n"
+            "  b: input at model.c:4",
+            tg_cumsum_at(HERE, B(2), 0, plain));
+    MISTAKE(SHAPE,
+            "cumsum: axis 2 is not in -2 .. 1: x[2, 3]\n"
+            "  x: input at model.c:1",
+            tg_cumsum_at(HERE, X(2, 3), 2, plain));
+    MISTAKE(SHAPE,
+            "cumprod: axis 0 of a tensor without axes: s[]\n"
+            "  s: input at model.c:5",
+            tg_cumprod_at(HERE, S, 0, plain));
+}
+
+FAMILY(arrangements) {
+    MISTAKE(SHAPE,
+            "squeeze: axis 1 has 3 elements, not 1: x[2, 3]\n"
+            "  x: input at model.c:1",
+            tg_squeeze_at(HERE, X(2, 3), TG_AXES(1)));
+    MISTAKE(SHAPE,
+            "expand_dims: axis 3 is not in -3 .. 2: x[2, 3]\n"
+            "  x: input at model.c:1",
+            tg_expand_dims_at(HERE, X(2, 3), 3));
+    MISTAKE(LIMIT,
+            "expand_dims: the result of x[1, 1, 1, 1, 1, 1, 1, 1]: shape [1, 1, 1, 1, 1, 1, 1, 1, ...] has rank 9, over the limit of 8\n"
+            "  x: input at model.c:1",
+            tg_expand_dims_at(HERE, X(1, 1, 1, 1, 1, 1, 1, 1), 0));
+    MISTAKE(SHAPE,
+            "pad: 1 counts before given, x[2, 3] has 2 axes\n"
+            "  x: input at model.c:1",
+            tg_pad_at(HERE, X(2, 3), TG_SHAPE(1), TG_SHAPE(1, 1), 0));
+    MISTAKE(ARGUMENT,
+            "pad: counts after: -1 (axis 1) is not in 0 .. 2147483647: x[2, 3]\n"
+            "  x: input at model.c:1",
+            tg_pad_at(HERE, X(2, 3), TG_SHAPE(1, 1), TG_SHAPE(1, -1), 0));
+    MISTAKE(DTYPE,
+            "pad: the number 0.5 does not fit i32: n[2] i32\n"
+            "  n: input at model.c:3",
+            tg_pad_at(HERE, N(2), TG_SHAPE(1), TG_SHAPE(1), 0.5));
+    MISTAKE(LIMIT,
+            "pad: the result of x[2]: shape [4294967296] has 4294967296 elements, over the limit of 2147483647\n"
+            "  x: input at model.c:1",
+            tg_pad_at(HERE, X(2), TG_SHAPE(2147483647), TG_SHAPE(2147483647), 0));
+    MISTAKE(SHAPE,
+            "flip: axis 0 of x[2, 3] is given twice\n"
+            "  x: input at model.c:1",
+            tg_flip_at(HERE, X(2, 3), TG_AXES(0, -2)));
+    MISTAKE(SHAPE,
+            "roll: axis 2 is not in -2 .. 1: x[2, 3]\n"
+            "  x: input at model.c:1",
+            tg_roll_at(HERE, X(2, 3), 1, 2));
+    MISTAKE(SHAPE,
+            "tile: 1 counts given, x[2, 3] has 2 axes\n"
+            "  x: input at model.c:1",
+            tg_tile_at(HERE, X(2, 3), TG_SHAPE(2)));
+    MISTAKE(ARGUMENT,
+            "tile: counts: 0 (axis 1) is not in 1 .. 2147483647: x[2, 3]\n"
+            "  x: input at model.c:1",
+            tg_tile_at(HERE, X(2, 3), TG_SHAPE(2, 0)));
+    MISTAKE(ARGUMENT,
+            "repeat: 0 times is not in 1 .. 2147483647: x[2, 3]\n"
+            "  x: input at model.c:1",
+            tg_repeat_at(HERE, X(2, 3), 0, 1));
+    MISTAKE(LIMIT,
+            "repeat: the result of x[2, 3]: shape [2, 3000000000] has 6000000000 elements, over the limit of 2147483647\n"
+            "  x: input at model.c:1",
+            tg_repeat_at(HERE, X(2, 3), 1000000000, 1));
+}
+
+static tg_tensor split_of(tg_tensor x, int axis, const int64_t *sizes, int n) {
+    tg_tensor parts[4];
+    const tg_status status = tg_split_at(HERE, x, axis, sizes, n, parts);
+    if (status != tg_error(x.graph->ctx)) fail_msg("split gave %s", tg_status_name(status));
+    for (int i = 1; i < n && i < 4; i++)
+        if (parts[i].id != 0) fail_msg("part %d is not poison", i);
+    return n > 0 ? parts[0] : poison_of(x.graph);
+}
+
+FAMILY(splits) {
+    MISTAKE(SHAPE,
+            "split: axis 1 does not divide into 2 equal parts: x[2, 3]\n"
+            "  x: input at model.c:1",
+            split_of(X(2, 3), 1, NULL, 2));
+    MISTAKE(SHAPE,
+            "split: axis 1 does not divide into 0 equal parts: x[2, 3]\n"
+            "  x: input at model.c:1",
+            split_of(X(2, 3), 1, NULL, 0));
+    MISTAKE(SHAPE,
+            "split: the 2 parts have 4 elements, axis 1 has 3: x[2, 3]\n"
+            "  x: input at model.c:1",
+            split_of(X(2, 3), -1, (const int64_t[]){1, 3}, 2));
+    MISTAKE(SHAPE,
+            "split: part 1 has 0 elements: x[2, 3]\n"
+            "  x: input at model.c:1",
+            split_of(X(2, 3), -1, (const int64_t[]){3, 0}, 2));
+    MISTAKE(SHAPE,
+            "split: axis 2 is not in -2 .. 1: x[2, 3]\n"
+            "  x: input at model.c:1",
+            split_of(X(2, 3), 2, NULL, 1));
+    if (tg_split_at(HERE, X(2), 0, NULL, 1, NULL) != TG_ERROR_ARGUMENT) fail_msg("out NULL was accepted");
+    tg_clear_error(g->ctx);
 }
 
 FAMILY(views) {
@@ -423,15 +588,25 @@ FAMILY(contractions) {
             "  l2.W: parameter at model.c:9",
             tg_matmul_at(HERE, X(256, 64), param_of(g, "l2.W", 9, TG_SHAPE(32, 10))));
     MISTAKE(SHAPE,
-            "matmul: both sides need at least 2 axes: x[3] x y[3, 2]\n"
+            "matmul: both sides need at least 1 axis: x[3] x s[]\n"
             "  x: input at model.c:1\n"
-            "  y: input at model.c:2",
-            tg_matmul_at(HERE, X(3), Y(3, 2)));
+            "  s: input at model.c:5",
+            tg_matmul_at(HERE, X(3), S));
     MISTAKE(SHAPE,
-            "matmul: the right side needs 2 axes (matmul_batched takes more): x[2, 3] x y[4, 3, 2]\n"
+            "matmul: inner dimensions differ: x[2, 3] x y[2] (3 != 2)\n"
             "  x: input at model.c:1\n"
             "  y: input at model.c:2",
-            tg_matmul_at(HERE, X(2, 3), Y(4, 3, 2)));
+            tg_matmul_at(HERE, X(2, 3), Y(2)));
+    MISTAKE(SHAPE,
+            "matmul_batched: both sides need at least 2 axes: x[3] x y[3, 2]\n"
+            "  x: input at model.c:1\n"
+            "  y: input at model.c:2",
+            tg_matmul_batched_at(HERE, X(3), Y(3, 2)));
+    MISTAKE(SHAPE,
+            "matmul: batch axes do not broadcast: x[3, 2, 3] x y[4, 3, 2]\n"
+            "  x: input at model.c:1\n"
+            "  y: input at model.c:2",
+            tg_matmul_at(HERE, X(3, 2, 3), Y(4, 3, 2)));
     MISTAKE(DTYPE,
             "matmul: takes f32, not i32: n[3, 2] i32 (with x[2, 3])\n"
             "  x: input at model.c:1\n"
@@ -495,6 +670,90 @@ FAMILY(indexing) {
             "  n: input at model.c:3",
             tg_one_hot_at(HERE, N(65536), 65536, TG_F32));
     MISTAKE(DTYPE, "one_hot: 3 is not a dtype", tg_one_hot_at(HERE, N(4), 3, (tg_dtype)3));
+}
+
+static tg_tensor einsum_of(tg_graph *g, const char *equation, tg_tensor a, tg_tensor b) {
+    const tg_tensor operands[2] = {a, b};
+    (void)g;
+    return tg_einsum_at(HERE, equation, operands, b.graph != NULL ? 2 : 1);
+}
+
+FAMILY(indexing_along_axes) {
+    const tg_sort_options plain = {0};
+    const tg_tensor none = {NULL, 0};
+    MISTAKE(DTYPE,
+            "gather: takes i32, not f32: y[2] (with x[2, 3])\n"
+            "  x: input at model.c:1\n"
+            "  y: input at model.c:2",
+            tg_gather_at(HERE, X(2, 3), Y(2), 0));
+    MISTAKE(SHAPE,
+            "gather: axis 2 is not in -2 .. 1: x[2, 3]\n"
+            "  x: input at model.c:1",
+            tg_gather_at(HERE, X(2, 3), N(2), 2));
+    MISTAKE(SHAPE,
+            "take_along_axis: shapes differ beside axis 1: x[2, 3] by n[3, 1] i32\n"
+            "  x: input at model.c:1\n"
+            "  n: input at model.c:3",
+            tg_take_along_axis_at(HERE, X(2, 3), N(3, 1), 1));
+    MISTAKE(SHAPE,
+            "scatter_add: the updates need the shape [2, 4], that of a gather from x[2, 3] by n[4] i32 along axis 1: y[2, 3]\n"
+            "  x: input at model.c:1\n"
+            "  n: input at model.c:3\n"
+            "  y: input at model.c:2",
+            tg_scatter_add_at(HERE, X(2, 3), N(4), Y(2, 3), 1));
+    MISTAKE(DTYPE,
+            "sort: takes f32 or i32, not bool: b[2] bool\n"
+            "  b: input at model.c:4",
+            tg_sort_at(HERE, B(2), 0, plain));
+    MISTAKE(LIMIT,
+            "argsort: the result of x[50000]: shape [1, 50000, 50000] has 2500000000 elements, over the limit of 2147483647\n"
+            "  x: input at model.c:1",
+            tg_argsort_at(HERE, X(50000), 0, plain));
+    MISTAKE(ARGUMENT,
+            "top_k: k = 4 is not in 1 .. 3: x[2, 3]\n"
+            "  x: input at model.c:1",
+            tg_top_k_at(HERE, X(2, 3), 4, 1).indices);
+    MISTAKE(SHAPE,
+            "rope: needs [..., T, D] with an even D: x[2, 3]\n"
+            "  x: input at model.c:1",
+            tg_rope_at(HERE, X(2, 3), (tg_rope_options){0}));
+    MISTAKE(ARGUMENT,
+            "rope: the base -1 is not over 0 and finite: x[2, 4]\n"
+            "  x: input at model.c:1",
+            tg_rope_at(HERE, X(2, 4), (tg_rope_options){.base = -1}));
+    MISTAKE(SHAPE,
+            "rope: the positions do not broadcast to all axes but the last: x[2, 4] at n[3] i32\n"
+            "  x: input at model.c:1\n"
+            "  n: input at model.c:3",
+            tg_rope_at(HERE, X(2, 4), (tg_rope_options){.positions = N(3)}));
+    MISTAKE(SHAPE,
+            "einsum: operand 1 has 1 axes for 2 labels in \"ij,jk\": y[3]\n"
+            "  y: input at model.c:2",
+            einsum_of(g, "ij,jk", X(2, 3), Y(3)));
+    MISTAKE(SHAPE,
+            "einsum: label j is 3 before and 4 in operand 1 of \"ij,jk\": y[4, 2]\n"
+            "  y: input at model.c:2",
+            einsum_of(g, "ij,jk", X(2, 3), Y(4, 2)));
+    MISTAKE(SHAPE,
+            "einsum: the axes of the ellipsis do not broadcast in operand 1 of \"...,...\": y[4]\n"
+            "  y: input at model.c:2",
+            einsum_of(g, "...,...", X(2, 3), Y(4)));
+    MISTAKE(ARGUMENT, "einsum: \"ij\" has 1 terms for 2 operands", einsum_of(g, "ij", X(2, 3), Y(3, 2)));
+    MISTAKE(ARGUMENT, "einsum: \"ij,j\" has more terms than the 1 operands", einsum_of(g, "ij,j", X(2, 3), none));
+    MISTAKE(ARGUMENT, "einsum: no operand has the label 'k' in \"ij->k\"", einsum_of(g, "ij->k", X(2, 3), none));
+    MISTAKE(ARGUMENT, "einsum: twice in the result: the label 'i' in \"ij->ii\"", einsum_of(g, "ij->ii", X(2, 3), none));
+    MISTAKE(ARGUMENT, "einsum: neither label, comma, ellipsis nor arrow: '1' in \"i1\"", einsum_of(g, "i1", X(2, 3), none));
+    MISTAKE(ARGUMENT, "einsum: a dot that is no ellipsis in \"i..\"", einsum_of(g, "i..", X(2, 3), none));
+    MISTAKE(ARGUMENT, "einsum: two ellipses in one term in \"...i...\"", einsum_of(g, "...i...", X(2, 3), none));
+    MISTAKE(ARGUMENT, "einsum: a dash that is no arrow in \"ij-k\"", einsum_of(g, "ij-k", X(2, 3), none));
+    MISTAKE(ARGUMENT, "einsum: behind the result: ',' in \"ij->i,j\"", einsum_of(g, "ij->i,j", X(2, 3), none));
+    MISTAKE(ARGUMENT, "einsum: the result lacks the ellipsis that an operand has in \"...j->j\"", einsum_of(g, "...j->j", X(2, 3), none));
+    MISTAKE(ARGUMENT, "einsum: the equation is NULL", einsum_of(g, NULL, X(2, 3), none));
+    MISTAKE(DTYPE,
+            "einsum: takes f32, not i32: n[3] i32 (with x[2, 3])\n"
+            "  x: input at model.c:1\n"
+            "  n: input at model.c:3",
+            einsum_of(g, "ij,j", X(2, 3), N(3)));
 }
 
 FAMILY(random) {
@@ -571,6 +830,24 @@ FAMILY(softmax) {
             "where_causal: the number 0.5 does not fit i32: n[3, 3] i32\n"
             "  n: input at model.c:3",
             tg_where_causal_at(HERE, N(3, 3), 0.5));
+    MISTAKE(DTYPE,
+            "masked_softmax: takes bool, not f32: y[3] (with x[2, 3])\n"
+            "  x: input at model.c:1\n"
+            "  y: input at model.c:2",
+            tg_masked_softmax_at(HERE, X(2, 3), Y(3), 1));
+    MISTAKE(SHAPE,
+            "masked_softmax: the mask does not broadcast to the operand: x[1, 3] and b[2, 3] bool\n"
+            "  x: input at model.c:1\n"
+            "  b: input at model.c:4",
+            tg_masked_softmax_at(HERE, X(1, 3), B(2, 3), 1));
+    MISTAKE(SHAPE,
+            "masked_softmax: axis 2 is not in -2 .. 1: x[2, 3]\n"
+            "  x: input at model.c:1",
+            tg_masked_softmax_at(HERE, X(2, 3), B(3), 2));
+    MISTAKE(SHAPE,
+            "tril: needs at least 2 axes: x[3]\n"
+            "  x: input at model.c:1",
+            tg_tril_at(HERE, X(3), 0));
 }
 
 /* ---------------------------------------------------------------- layers, losses */
@@ -990,14 +1267,15 @@ static void test_user_lines(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unary),      cmocka_unit_test(test_binary),          cmocka_unit_test(test_comparison),
-        cmocka_unit_test(test_selection),  cmocka_unit_test(test_reductions),      cmocka_unit_test(test_views),
-        cmocka_unit_test(test_joins),      cmocka_unit_test(test_contractions),    cmocka_unit_test(test_indexing),
-        cmocka_unit_test(test_softmax),    cmocka_unit_test(test_layers),          cmocka_unit_test(test_convolutions),
-        cmocka_unit_test(test_pools),      cmocka_unit_test(test_losses),          cmocka_unit_test(test_leaves),
-        cmocka_unit_test(test_writebacks), cmocka_unit_test(test_captures),        cmocka_unit_test(test_scopes),
-        cmocka_unit_test(test_gradients),  cmocka_unit_test(test_foreign_tensors), cmocka_unit_test(test_user_lines),
-        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_unary),           cmocka_unit_test(test_binary),     cmocka_unit_test(test_comparison),
+        cmocka_unit_test(test_selection),       cmocka_unit_test(test_reductions), cmocka_unit_test(test_scans),
+        cmocka_unit_test(test_arrangements),    cmocka_unit_test(test_splits),     cmocka_unit_test(test_indexing_along_axes),
+        cmocka_unit_test(test_views),           cmocka_unit_test(test_joins),      cmocka_unit_test(test_contractions),
+        cmocka_unit_test(test_indexing),        cmocka_unit_test(test_softmax),    cmocka_unit_test(test_layers),
+        cmocka_unit_test(test_losses),          cmocka_unit_test(test_leaves),     cmocka_unit_test(test_writebacks),
+        cmocka_unit_test(test_captures),        cmocka_unit_test(test_scopes),     cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_foreign_tensors), cmocka_unit_test(test_user_lines), cmocka_unit_test(test_random),
+        cmocka_unit_test(test_convolutions),    cmocka_unit_test(test_pools),
     };
     return cmocka_run_group_tests_name("messages", tests, NULL, NULL);
 }

@@ -123,6 +123,8 @@ static const webgpu_waiver webgpu_waivers[] = {
     {TG_OP_DIV, FEED_SUBNORMAL, FLUSHED}, /* by each other: NaN */
     {TG_OP_DIV, FEED_HUGE, "WGSL promises nothing of a divisor beyond 2^126, whose reciprocal is subnormal"},
     {TG_OP_DIV, GIVE_INFINITY, "WGSL promises nothing of a quotient beyond f32: one driver's is NaN"},
+    {TG_OP_FLOOR, FEED_SUBNORMAL, FLUSHED},
+    {TG_OP_CEIL, FEED_SUBNORMAL, FLUSHED},
     {TG_OP_POW, FEED_SUBNORMAL, FLUSHED},
     {TG_OP_LESS, FEED_SUBNORMAL, FLUSHED},
     {TG_OP_LESS_EQUAL, FEED_SUBNORMAL, FLUSHED},
@@ -433,6 +435,11 @@ UNARY_ROW(TANH, F32, FUNCTION(4.0))
 UNARY_ROW(ERF, F32, FUNCTION(4.0))
 UNARY_ROW(SIGMOID, F32, FUNCTION(4.0))
 UNARY_ROW(SOFTPLUS, F32, FUNCTION(4.0))
+UNARY_ROW(EXPM1, F32, FUNCTION(5.0))
+UNARY_ROW(LOG1P, F32, FUNCTION(5.0))
+UNARY_ROW(FLOOR, F32, EXACT)
+UNARY_ROW(CEIL, F32, EXACT)
+UNARY_ROW(ROUND, F32, EXACT)
 UNARY_ROW(RELU, F32, EXACT)
 UNARY_ROW(NOT, BOOL, EXACT)
 UNARY_ROW(STOP_GRADIENT, F32, EXACT)
@@ -473,7 +480,8 @@ ROW(FOLD, .build = build_fold, .dtypes = F32, .tolerance = {2.0, 1e-6, 0.0}, .va
     .shape_count = SUPPORT_COUNT(shapes_ranked), .values = VALUES_SUMMABLE)
 ROW(CONTRACT, .build = build_contract, .dtypes = F32, .tolerance = {4.0, 1e-4, 0.0}, .variants = four_variants, .shapes = shapes_contract,
     .shape_count = SUPPORT_COUNT(shapes_contract), .values = VALUES_SUMMABLE)
-ROW(GATHER, .build = build_gather, .dtypes = F32, .tolerance = EXACT, .shapes = shapes_matrix, .shape_count = SUPPORT_COUNT(shapes_matrix))
+ROW(GATHER, .build = build_gather, .dtypes = F32 | I32 | BOOL, .tolerance = EXACT, .shapes = shapes_matrix,
+    .shape_count = SUPPORT_COUNT(shapes_matrix))
 ROW(SCATTER_ADD, .build = build_scatter_add, .dtypes = F32, .tolerance = {4.0, 2e-5, 0.0}, .shapes = shapes_matrix,
     .shape_count = SUPPORT_COUNT(shapes_matrix), .values = VALUES_SUMMABLE)
 

@@ -87,6 +87,7 @@ static void bound_unary(item *t, const item *x) {
     case TG_OP_NOT: t->size = 1, t->error = 0, t->exact = true; return;
     case TG_OP_SIGN: t->size = 1, t->error = 0, t->exact = true; return;
     case TG_OP_EXP: t->size = exp(x->size), t->error = t->size * (1.1 * x->error + 6 * EPS); return;
+    case TG_OP_EXPM1: t->size = expm1(x->size), t->error = (t->size + 1) * (1.1 * x->error + 6 * EPS); return;
     case TG_OP_SOFTPLUS: t->size = x->size + 0.7, t->error = x->error + 6 * EPS * t->size; return;
     default: t->size = 1, t->error = 1.2 * x->error + 1e-6 + 6 * EPS; /* tanh, sigmoid, erf, sin, cos */
     }
@@ -95,7 +96,7 @@ static void bound_unary(item *t, const item *x) {
 static void bound_guarded(item *t, const item *x) { /* every f here has |f'(q)| <= 1 on q >= 1 */
     const double q = 1 + x->size * x->size;
     const double error = 2 * x->size * x->error + 2 * EPS * q;
-    t->size = t->op == TG_OP_SQRT ? sqrt(q) : t->op == TG_OP_LOG ? log(q) : 1;
+    t->size = t->op == TG_OP_SQRT ? sqrt(q) : t->op == TG_OP_LOG ? log(q) : t->op == TG_OP_LOG1P ? log1p(q) : 1;
     t->error = error + 4 * EPS * larger(t->size, 1);
     t->exact = false;
 }
@@ -264,9 +265,9 @@ static uint32_t random_axes(const recipe *r, support_random *s, int x) {
 }
 
 static int grow_elementwise(recipe *r, support_random *s) {
-    static const tg_op smooth[] = {TG_OP_TANH,     TG_OP_SIGMOID, TG_OP_SIN, TG_OP_COS, TG_OP_ERF,
-                                   TG_OP_SOFTPLUS, TG_OP_EXP,     TG_OP_NEG, TG_OP_ABS, TG_OP_RELU};
-    static const tg_op guarded[] = {TG_OP_SQRT, TG_OP_RSQRT, TG_OP_RECIPROCAL, TG_OP_LOG};
+    static const tg_op smooth[] = {TG_OP_TANH, TG_OP_SIGMOID, TG_OP_SIN, TG_OP_COS,  TG_OP_ERF,  TG_OP_SOFTPLUS,
+                                   TG_OP_EXP,  TG_OP_NEG,     TG_OP_ABS, TG_OP_RELU, TG_OP_EXPM1};
+    static const tg_op guarded[] = {TG_OP_SQRT, TG_OP_RSQRT, TG_OP_RECIPROCAL, TG_OP_LOG, TG_OP_LOG1P};
     static const tg_op binary[] = {TG_OP_ADD, TG_OP_SUB, TG_OP_MUL, TG_OP_MIN, TG_OP_MAX};
     const int x = pick(r, s, 1 << TG_F32 | 1 << TG_I32, false);
     if (x < 0) return -1;
@@ -282,7 +283,7 @@ static int grow_elementwise(recipe *r, support_random *s) {
                              .in = {x},
                              .in_count = 1});
     const tg_op op = smooth[support_random_below(s, SUPPORT_COUNT(smooth))];
-    return op == TG_OP_EXP && r->items[x].size > 3 ? x : add_unary(r, op, x);
+    return (op == TG_OP_EXP || op == TG_OP_EXPM1) && r->items[x].size > 3 ? x : add_unary(r, op, x);
 }
 
 static int add_comparison(recipe *r, support_random *s) {

@@ -166,6 +166,11 @@ static double oracle_unary(int op, tg_dtype dtype, double x) {
     case TG_OP_ERF: return erf(x);
     case TG_OP_SIGMOID: return 1 / (1 + exp(-x));
     case TG_OP_SOFTPLUS: return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x));
+    case TG_OP_EXPM1: return expm1(x);
+    case TG_OP_LOG1P: return log1p(x);
+    case TG_OP_FLOOR: return floor(x);
+    case TG_OP_CEIL: return ceil(x);
+    case TG_OP_ROUND: return nearbyint(x);
     case TG_OP_RELU: return x <= 0 ? 0 : x;
     case TG_OP_NOT: return x == 0;
     case TG_OP_STOP_GRADIENT: return x;
@@ -455,18 +460,23 @@ typedef struct accuracy {
     double lo, hi;
 } accuracy;
 static const accuracy accuracies[] = {
-    {TG_OP_EXP, 1, 0, -104, 89},     {TG_OP_EXP, 1, 0, -1, 1},
-    {TG_OP_LOG, 2, 0, 0, 3},         {TG_OP_LOG, 2, 0, 0, 1e30},
-    {TG_OP_LOG, 2, 0, 0.9, 1.1},     {TG_OP_SIN, 0, 2e-7, -1e5, 1e5},
-    {TG_OP_COS, 0, 2e-7, -1e5, 1e5}, {TG_OP_SIN, 2, 0, -1.5, 1.5},
-    {TG_OP_COS, 0, 2e-7, -10, 10},   {TG_OP_TANH, 4, 0, -10, 10},
-    {TG_OP_TANH, 4, 0, -1, 1},       {TG_OP_ERF, 0, 2e-7, -5, 5},
-    {TG_OP_ERF, 4, 0, -1, 1},        {TG_OP_SIGMOID, 4, 0, -80, 80},
-    {TG_OP_SIGMOID, 4, 0, -2, 2},    {TG_OP_SOFTPLUS, 4, 0, -80, 80},
-    {TG_OP_SOFTPLUS, 4, 0, -2, 2},   {TG_OP_SQRT, 0.5001, 0, 0, 100},
-    {TG_OP_RSQRT, 1.5, 0, 0, 100},   {TG_OP_RECIPROCAL, 0.5001, 0, -100, 100},
-    {TG_OP_NEG, 0, 0, -10, 10},      {TG_OP_ABS, 0, 0, -10, 10},
-    {TG_OP_SIGN, 0, 0, -10, 10},     {TG_OP_RELU, 0, 0, -10, 10},
+    {TG_OP_EXP, 1, 0, -104, 89},      {TG_OP_EXP, 1, 0, -1, 1},
+    {TG_OP_LOG, 2, 0, 0, 3},          {TG_OP_LOG, 2, 0, 0, 1e30},
+    {TG_OP_LOG, 2, 0, 0.9, 1.1},      {TG_OP_SIN, 0, 2e-7, -1e5, 1e5},
+    {TG_OP_COS, 0, 2e-7, -1e5, 1e5},  {TG_OP_SIN, 2, 0, -1.5, 1.5},
+    {TG_OP_COS, 0, 2e-7, -10, 10},    {TG_OP_TANH, 4, 0, -10, 10},
+    {TG_OP_TANH, 4, 0, -1, 1},        {TG_OP_ERF, 0, 2e-7, -5, 5},
+    {TG_OP_ERF, 4, 0, -1, 1},         {TG_OP_SIGMOID, 4, 0, -80, 80},
+    {TG_OP_SIGMOID, 4, 0, -2, 2},     {TG_OP_SOFTPLUS, 4, 0, -80, 80},
+    {TG_OP_SOFTPLUS, 4, 0, -2, 2},    {TG_OP_SQRT, 0.5001, 0, 0, 100},
+    {TG_OP_RSQRT, 1.5, 0, 0, 100},    {TG_OP_RECIPROCAL, 0.5001, 0, -100, 100},
+    {TG_OP_NEG, 0, 0, -10, 10},       {TG_OP_ABS, 0, 0, -10, 10},
+    {TG_OP_SIGN, 0, 0, -10, 10},      {TG_OP_RELU, 0, 0, -10, 10},
+    {TG_OP_EXPM1, 4, 0, -20, 89},     {TG_OP_EXPM1, 4, 0, -1, 1},
+    {TG_OP_EXPM1, 2, 0, -1e-6, 1e-6}, {TG_OP_LOG1P, 4, 0, -0.999, 3},
+    {TG_OP_LOG1P, 4, 0, -0.1, 0.1},   {TG_OP_LOG1P, 2, 0, -1e-6, 1e-6},
+    {TG_OP_LOG1P, 4, 0, 0, 1e30},     {TG_OP_FLOOR, 0, 0, -10, 10},
+    {TG_OP_CEIL, 0, 0, -1e7, 1e7},    {TG_OP_ROUND, 0, 0, -4, 4},
 };
 static const float specials[] = {0.0f,           -0.0f,   1.0f,     -1.0f,    1e-45f,    -1e-45f,   1e-39f, -1e-39f,
                                  1.1754944e-38f, FLT_MAX, -FLT_MAX, INFINITY, -INFINITY, NAN,       0.5f,   -0.5f,

@@ -278,17 +278,26 @@ TG_UNARY_(rsqrt);      /* 1 / sqrt x */
 TG_UNARY_(reciprocal); /* 1 / x */
 TG_UNARY_(exp);
 TG_UNARY_(log);
-TG_UNARY_(sin); /* absolute error < 1e-6 for |x| <= 1e5 */
+TG_UNARY_(expm1); /* e^x - 1, right near 0 */
+TG_UNARY_(log1p); /* log(1 + x), right near 0; -1 gives -infinity, less NaN */
+TG_UNARY_(sin);   /* absolute error < 1e-6 for |x| <= 1e5 */
 TG_UNARY_(cos);
+TG_UNARY_(tan);   /* sin x / cos x   [1 + tan(x)^2] */
+TG_UNARY_(floor); /* largest whole number <= x   [0] */
+TG_UNARY_(ceil);  /* smallest whole number >= x   [0] */
+TG_UNARY_(round); /* nearest whole number, halves to the even one   [0] */
 TG_UNARY_(tanh);
 TG_UNARY_(erf);
-TG_UNARY_(sigmoid);     /* 1 / (1 + e^-x), no overflow */
-TG_UNARY_(softplus);    /* log(1 + e^x)   [sigmoid(x), everywhere] */
-TG_UNARY_(silu);        /* x sigmoid(x) */
-TG_UNARY_(gelu);        /* x (1 + erf(x / sqrt 2)) / 2, exact form */
-TG_UNARY_(gelu_tanh);   /* the tanh approximation of gelu */
-TG_UNARY_(relu);        /* max(x, 0), NaN stays NaN   [1 for x > 0, else 0] */
-TG_UNARY_(logical_not); /* bool */
+TG_UNARY_(sigmoid);      /* 1 / (1 + e^-x), no overflow */
+TG_UNARY_(softplus);     /* log(1 + e^x)   [sigmoid(x), everywhere] */
+TG_UNARY_(log_sigmoid);  /* log(sigmoid(x)) = -softplus(-x)   [sigmoid(-x), everywhere] */
+TG_UNARY_(hard_sigmoid); /* min(max(x / 6 + 1/2, 0), 1)   [1/6 inside, 1/12 at -3 and 3] */
+TG_UNARY_(hard_swish);   /* x hard_sigmoid(x) (Howard et al. 2019) */
+TG_UNARY_(silu);         /* x sigmoid(x) */
+TG_UNARY_(gelu);         /* x (1 + erf(x / sqrt 2)) / 2, exact form */
+TG_UNARY_(gelu_tanh);    /* the tanh approximation of gelu */
+TG_UNARY_(relu);         /* max(x, 0), NaN stays NaN   [1 for x > 0, else 0] */
+TG_UNARY_(logical_not);  /* bool */
 TG_UNARY_(stop_gradient);
 #define tg_neg(x) tg_neg_at(TG_SITE, (x))
 #define tg_abs(x) tg_abs_at(TG_SITE, (x))
@@ -299,12 +308,21 @@ TG_UNARY_(stop_gradient);
 #define tg_reciprocal(x) tg_reciprocal_at(TG_SITE, (x))
 #define tg_exp(x) tg_exp_at(TG_SITE, (x))
 #define tg_log(x) tg_log_at(TG_SITE, (x))
+#define tg_expm1(x) tg_expm1_at(TG_SITE, (x))
+#define tg_log1p(x) tg_log1p_at(TG_SITE, (x))
 #define tg_sin(x) tg_sin_at(TG_SITE, (x))
 #define tg_cos(x) tg_cos_at(TG_SITE, (x))
+#define tg_tan(x) tg_tan_at(TG_SITE, (x))
+#define tg_floor(x) tg_floor_at(TG_SITE, (x))
+#define tg_ceil(x) tg_ceil_at(TG_SITE, (x))
+#define tg_round(x) tg_round_at(TG_SITE, (x))
 #define tg_tanh(x) tg_tanh_at(TG_SITE, (x))
 #define tg_erf(x) tg_erf_at(TG_SITE, (x))
 #define tg_sigmoid(x) tg_sigmoid_at(TG_SITE, (x))
 #define tg_softplus(x) tg_softplus_at(TG_SITE, (x))
+#define tg_log_sigmoid(x) tg_log_sigmoid_at(TG_SITE, (x))
+#define tg_hard_sigmoid(x) tg_hard_sigmoid_at(TG_SITE, (x))
+#define tg_hard_swish(x) tg_hard_swish_at(TG_SITE, (x))
 #define tg_silu(x) tg_silu_at(TG_SITE, (x))
 #define tg_gelu(x) tg_gelu_at(TG_SITE, (x))
 #define tg_gelu_tanh(x) tg_gelu_tanh_at(TG_SITE, (x))
@@ -312,16 +330,26 @@ TG_UNARY_(stop_gradient);
 #define tg_logical_not(x) tg_logical_not_at(TG_SITE, (x))
 #define tg_stop_gradient(x) tg_stop_gradient_at(TG_SITE, (x))
 
+/* x > 0 ? x : slope x, slope finite [slope at 0 and below]; NaN stays NaN. */
+TG_API tg_tensor tg_leaky_relu_at(tg_site site, tg_tensor x, double slope);
+/* x > 0 ? x : alpha (e^x - 1), alpha finite (Clevert et al. 2016) [alpha e^x at 0 and below]; NaN stays NaN. */
+TG_API tg_tensor tg_elu_at(tg_site site, tg_tensor x, double alpha);
+#define tg_leaky_relu(x, slope) tg_leaky_relu_at(TG_SITE, (x), (slope))
+#define tg_elu(x, alpha) tg_elu_at(TG_SITE, (x), (alpha))
+
 /* y = f(a, b), broadcast; each side a tensor or a number; both sides of one dtype: f32 or i32 unless said, bool too for equal
  * and not_equal. i32 results wrap around. Gradients are summed back to each operand's shape. */
 #define TG_BINARY_(name) TG_API tg_tensor tg_##name##_at(tg_site site, tg_operand a, tg_operand b)
 TG_BINARY_(add);
 TG_BINARY_(sub);
 TG_BINARY_(mul);
-TG_BINARY_(div);     /* i32: truncates towards 0; by 0 gives 0, by the number 0 is TG_ERROR_ARGUMENT */
-TG_BINARY_(pow);     /* f32; 0^0 = 1; negative base with a whole exponent is exact in sign; else NaN
-                        [of the exponent: 0 where the base is not over 0] */
-TG_BINARY_(minimum); /* NaN wins; a tie shares its cotangent half and half */
+TG_BINARY_(div);       /* i32: truncates towards 0; by 0 gives 0, by the number 0 is TG_ERROR_ARGUMENT */
+TG_BINARY_(floor_div); /* floor(a / b); i32 by 0 as div   [0] */
+TG_BINARY_(mod);       /* a - b floor_div(a, b), the sign of b; i32 by 0 gives a; f32 exact while |a / b| < 2^24
+                          [1 of a, -floor_div(a, b) of b] */
+TG_BINARY_(pow);       /* f32; 0^0 = 1; negative base with a whole exponent is exact in sign; else NaN
+                          [of the exponent: 0 where the base is not over 0] */
+TG_BINARY_(minimum);   /* NaN wins; a tie shares its cotangent half and half */
 TG_BINARY_(maximum);
 TG_BINARY_(less); /* -> bool, no gradient; so are the next five */
 TG_BINARY_(less_equal);
@@ -335,6 +363,8 @@ TG_BINARY_(logical_or);
 #define tg_sub(a, b) tg_sub_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
 #define tg_mul(a, b) tg_mul_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
 #define tg_div(a, b) tg_div_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
+#define tg_floor_div(a, b) tg_floor_div_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
+#define tg_mod(a, b) tg_mod_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
 #define tg_pow(a, b) tg_pow_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
 #define tg_minimum(a, b) tg_minimum_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
 #define tg_maximum(a, b) tg_maximum_at(TG_SITE, TG_OPERAND(a), TG_OPERAND(b))
@@ -371,10 +401,46 @@ TG_REDUCE_(sum);  /* f32, i32 */
 TG_REDUCE_(mean); /* f32 */
 TG_REDUCE_(max);  /* f32, i32; NaN wins; tied elements share the cotangent equally */
 TG_REDUCE_(min);
+TG_REDUCE_(prod); /* f32, i32; halves are multiplied, so no 0 harms the gradient */
+TG_REDUCE_(any);  /* bool; no gradient */
+TG_REDUCE_(all);  /* bool; no gradient */
 #define tg_sum(x, axes, ...) tg_sum_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
 #define tg_mean(x, axes, ...) tg_mean_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
 #define tg_max(x, axes, ...) tg_max_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
 #define tg_min(x, axes, ...) tg_min_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
+#define tg_prod(x, axes, ...) tg_prod_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
+#define tg_any(x, axes, ...) tg_any_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
+#define tg_all(x, axes, ...) tg_all_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
+typedef struct tg_variance_options {
+    int reserved_;
+    bool keepdims;
+    int32_t correction; /* 0: biased; 1: Bessel's; TG_ERROR_ARGUMENT unless in 0 .. n - 1 */
+} tg_variance_options;
+/* sum((x - mean(x))^2) / (n - correction), n the elements reduced. f32. */
+TG_API tg_tensor tg_variance_at(tg_site site, tg_tensor x, tg_axes axes, tg_variance_options options);
+/* sqrt(variance) [0 where it is 0] */
+TG_API tg_tensor tg_std_at(tg_site site, tg_tensor x, tg_axes axes, tg_variance_options options);
+#define tg_variance(x, axes, ...) tg_variance_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_variance_options, __VA_ARGS__))
+#define tg_std(x, axes, ...) tg_std_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_variance_options, __VA_ARGS__))
+typedef struct tg_norm_options {
+    int reserved_;
+    bool keepdims;
+    double ord; /* 1, 2 or INFINITY; 0 means 2 */
+} tg_norm_options;
+/* sum |x|, sqrt(sum x^2) [0 where it is 0] or max |x|, by ord; anything else is TG_ERROR_ARGUMENT. f32. */
+TG_API tg_tensor tg_norm_at(tg_site site, tg_tensor x, tg_axes axes, tg_norm_options options);
+#define tg_norm(x, axes, ...) tg_norm_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_norm_options, __VA_ARGS__))
+typedef struct tg_scan_options {
+    int reserved_;
+    bool exclusive; /* y[i] leaves x[i] out; the first is 0 (1 of a product) */
+    bool reverse;   /* from the last element to the first */
+} tg_scan_options;
+/* y[i] = sum of x[j], j <= i, along one axis. f32, i32 (wraps around). Sums of blocks of up to 64 (128: one block). */
+TG_API tg_tensor tg_cumsum_at(tg_site site, tg_tensor x, int axis, tg_scan_options options);
+/* y[i] = product of x[j], j <= i, along one axis. f32, i32. log2 n steps, without division: a 0 does no harm to the gradient. */
+TG_API tg_tensor tg_cumprod_at(tg_site site, tg_tensor x, int axis, tg_scan_options options);
+#define tg_cumsum(x, axis, ...) tg_cumsum_at(TG_SITE, (x), (axis), TG_OPTIONS_(tg_scan_options, __VA_ARGS__))
+#define tg_cumprod(x, axis, ...) tg_cumprod_at(TG_SITE, (x), (axis), TG_OPTIONS_(tg_scan_options, __VA_ARGS__))
 /* Index (i32) of the first largest / smallest element along one axis, of the first NaN where there is one; the axis is dropped
  * unless keepdims. No gradient. */
 TG_API tg_tensor tg_argmax_at(tg_site site, tg_tensor x, int axis, tg_reduce_options options);
@@ -405,16 +471,82 @@ TG_API tg_tensor tg_stack_at(tg_site site, const tg_tensor *parts, int count, in
 #define tg_concat(parts, count, axis) tg_concat_at(TG_SITE, (parts), (count), (axis))
 #define tg_stack(parts, count, axis) tg_stack_at(TG_SITE, (parts), (count), (axis))
 
+TG_API tg_tensor tg_squeeze_at(tg_site site, tg_tensor x, tg_axes axes); /* drops axes of 1 element; TG_ALL: every such axis */
+/* A new axis of 1 element, where `axis` counts in the result. */
+TG_API tg_tensor tg_expand_dims_at(tg_site site, tg_tensor x, int axis);
+/* before.dim[i] elements of `value` before axis i and after.dim[i] behind it, counts of 0 or more; any dtype that holds the value. */
+TG_API tg_tensor tg_pad_at(tg_site site, tg_tensor x, tg_shape before, tg_shape after, double value);
+TG_API tg_tensor tg_flip_at(tg_site site, tg_tensor x, tg_axes axes);              /* the axes from back to front */
+TG_API tg_tensor tg_roll_at(tg_site site, tg_tensor x, int64_t shift, int axis);   /* y[i] = x[(i - shift) mod n] */
+TG_API tg_tensor tg_tile_at(tg_site site, tg_tensor x, tg_shape times);            /* axis i times.dim[i] times over: a b a b */
+TG_API tg_tensor tg_repeat_at(tg_site site, tg_tensor x, int64_t times, int axis); /* each element `times` times: a a b b */
+/* out[0..n) get n parts along an axis, of sizes[i] elements, which must add up to it; sizes NULL: equal parts. On failure they are
+ * poison. */
+TG_API tg_status tg_split_at(tg_site site, tg_tensor x, int axis, const int64_t *sizes, int n, tg_tensor *out);
+#define tg_squeeze(x, axes) tg_squeeze_at(TG_SITE, (x), (axes))
+#define tg_expand_dims(x, axis) tg_expand_dims_at(TG_SITE, (x), (axis))
+#define tg_pad(x, before, after, value) tg_pad_at(TG_SITE, (x), (before), (after), (value))
+#define tg_flip(x, axes) tg_flip_at(TG_SITE, (x), (axes))
+#define tg_roll(x, shift, axis) tg_roll_at(TG_SITE, (x), (shift), (axis))
+#define tg_tile(x, times) tg_tile_at(TG_SITE, (x), (times))
+#define tg_repeat(x, times, axis) tg_repeat_at(TG_SITE, (x), (times), (axis))
+#define tg_split(x, axis, sizes, n, out) tg_split_at(TG_SITE, (x), (axis), (sizes), (n), (out))
+
 /* ---------------------------------------------------------------- contractions, indexing */
 
-/* [..., M, K] x [K, N] -> [..., M, N]. 2 M K N flop per leading index. f32. */
+/* [batch..., M, K] x [batch..., K, N] -> [batch..., M, N]; batch dims broadcast; [K] on the left is a row, on the right a column, and
+ * that axis is dropped again. 2 M K N flop per batch index. f32. */
 TG_API tg_tensor tg_matmul_at(tg_site site, tg_tensor x, tg_tensor w);
-/* [batch..., M, K] x [batch..., K, N] -> [batch..., M, N]; batch dims broadcast. */
+/* The same, of matrices alone: at least 2 axes on both sides. */
 TG_API tg_tensor tg_matmul_batched_at(tg_site site, tg_tensor a, tg_tensor b);
 /* table [V, D], indices i32 [...] -> [..., D]. An index outside [0, V) is TG_ERROR_INDEX when the step or run is asked for. */
 TG_API tg_tensor tg_embedding_at(tg_site site, tg_tensor table, tg_tensor indices);
 /* i32 [...] -> [..., depth] of `dtype`. An index outside [0, depth) is TG_ERROR_INDEX, as above. */
 TG_API tg_tensor tg_one_hot_at(tg_site site, tg_tensor indices, int64_t depth, tg_dtype dtype);
+/* x [A.., n, B..], i32 indices [I..] into the axis of n -> [A.., I.., B..]: slices of x in the order of the indices; any dtype. Gradient:
+ * scatter_add. An index outside [0, n) is TG_ERROR_INDEX, as above. */
+TG_API tg_tensor tg_gather_at(tg_site site, tg_tensor x, tg_tensor indices, int axis);
+/* y[.., i, ..] = x[.., indices[.., i, ..], ..]: indices have x's shape, but for the axis; any dtype. Index errors as above. */
+TG_API tg_tensor tg_take_along_axis_at(tg_site site, tg_tensor x, tg_tensor indices, int axis);
+/* x plus, for every index, the slice of `updates` that stands at it, added to the slice of x it names: updates have the shape of
+ * gather(x, indices, axis). Always added in the same order. f32. Index errors as above. */
+TG_API tg_tensor tg_scatter_add_at(tg_site site, tg_tensor x, tg_tensor indices, tg_tensor updates, int axis);
+typedef struct tg_sort_options {
+    int reserved_;
+    bool descending;
+} tg_sort_options;
+/* Elements of an axis in order. Stable: equal elements keep theirs; NaN is last both ways; -0 comes back as 0. f32, i32. n^2
+ * comparisons: meant for axes of up to a few thousand. The gradient goes back where each element came from. */
+TG_API tg_tensor tg_sort_at(tg_site site, tg_tensor x, int axis, tg_sort_options options);
+/* i32 positions that sort: take_along_axis(x, argsort(x, axis), axis) is sort(x, axis). No gradient. */
+TG_API tg_tensor tg_argsort_at(tg_site site, tg_tensor x, int axis, tg_sort_options options);
+typedef struct tg_top {
+    tg_tensor values, indices; /* the axis has k elements; i32 indices, without gradient */
+} tg_top;
+/* The k largest of an axis, largest first, as sort has them descending; k outside 1 .. n is TG_ERROR_ARGUMENT. */
+TG_API tg_top tg_top_k_at(tg_site site, tg_tensor x, int64_t k, int axis);
+/* Einstein summation, as numpy.einsum: terms of letters, an ellipsis for leading axes that broadcast, "->" and the result's term, or
+ * without it the ellipsis and the letters that occur once, by alphabet. A letter twice in a term is the diagonal. Operands are
+ * multiplied left to right. f32. An equation that says something else is TG_ERROR_ARGUMENT. */
+TG_API tg_tensor tg_einsum_at(tg_site site, const char *equation, const tg_tensor *operands, int count);
+typedef struct tg_rope_options {
+    int reserved_;
+    double base;      /* over 0; 0 means 10000 */
+    bool interleaved; /* pairs are neighbours (2 i, 2 i + 1); else (i, i + D / 2) */
+    tg_tensor
+        positions; /* i32, broadcast to x's axes but the last; none: 0 .. T - 1, exact; given, angles are f32: |error| < position 1e-7 */
+} tg_rope_options;
+/* Rotary position embedding (Su et al. 2021): x [..., T, D], D even; pair i of position t is turned by t base^(-2 i / D):
+ * (a, b) -> (a cos - b sin, b cos + a sin). */
+TG_API tg_tensor tg_rope_at(tg_site site, tg_tensor x, tg_rope_options options);
+#define tg_gather(x, indices, axis) tg_gather_at(TG_SITE, (x), (indices), (axis))
+#define tg_take_along_axis(x, indices, axis) tg_take_along_axis_at(TG_SITE, (x), (indices), (axis))
+#define tg_scatter_add(x, indices, updates, axis) tg_scatter_add_at(TG_SITE, (x), (indices), (updates), (axis))
+#define tg_sort(x, axis, ...) tg_sort_at(TG_SITE, (x), (axis), TG_OPTIONS_(tg_sort_options, __VA_ARGS__))
+#define tg_argsort(x, axis, ...) tg_argsort_at(TG_SITE, (x), (axis), TG_OPTIONS_(tg_sort_options, __VA_ARGS__))
+#define tg_top_k(x, k, axis) tg_top_k_at(TG_SITE, (x), (k), (axis))
+#define tg_einsum(equation, operands, count) tg_einsum_at(TG_SITE, (equation), (operands), (count))
+#define tg_rope(x, ...) tg_rope_at(TG_SITE, (x), TG_OPTIONS_(tg_rope_options, __VA_ARGS__))
 #define tg_matmul(x, w) tg_matmul_at(TG_SITE, (x), (w))
 #define tg_matmul_batched(a, b) tg_matmul_batched_at(TG_SITE, (a), (b))
 #define tg_embedding(table, indices) tg_embedding_at(TG_SITE, (table), (indices))
@@ -425,15 +557,25 @@ TG_API tg_tensor tg_one_hot_at(tg_site site, tg_tensor indices, int64_t depth, t
 /* Equal finite fills (all -1e9) give equal shares; a row of nothing but -infinity is NaN. */
 TG_API tg_tensor tg_softmax_at(tg_site site, tg_tensor x, int axis);
 TG_API tg_tensor tg_log_softmax_at(tg_site site, tg_tensor x, int axis);
-TG_API tg_tensor tg_logsumexp_at(tg_site site, tg_tensor x, int axis);       /* the axis is dropped */
+TG_API tg_tensor tg_logsumexp_at(tg_site site, tg_tensor x, int axis); /* the axis is dropped; -infinity for a row of nothing else */
+/* softmax over the elements where the bool mask, which broadcasts to x, is true; 0 elsewhere. A row that hides everything is 0,
+ * its gradient too. */
+TG_API tg_tensor tg_masked_softmax_at(tg_site site, tg_tensor x, tg_tensor mask, int axis);
 TG_API tg_tensor tg_softmax_causal_last_at(tg_site site, tg_tensor x);       /* [..., T, T]: row i sees columns 0..i */
 TG_API tg_tensor tg_where_causal_at(tg_site site, tg_tensor x, double fill); /* [..., T, T]: columns > row become fill */
 #define tg_softmax(x, axis) tg_softmax_at(TG_SITE, (x), (axis))
 #define tg_log_softmax(x, axis) tg_log_softmax_at(TG_SITE, (x), (axis))
 #define tg_log_softmax_last(x) tg_log_softmax_at(TG_SITE, (x), -1)
 #define tg_logsumexp(x, axis) tg_logsumexp_at(TG_SITE, (x), (axis))
+#define tg_masked_softmax(x, mask, axis) tg_masked_softmax_at(TG_SITE, (x), (mask), (axis))
 #define tg_softmax_causal_last(x) tg_softmax_causal_last_at(TG_SITE, (x))
 #define tg_where_causal(x, fill) tg_where_causal_at(TG_SITE, (x), (fill))
+/* The last two axes' lower triangle, column <= row + diagonal, 0 (false) elsewhere; any dtype. Of ones(bool): a mask. */
+TG_API tg_tensor tg_tril_at(tg_site site, tg_tensor x, int64_t diagonal);
+/* The upper triangle, column >= row + diagonal. */
+TG_API tg_tensor tg_triu_at(tg_site site, tg_tensor x, int64_t diagonal);
+#define tg_tril(x, diagonal) tg_tril_at(TG_SITE, (x), (diagonal))
+#define tg_triu(x, diagonal) tg_triu_at(TG_SITE, (x), (diagonal))
 
 /* ---------------------------------------------------------------- random numbers */
 

@@ -184,6 +184,21 @@ static const wgsl_helper wgsl_helpers[] = {
     {"tg_within_half", "fn tg_within_half(v: vec4<f32>) -> vec4<f32> { // infinity and NaN stay\n"
                        "    let finite = (bitcast<vec4<u32>>(v) & vec4<u32>(0x7f800000u)) != vec4<u32>(0x7f800000u);\n"
                        "    return select(v, clamp(v, vec4<f32>(-65504f), vec4<f32>(65504f)), finite);\n}\n"},
+    {"tg_floor", "fn tg_floor(x: f32) -> f32 { return select(x, floor(x), abs(x) < 0x1p23f); }\n"},
+    {"tg_round", "fn tg_round(x: f32) -> f32 { return select(x, round(x), abs(x) < 0x1p23f); }\n"},
+    {"tg_expm1", "fn tg_expm1(x: f32) -> f32 {\n"
+                 "    var q = 0x1.71de3ap-19f * x + 0x1.a01a02p-16f;\n"
+                 "    q = q * x + 0x1.a01a02p-13f;\n"
+                 "    q = q * x + 0x1.6c16c2p-10f;\n"
+                 "    q = q * x + 0x1.111112p-7f;\n"
+                 "    q = q * x + 0x1.555556p-5f;\n"
+                 "    q = q * x + 0x1.555556p-3f;\n"
+                 "    q = q * x + 0.5f;\n"
+                 "    return select(tg_exp(x) - 1f, q * x * x + x, abs(x) < 0.5f);\n}\n"},
+    {"tg_log1p", "fn tg_log1p(x: f32) -> f32 { // near 0 the low bits of x must not be lost in 1 + x\n"
+                 "    let f = clamp(x, -0.25f, 0.4f);\n"
+                 "    let near = f - (0.5f * f * f - tg_log_tail(f) * f * (f * f));\n"
+                 "    return select(tg_log(1f + x), near, f == x);\n}\n"},
     {"tg_upper", "fn tg_upper(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u); } // 12 bits\n"},
     /* y log x in two floats: the high one masked, so that no contraction can make it differ from what its error was taken of. */
     {"tg_power", "fn tg_power(x: f32, y: f32) -> f32 { // x^y, x > 0 and finite\n"

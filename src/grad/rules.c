@@ -34,7 +34,10 @@ VJP_NONE(PARAM);
 VJP_NONE(STATE);
 VJP_NONE(CONST);
 VJP_NONE(IOTA);
-VJP_NONE(SIGN); /* 0 almost everywhere */
+VJP_NONE(SIGN); /* 0 almost everywhere, as those of the next three */
+VJP_NONE(FLOOR);
+VJP_NONE(CEIL);
+VJP_NONE(ROUND);
 VJP_NONE(NOT);
 VJP_NONE(STOP_GRADIENT);
 VJP_NONE(LESS);
@@ -107,6 +110,18 @@ VJP_RULE(SIGMOID) {
 }
 
 VJP_RULE(SOFTPLUS) { vjp_give(call, 0, vjp_mul(call, call->dy, tg_ir_unary(call->g, TG_OP_SIGMOID, vjp_in(call, 0)))); }
+
+/* dy (y + 1) */
+VJP_RULE(EXPM1) {
+    int32_t slope = tg_ir_binary(call->g, TG_OP_ADD, call->y, vjp_full(call, 1.0));
+    vjp_give(call, 0, vjp_mul(call, call->dy, slope));
+}
+
+/* dy / (1 + x) */
+VJP_RULE(LOG1P) {
+    int32_t below = tg_ir_binary(call->g, TG_OP_ADD, vjp_in(call, 0), vjp_full(call, 1.0));
+    vjp_give(call, 0, tg_ir_binary(call->g, TG_OP_DIV, call->dy, below));
+}
 
 /* dy where y > 0: 0 at x = 0 and at NaN */
 VJP_RULE(RELU) {

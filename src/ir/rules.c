@@ -156,6 +156,11 @@ tg_status tg_shape_rule_TANH(tg_rule *rule) { return rule_same_type(rule); }
 tg_status tg_shape_rule_ERF(tg_rule *rule) { return rule_same_type(rule); }
 tg_status tg_shape_rule_SIGMOID(tg_rule *rule) { return rule_same_type(rule); }
 tg_status tg_shape_rule_SOFTPLUS(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_EXPM1(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_LOG1P(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_FLOOR(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_CEIL(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_ROUND(tg_rule *rule) { return rule_same_type(rule); }
 tg_status tg_shape_rule_RELU(tg_rule *rule) { return rule_same_type(rule); }
 tg_status tg_shape_rule_NOT(tg_rule *rule) { return rule_same_type(rule); }
 tg_status tg_shape_rule_STOP_GRADIENT(tg_rule *rule) { return rule_same_type(rule); }
@@ -465,13 +470,13 @@ tg_status tg_shape_rule_CONTRACT(tg_rule *rule) {
     return rule_check_shape(rule);
 }
 
-/* One f32 operand of rank 2 with rows, one i32 operand of rank 1 with indices, in the given positions. */
-static tg_status rule_check_indexing(tg_rule *rule, int rows, int indices) {
+/* One operand of rank 2 with rows (f32, unless `any` dtype will do), one i32 operand of rank 1 with indices, in the given positions. */
+static tg_status rule_check_indexing(tg_rule *rule, int rows, int indices, bool any) {
     char text[TG_NODE_TEXT], other[TG_NODE_TEXT];
     (void)rule_operand(rule, rows, text);
     (void)rule_operand(rule, indices, other);
-    if (rule_input(rule, rows)->dtype != TG_F32 || rule_input(rule, indices)->dtype != TG_I32)
-        return rule_refuse(rule, TG_ERROR_DTYPE, "f32 rows and i32 indices are needed: %s (%s), %s (%s)", text,
+    if ((!any && rule_input(rule, rows)->dtype != TG_F32) || rule_input(rule, indices)->dtype != TG_I32)
+        return rule_refuse(rule, TG_ERROR_DTYPE, "%srows and i32 indices are needed: %s (%s), %s (%s)", any ? "" : "f32 ", text,
                            tg_dtype_name(rule_input(rule, rows)->dtype), other, tg_dtype_name(rule_input(rule, indices)->dtype));
     if (rule_input(rule, rows)->shape.rank != 2 || rule_input(rule, indices)->shape.rank != 1)
         return rule_refuse(rule, TG_ERROR_SHAPE, "rows of rank 2 and indices of rank 1 are needed: %s, %s", text, other);
@@ -479,16 +484,16 @@ static tg_status rule_check_indexing(tg_rule *rule, int rows, int indices) {
 }
 
 tg_status tg_shape_rule_GATHER(tg_rule *rule) {
-    const tg_status status = rule_check_indexing(rule, 0, 1);
+    const tg_status status = rule_check_indexing(rule, 0, 1, true);
     if (status != TG_OK) return status;
-    rule->dtype = TG_F32;
+    rule->dtype = rule_input(rule, 0)->dtype;
     rule->shape = rule_input(rule, 0)->shape;
     rule->shape.dim[0] = rule_input(rule, 1)->shape.dim[0];
     return rule_check_shape(rule);
 }
 
 tg_status tg_shape_rule_SCATTER_ADD(tg_rule *rule) {
-    const tg_status status = rule_check_indexing(rule, 1, 0);
+    const tg_status status = rule_check_indexing(rule, 1, 0, false);
     if (status != TG_OK) return status;
     const tg_shape indices = rule_input(rule, 0)->shape, updates = rule_input(rule, 1)->shape;
     char text[TG_NODE_TEXT], other[TG_NODE_TEXT];

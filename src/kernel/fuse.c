@@ -123,6 +123,8 @@ static int operation_cost(tg_op op) {
     case TG_OP_ERF:
     case TG_OP_SIGMOID:
     case TG_OP_SOFTPLUS:
+    case TG_OP_EXPM1:
+    case TG_OP_LOG1P:
     case TG_OP_POW: return TG_COST_TRANSCENDENTAL;
     case TG_OP_DIV:
     case TG_OP_SQRT:
@@ -177,6 +179,16 @@ static int32_t behind_views(const tg_fusion *f, int32_t node) {
     return node;
 }
 
+/* A tensor compared with itself at other places (who stands before whom?) must be the same bits at both: it is stored, for the reason
+ * below. */
+static void store_compared_places(tg_fusion *f) {
+    for (int32_t id = 1; id < f->node_count; id++) {
+        const tg_node *n = fuse_node(f, id);
+        if (f->live[id] && n->op == TG_OP_LESS && behind_views(f, n->inputs[0]) == behind_views(f, n->inputs[1]))
+            realise_base(f, n->inputs[0]);
+    }
+}
+
 /* The gradient of an extremum goes where x equals max(x): the very bits that the reduction saw, so x is stored. Computed a
  * second time elsewhere, with other roundings (a b + c in one go or in two), no element might be equal. */
 static void store_compared_extrema(tg_fusion *f) {
@@ -224,6 +236,7 @@ static void decide_stored(tg_fusion *f, int32_t *users, int32_t *only_user, int3
             realise(f, permuted > 0 ? permuted : end);
         }
     store_compared_extrema(f);
+    store_compared_places(f);
     recompute_costs(f, cost);
     store_shared(f, cost, only_user);
 }

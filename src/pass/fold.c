@@ -51,6 +51,11 @@ static bool fold_unary_f32(tg_op op, double x, double *y) {
     case TG_OP_ERF: *y = erf(x); return true;
     case TG_OP_SIGMOID: *y = fold_sigmoid(x); return true;
     case TG_OP_SOFTPLUS: *y = fold_softplus(x); return true;
+    case TG_OP_EXPM1: *y = expm1(x); return true;
+    case TG_OP_LOG1P: *y = log1p(x); return true;
+    case TG_OP_FLOOR: *y = floor(x); return true;
+    case TG_OP_CEIL: *y = ceil(x); return true;
+    case TG_OP_ROUND: *y = rint(x); return true;
     case TG_OP_RELU: *y = x > 0 || x != x ? x : 0.0; return true;
     default: return false;
     }

@@ -4,16 +4,17 @@
 
 /* ---------------------------------------------------------------- matmul */
 
-/* Both f32 and of at least two axes, inner dimensions equal. */
-static bool check_product(const tg_call *call, int32_t a, int32_t b) {
+/* Both f32 and of at least one axis (two, if `matrices`), inner dimensions equal. */
+static bool check_product(const tg_call *call, int32_t a, int32_t b, bool matrices) {
     int32_t ids[2] = {a, b};
     if (!tg_call_takes(call, a, TG_TAKES_F32) || !tg_call_takes(call, b, TG_TAKES_F32)) return false;
     tg_shape left = tg_node_shape(call, a), right = tg_node_shape(call, b);
-    if (left.rank < 2 || right.rank < 2) {
-        tg_call_fail(call, TG_ERROR_SHAPE, ids, 2, "both sides need at least 2 axes: %s x %s", TG_LABEL(call, a), TG_LABEL(call, b));
+    if (left.rank < 1 + matrices || right.rank < 1 + matrices) {
+        tg_call_fail(call, TG_ERROR_SHAPE, ids, 2, "both sides need at least %s: %s x %s", matrices ? "2 axes" : "1 axis",
+                     TG_LABEL(call, a), TG_LABEL(call, b));
         return false;
     }
-    int64_t inner = left.dim[left.rank - 1], rows = right.dim[right.rank - 2];
+    int64_t inner = left.dim[left.rank - 1], rows = right.dim[right.rank > 1 ? right.rank - 2 : 0];
     if (inner == rows) return true;
     tg_call_fail(call, TG_ERROR_SHAPE, ids, 2, "inner dimensions differ: %s x %s (%lld != %lld)", TG_LABEL(call, a), TG_LABEL(call, b),
                  (long long)inner, (long long)rows);
@@ -32,20 +33,6 @@ int32_t tg_compose_matmul(const tg_call *call, int32_t x, int32_t w) {
     int32_t b = tg_ir_reshape(g, w, tg_shape_make(3, (const int64_t[]){1, k, n}));
     out.dim[out.rank - 1] = n;
     return tg_ir_reshape(g, tg_ir_contract(g, a, b), out);
-}
-
-tg_tensor tg_matmul_at(tg_site site, tg_tensor x, tg_tensor w) {
-    tg_call call;
-    tg_tensor operands[2] = {x, w};
-    int32_t ids[2] = {x.id, w.id};
-    if (!tg_call_enter(&call, site, "matmul", operands, 2) || !check_product(&call, x.id, w.id)) return tg_call_poison(&call);
-    tg_shape out = tg_node_shape(&call, x.id), right = tg_node_shape(&call, w.id);
-    if (right.rank != 2)
-        return tg_call_fail(&call, TG_ERROR_SHAPE, ids, 2, "the right side needs 2 axes (matmul_batched takes more): %s x %s",
-                            TG_LABEL(&call, x.id), TG_LABEL(&call, w.id));
-    out.dim[out.rank - 1] = right.dim[1];
-    if (!tg_call_shape_ok(&call, out)) return tg_call_poison(&call);
-    return tg_call_result(&call, tg_compose_matmul(&call, x.id, w.id));
 }
 
 /* The axes before the last two. */
@@ -76,24 +63,46 @@ static int32_t shared_right(const tg_call *call, int32_t a, int32_t b, tg_shape 
     return tg_ir_reshape(call->graph, tg_compose_matmul(call, a, matrix), out);
 }
 
+/* a [batch..., M, K] b [batch..., K, N], batch axes broadcast. 0 with the error recorded where they do not. */
+static int32_t compose_batched(const tg_call *call, int32_t a, int32_t b) {
+    int32_t ids[2] = {a, b};
+    tg_shape batch, left = tg_node_shape(call, a), right = tg_node_shape(call, b);
+    if (!tg_shape_broadcast(batch_shape(left), batch_shape(right), &batch)) {
+        tg_call_fail(call, TG_ERROR_SHAPE, ids, 2, "batch axes do not broadcast: %s x %s", TG_LABEL(call, a), TG_LABEL(call, b));
+        return 0;
+    }
+    int64_t rows = left.dim[left.rank - 2], inner = left.dim[left.rank - 1], columns = right.dim[right.rank - 1];
+    tg_shape out = with_matrix(batch, rows, columns);
+    if (!tg_call_shape_ok(call, out)) return 0;
+    if (tg_shape_count(batch_shape(right)) == 1) return shared_right(call, a, b, out);
+    if (!tg_call_shape_ok(call, with_matrix(batch, rows, inner)) || !tg_call_shape_ok(call, with_matrix(batch, inner, columns))) return 0;
+    int32_t wide = flat_batches(call, a, batch);
+    int32_t product = tg_ir_contract(call->graph, wide, flat_batches(call, b, batch));
+    return tg_ir_reshape(call->graph, product, out);
+}
+
 tg_tensor tg_matmul_batched_at(tg_site site, tg_tensor a, tg_tensor b) {
     tg_call call;
     tg_tensor operands[2] = {a, b};
-    int32_t ids[2] = {a.id, b.id};
-    tg_shape batch;
-    if (!tg_call_enter(&call, site, "matmul_batched", operands, 2) || !check_product(&call, a.id, b.id)) return tg_call_poison(&call);
-    tg_shape left = tg_node_shape(&call, a.id), right = tg_node_shape(&call, b.id);
-    if (!tg_shape_broadcast(batch_shape(left), batch_shape(right), &batch))
-        return tg_call_fail(&call, TG_ERROR_SHAPE, ids, 2, "batch axes do not broadcast: %s x %s", TG_LABEL(&call, a.id),
-                            TG_LABEL(&call, b.id));
-    int64_t rows = left.dim[left.rank - 2], inner = left.dim[left.rank - 1], columns = right.dim[right.rank - 1];
-    tg_shape out = with_matrix(batch, rows, columns);
-    if (!tg_call_shape_ok(&call, out) || !tg_call_shape_ok(&call, with_matrix(batch, rows, inner)) ||
-        !tg_call_shape_ok(&call, with_matrix(batch, inner, columns)))
-        return tg_call_poison(&call);
-    if (tg_shape_count(batch_shape(right)) == 1) return tg_call_result(&call, shared_right(&call, a.id, b.id, out));
-    int32_t product = tg_ir_contract(call.graph, flat_batches(&call, a.id, batch), flat_batches(&call, b.id, batch));
-    return tg_call_result(&call, tg_ir_reshape(call.graph, product, out));
+    if (!tg_call_enter(&call, site, "matmul_batched", operands, 2) || !check_product(&call, a.id, b.id, true)) return tg_call_poison(&call);
+    return tg_call_result(&call, compose_batched(&call, a.id, b.id));
+}
+
+/* A vector on the left is one row, on the right one column; what it stands for is dropped again. */
+tg_tensor tg_matmul_at(tg_site site, tg_tensor x, tg_tensor w) {
+    tg_call call;
+    tg_tensor operands[2] = {x, w};
+    if (!tg_call_enter(&call, site, "matmul", operands, 2) || !check_product(&call, x.id, w.id, false)) return tg_call_poison(&call);
+    tg_graph *g = call.graph;
+    tg_shape left = tg_node_shape(&call, x.id), right = tg_node_shape(&call, w.id);
+    int32_t a = left.rank > 1 ? x.id : tg_ir_reshape(g, x.id, tg_shape_make(2, (const int64_t[]){1, left.dim[0]}));
+    int32_t b = right.rank > 1 ? w.id : tg_ir_reshape(g, w.id, tg_shape_make(2, (const int64_t[]){right.dim[0], 1}));
+    int32_t y = a != 0 && b != 0 ? compose_batched(&call, a, b) : 0;
+    if (y == 0) return tg_call_poison(&call);
+    int rank = tg_node_shape(&call, y).rank;
+    uint32_t dropped = left.rank > 1 ? 0u : 1u << (unsigned)(rank - 2);
+    if (right.rank == 1) dropped |= 1u << (unsigned)(rank - 1);
+    return tg_call_result(&call, tg_compose_drop_axes(&call, y, dropped));
 }
 
 /* ---------------------------------------------------------------- indexing */

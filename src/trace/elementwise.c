@@ -2,6 +2,8 @@
  * Must not know reductions or layouts. */
 #include "trace/trace.h"
 
+#include <math.h>
+
 /* ---------------------------------------------------------------- one operand */
 
 static bool enter_unary(tg_call *call, tg_site site, const char *op, tg_tensor x, unsigned dtypes) {
@@ -28,6 +30,11 @@ tg_tensor tg_tanh_at(tg_site site, tg_tensor x) { return unary_op(site, "tanh", 
 tg_tensor tg_erf_at(tg_site site, tg_tensor x) { return unary_op(site, "erf", TG_OP_ERF, x, TG_TAKES_F32); }
 tg_tensor tg_sigmoid_at(tg_site site, tg_tensor x) { return unary_op(site, "sigmoid", TG_OP_SIGMOID, x, TG_TAKES_F32); }
 tg_tensor tg_softplus_at(tg_site site, tg_tensor x) { return unary_op(site, "softplus", TG_OP_SOFTPLUS, x, TG_TAKES_F32); }
+tg_tensor tg_expm1_at(tg_site site, tg_tensor x) { return unary_op(site, "expm1", TG_OP_EXPM1, x, TG_TAKES_F32); }
+tg_tensor tg_log1p_at(tg_site site, tg_tensor x) { return unary_op(site, "log1p", TG_OP_LOG1P, x, TG_TAKES_F32); }
+tg_tensor tg_floor_at(tg_site site, tg_tensor x) { return unary_op(site, "floor", TG_OP_FLOOR, x, TG_TAKES_F32); }
+tg_tensor tg_ceil_at(tg_site site, tg_tensor x) { return unary_op(site, "ceil", TG_OP_CEIL, x, TG_TAKES_F32); }
+tg_tensor tg_round_at(tg_site site, tg_tensor x) { return unary_op(site, "round", TG_OP_ROUND, x, TG_TAKES_F32); }
 tg_tensor tg_relu_at(tg_site site, tg_tensor x) { return unary_op(site, "relu", TG_OP_RELU, x, TG_TAKES_F32); }
 tg_tensor tg_logical_not_at(tg_site site, tg_tensor x) { return unary_op(site, "logical_not", TG_OP_NOT, x, TG_TAKES_BOOL); }
 
@@ -50,6 +57,77 @@ tg_tensor tg_silu_at(tg_site site, tg_tensor x) {
     if (!enter_unary(&call, site, "silu", x, TG_TAKES_F32)) return tg_call_poison(&call);
     int32_t gate = tg_ir_unary(call.graph, TG_OP_SIGMOID, x.id);
     return tg_call_result(&call, tg_ir_binary(call.graph, TG_OP_MUL, x.id, gate));
+}
+
+/* sin x / cos x; its gradient comes out as 1 + tan^2. */
+tg_tensor tg_tan_at(tg_site site, tg_tensor x) {
+    tg_call call;
+    if (!enter_unary(&call, site, "tan", x, TG_TAKES_F32)) return tg_call_poison(&call);
+    int32_t sine = tg_ir_unary(call.graph, TG_OP_SIN, x.id);
+    return tg_call_result(&call, tg_ir_binary(call.graph, TG_OP_DIV, sine, tg_ir_unary(call.graph, TG_OP_COS, x.id)));
+}
+
+/* -softplus(-x) */
+tg_tensor tg_log_sigmoid_at(tg_site site, tg_tensor x) {
+    tg_call call;
+    if (!enter_unary(&call, site, "log_sigmoid", x, TG_TAKES_F32)) return tg_call_poison(&call);
+    int32_t loss = tg_ir_unary(call.graph, TG_OP_SOFTPLUS, tg_ir_unary(call.graph, TG_OP_NEG, x.id));
+    return tg_call_result(&call, tg_ir_unary(call.graph, TG_OP_NEG, loss));
+}
+
+/* (min(max(x, -3), 3) + 3) / 6 (Howard et al. 2019) */
+static int32_t hard_gate(const tg_call *call, int32_t x) {
+    int32_t raised = tg_ir_binary(call->graph, TG_OP_MAX, x, tg_compose_number(call, -3.0));
+    int32_t inside = tg_ir_binary(call->graph, TG_OP_MIN, raised, tg_compose_number(call, 3.0));
+    int32_t above = tg_ir_binary(call->graph, TG_OP_ADD, inside, tg_compose_number(call, 3.0));
+    return tg_ir_binary(call->graph, TG_OP_DIV, above, tg_compose_number(call, 6.0));
+}
+
+tg_tensor tg_hard_sigmoid_at(tg_site site, tg_tensor x) {
+    tg_call call;
+    if (!enter_unary(&call, site, "hard_sigmoid", x, TG_TAKES_F32)) return tg_call_poison(&call);
+    return tg_call_result(&call, hard_gate(&call, x.id));
+}
+
+tg_tensor tg_hard_swish_at(tg_site site, tg_tensor x) {
+    tg_call call;
+    if (!enter_unary(&call, site, "hard_swish", x, TG_TAKES_F32)) return tg_call_poison(&call);
+    return tg_call_result(&call, tg_ir_binary(call.graph, TG_OP_MUL, x.id, hard_gate(&call, x.id)));
+}
+
+/* The number as f32 holds it; 0, with the error recorded, unless it is finite. */
+static int32_t finite_number(const tg_call *call, const char *what, double value, int32_t beside) {
+    double held = 0;
+    if (!isfinite(value)) {
+        tg_call_fail(call, TG_ERROR_ARGUMENT, &beside, 1, "the %s %.9g is not finite: %s", what, value, TG_LABEL(call, beside));
+        return 0;
+    }
+    return tg_call_number(call, value, TG_F32, beside, &held) ? tg_compose_number(call, held) : 0;
+}
+
+static int32_t is_positive(const tg_call *call, int32_t x) {
+    return tg_ir_binary(call->graph, TG_OP_LESS, tg_compose_number(call, 0.0), x);
+}
+
+tg_tensor tg_leaky_relu_at(tg_site site, tg_tensor x, double slope) {
+    tg_call call;
+    if (!enter_unary(&call, site, "leaky_relu", x, TG_TAKES_F32)) return tg_call_poison(&call);
+    int32_t factor = finite_number(&call, "slope", slope, x.id);
+    if (factor == 0) return tg_call_poison(&call);
+    int32_t positive = is_positive(&call, x.id);
+    return tg_call_result(&call, tg_ir_select(call.graph, positive, x.id, tg_ir_binary(call.graph, TG_OP_MUL, x.id, factor)));
+}
+
+/* e^x never sees the x that are not its own: it would overflow, and 0 times infinity is the gradient then. */
+tg_tensor tg_elu_at(tg_site site, tg_tensor x, double alpha) {
+    tg_call call;
+    if (!enter_unary(&call, site, "elu", x, TG_TAKES_F32)) return tg_call_poison(&call);
+    int32_t factor = finite_number(&call, "alpha", alpha, x.id);
+    if (factor == 0) return tg_call_poison(&call);
+    int32_t positive = is_positive(&call, x.id);
+    int32_t below = tg_ir_select(call.graph, positive, tg_compose_number(&call, 0.0), x.id);
+    int32_t curve = tg_ir_binary(call.graph, TG_OP_MUL, tg_ir_unary(call.graph, TG_OP_EXPM1, below), factor);
+    return tg_call_result(&call, tg_ir_select(call.graph, positive, x.id, curve));
 }
 
 /* x / 2 (1 + inner), the frame of both forms of GELU. */
@@ -166,13 +244,58 @@ tg_tensor tg_logical_or_at(tg_site site, tg_operand a, tg_operand b) {
 }
 
 /* i32 by the number 0 is a mistake in the program, not a value; f32 by 0 is IEEE's. */
+static bool enter_division(tg_call *call, tg_site site, const char *name, const tg_operand *a, const tg_operand *b, int32_t *left,
+                           int32_t *right) {
+    if (!enter_pair(call, site, name, a, b, TG_TAKES_NUMBERS, left, right)) return false;
+    if (!b->is_number || b->number != 0.0 || tg_node_dtype(call, *left) != TG_I32) return true;
+    tg_call_fail(call, TG_ERROR_ARGUMENT, left, 1, "division of the integers %s by 0", TG_LABEL(call, *left));
+    return false;
+}
+
 tg_tensor tg_div_at(tg_site site, tg_operand a, tg_operand b) {
     tg_call call;
     int32_t left = 0, right = 0;
-    if (!enter_pair(&call, site, "div", &a, &b, TG_TAKES_NUMBERS, &left, &right)) return tg_call_poison(&call);
-    if (b.is_number && b.number == 0.0 && tg_node_dtype(&call, left) == TG_I32)
-        return tg_call_fail(&call, TG_ERROR_ARGUMENT, &left, 1, "division of the integers %s by 0", TG_LABEL(&call, left));
+    if (!enter_division(&call, site, "div", &a, &b, &left, &right)) return tg_call_poison(&call);
     return tg_call_result(&call, tg_ir_binary(call.graph, TG_OP_DIV, left, right));
+}
+
+/* Whether the remainder is not 0 and its sign is not the divisor's: the quotient was not rounded down. Never for a divisor of 0. */
+static int32_t is_off_by_one(const tg_call *call, int32_t remainder, int32_t divisor) {
+    tg_graph *g = call->graph;
+    int32_t zero = tg_ir_const(g, TG_SCALAR, tg_node_dtype(call, divisor), 0.0);
+    int32_t both = tg_ir_binary(g, TG_OP_NOT_EQUAL, remainder, zero);
+    both = tg_ir_binary(g, TG_OP_AND, both, tg_ir_binary(g, TG_OP_NOT_EQUAL, divisor, zero));
+    int32_t below = tg_ir_binary(g, TG_OP_LESS, remainder, zero);
+    return tg_ir_binary(g, TG_OP_AND, both, tg_ir_binary(g, TG_OP_NOT_EQUAL, below, tg_ir_binary(g, TG_OP_LESS, divisor, zero)));
+}
+
+/* The quotient as DIV or its floor has it, and a - b quotient. */
+static int32_t divide_roughly(const tg_call *call, int32_t a, int32_t b, int32_t *remainder) {
+    tg_graph *g = call->graph;
+    int32_t quotient = tg_ir_binary(g, TG_OP_DIV, a, b);
+    if (quotient != 0 && tg_node_dtype(call, quotient) == TG_F32) quotient = tg_ir_unary(g, TG_OP_FLOOR, quotient);
+    *remainder = tg_ir_binary(g, TG_OP_SUB, a, tg_ir_binary(g, TG_OP_MUL, b, quotient));
+    return quotient;
+}
+
+tg_tensor tg_floor_div_at(tg_site site, tg_operand a, tg_operand b) {
+    tg_call call;
+    int32_t left = 0, right = 0, remainder = 0;
+    if (!enter_division(&call, site, "floor_div", &a, &b, &left, &right)) return tg_call_poison(&call);
+    tg_graph *g = call.graph;
+    int32_t quotient = divide_roughly(&call, left, right, &remainder);
+    if (remainder == 0) return tg_call_poison(&call);
+    int32_t less = tg_ir_binary(g, TG_OP_SUB, quotient, tg_ir_const(g, TG_SCALAR, tg_node_dtype(&call, quotient), 1.0));
+    return tg_call_result(&call, tg_ir_select(g, is_off_by_one(&call, remainder, right), less, quotient));
+}
+
+tg_tensor tg_mod_at(tg_site site, tg_operand a, tg_operand b) {
+    tg_call call;
+    int32_t left = 0, right = 0, remainder = 0;
+    if (!enter_division(&call, site, "mod", &a, &b, &left, &right)) return tg_call_poison(&call);
+    if (divide_roughly(&call, left, right, &remainder) == 0 || remainder == 0) return tg_call_poison(&call);
+    int32_t more = tg_ir_binary(call.graph, TG_OP_ADD, remainder, right);
+    return tg_call_result(&call, tg_ir_select(call.graph, is_off_by_one(&call, remainder, right), more, remainder));
 }
 
 tg_tensor tg_clamp_at(tg_site site, tg_tensor x, double lo, double hi) {

@@ -2,29 +2,7 @@
  * them is a reshape here. Must not know how a reduction runs. */
 #include "trace/trace.h"
 
-/* The axes as a mask over `rank` axes; each at most once. */
-static bool axes_mask(const tg_call *call, int32_t x, tg_axes axes, uint32_t *mask) {
-    int rank = tg_node_shape(call, x).rank;
-    *mask = 0;
-    if (axes.count < 0) {
-        *mask = (1u << (unsigned)rank) - 1u;
-        return true;
-    }
-    if (axes.count > TG_MAX_RANK) {
-        tg_call_fail(call, TG_ERROR_SHAPE, &x, 1, "%d axes given for %s", (int)axes.count, TG_LABEL(call, x));
-        return false;
-    }
-    for (int i = 0; i < axes.count; i++) {
-        int axis = 0;
-        if (!tg_call_axis(call, x, rank, axes.axis[i], &axis)) return false;
-        if ((*mask >> (unsigned)axis & 1u) != 0) {
-            tg_call_fail(call, TG_ERROR_SHAPE, &x, 1, "axis %d of %s is given twice", axis, TG_LABEL(call, x));
-            return false;
-        }
-        *mask |= 1u << (unsigned)axis;
-    }
-    return true;
-}
+#include <math.h>
 
 static int64_t reduced_count(tg_shape shape, uint32_t axes) {
     int64_t count = 1;
@@ -50,7 +28,7 @@ int32_t tg_compose_mean(const tg_call *call, int32_t x, uint32_t axes) {
 }
 
 static bool enter_reduction(tg_call *call, tg_site site, const char *name, tg_tensor x, tg_axes axes, unsigned dtypes, uint32_t *mask) {
-    return tg_call_enter(call, site, name, &x, 1) && tg_call_takes(call, x.id, dtypes) && axes_mask(call, x.id, axes, mask);
+    return tg_call_enter(call, site, name, &x, 1) && tg_call_takes(call, x.id, dtypes) && tg_call_axes(call, x.id, axes, mask);
 }
 
 static tg_tensor finish_reduction(const tg_call *call, int32_t reduced, uint32_t mask, tg_reduce_options options) {
@@ -97,4 +75,232 @@ tg_tensor tg_argmax_at(tg_site site, tg_tensor x, int axis, tg_reduce_options op
 
 tg_tensor tg_argmin_at(tg_site site, tg_tensor x, int axis, tg_reduce_options options) {
     return arg_reduction(site, "argmin", TG_OP_ARGMIN, x, axis, options);
+}
+
+/* ---------------------------------------------------------------- variance, norms */
+
+/* sqrt of a sum of squares: its gradient at 0 is 0, not infinity times 0. */
+static int32_t root_or_zero(const tg_call *call, int32_t x) {
+    tg_graph *g = call->graph;
+    int32_t zero = tg_compose_number(call, 0.0);
+    int32_t vanishes = tg_ir_binary(g, TG_OP_EQUAL, x, zero);
+    int32_t safe = tg_ir_select(g, vanishes, tg_compose_number(call, 1.0), x);
+    return tg_ir_select(g, vanishes, zero, tg_ir_unary(g, TG_OP_SQRT, safe));
+}
+
+/* sum((x - mean)^2) / (n - correction), the axes kept as 1; 0 with the error recorded where nothing is left to divide by. */
+static int32_t spread_about_mean(const tg_call *call, int32_t x, uint32_t axes, int32_t correction) {
+    tg_graph *g = call->graph;
+    int64_t count = reduced_count(tg_node_shape(call, x), axes);
+    if (correction < 0 || correction >= count) {
+        tg_call_fail(call, TG_ERROR_ARGUMENT, &x, 1, "the correction %d is not in 0 .. %lld, for %lld elements: %s", (int)correction,
+                     (long long)count - 1, (long long)count, TG_LABEL(call, x));
+        return 0;
+    }
+    int32_t centred = tg_ir_binary(g, TG_OP_SUB, x, tg_compose_mean(call, x, axes));
+    int32_t sum = tg_ir_reduce(g, TG_OP_SUM, tg_ir_binary(g, TG_OP_MUL, centred, centred), axes);
+    return tg_ir_binary(g, TG_OP_DIV, sum, tg_compose_number(call, (double)(count - correction)));
+}
+
+tg_tensor tg_variance_at(tg_site site, tg_tensor x, tg_axes axes, tg_variance_options options) {
+    tg_call call;
+    uint32_t mask = 0;
+    if (!enter_reduction(&call, site, "variance", x, axes, TG_TAKES_F32, &mask)) return tg_call_poison(&call);
+    int32_t spread = spread_about_mean(&call, x.id, mask, options.correction);
+    return finish_reduction(&call, spread, mask, (tg_reduce_options){.keepdims = options.keepdims});
+}
+
+tg_tensor tg_std_at(tg_site site, tg_tensor x, tg_axes axes, tg_variance_options options) {
+    tg_call call;
+    uint32_t mask = 0;
+    if (!enter_reduction(&call, site, "std", x, axes, TG_TAKES_F32, &mask)) return tg_call_poison(&call);
+    int32_t spread = spread_about_mean(&call, x.id, mask, options.correction);
+    if (spread == 0) return tg_call_poison(&call);
+    return finish_reduction(&call, root_or_zero(&call, spread), mask, (tg_reduce_options){.keepdims = options.keepdims});
+}
+
+tg_tensor tg_norm_at(tg_site site, tg_tensor x, tg_axes axes, tg_norm_options options) {
+    tg_call call;
+    uint32_t mask = 0;
+    int32_t reduced = 0;
+    if (!enter_reduction(&call, site, "norm", x, axes, TG_TAKES_F32, &mask)) return tg_call_poison(&call);
+    tg_graph *g = call.graph;
+    if (options.ord == 0.0 || options.ord == 2.0)
+        reduced = root_or_zero(&call, tg_ir_reduce(g, TG_OP_SUM, tg_ir_binary(g, TG_OP_MUL, x.id, x.id), mask));
+    else if (options.ord == 1.0) reduced = tg_ir_reduce(g, TG_OP_SUM, tg_ir_unary(g, TG_OP_ABS, x.id), mask);
+    else if (options.ord == (double)INFINITY) reduced = tg_ir_reduce(g, TG_OP_REDUCE_MAX, tg_ir_unary(g, TG_OP_ABS, x.id), mask);
+    else
+        return tg_call_fail(&call, TG_ERROR_ARGUMENT, &x.id, 1, "the order %.9g is not 1, 2 or infinity: %s", options.ord,
+                            TG_LABEL(&call, x.id));
+    return finish_reduction(&call, reduced, mask, (tg_reduce_options){.keepdims = options.keepdims});
+}
+
+/* ---------------------------------------------------------------- any, all */
+
+static tg_tensor bool_reduction(tg_site site, const char *name, tg_op op, tg_tensor x, tg_axes axes, tg_reduce_options options) {
+    tg_call call;
+    uint32_t mask = 0;
+    if (!enter_reduction(&call, site, name, x, axes, TG_TAKES_BOOL, &mask)) return tg_call_poison(&call);
+    int32_t reduced = tg_ir_reduce(call.graph, op, tg_ir_cast(call.graph, x.id, TG_I32), mask);
+    return finish_reduction(&call, tg_ir_cast(call.graph, reduced, TG_BOOL), mask, options);
+}
+
+tg_tensor tg_any_at(tg_site site, tg_tensor x, tg_axes axes, tg_reduce_options options) {
+    return bool_reduction(site, "any", TG_OP_REDUCE_MAX, x, axes, options);
+}
+
+tg_tensor tg_all_at(tg_site site, tg_tensor x, tg_axes axes, tg_reduce_options options) {
+    return bool_reduction(site, "all", TG_OP_REDUCE_MIN, x, axes, options);
+}
+
+/* ---------------------------------------------------------------- products */
+
+/* x [rows, n], n a power of two -> [rows, 1]: halves multiplied until one is left. No division, so that a 0 does no harm to the
+ * gradient; log2 n roundings deep. */
+static int32_t product_of_halves(const tg_call *call, int32_t x, int64_t rows, int64_t n) {
+    tg_graph *g = call->graph;
+    for (int64_t half = n / 2; half > 0 && x != 0; half /= 2) {
+        tg_shape shape = tg_shape_make(2, (const int64_t[]){rows, half});
+        int32_t low = tg_ir_slice(g, x, (const int64_t[]){0, 0}, shape);
+        x = tg_ir_binary(g, TG_OP_MUL, low, tg_ir_slice(g, x, (const int64_t[]){0, half}, shape));
+    }
+    return x;
+}
+
+/* x with `count` ones before (or behind) it along the last of two axes. */
+static int32_t beside_ones(const tg_call *call, int32_t x, int64_t count, bool before) {
+    tg_shape shape = tg_node_shape(call, x);
+    shape.dim[1] = count;
+    int32_t ones = tg_ir_const(call->graph, shape, tg_node_dtype(call, x), 1.0);
+    const int32_t parts[2] = {before ? ones : x, before ? x : ones};
+    return tg_ir_concat(call->graph, parts, 2, 1);
+}
+
+tg_tensor tg_prod_at(tg_site site, tg_tensor x, tg_axes axes, tg_reduce_options options) {
+    tg_call call;
+    uint32_t mask = 0;
+    if (!enter_reduction(&call, site, "prod", x, axes, TG_TAKES_NUMBERS, &mask)) return tg_call_poison(&call);
+    tg_shape shape = tg_node_shape(&call, x.id), kept = shape;
+    int32_t order[TG_MAX_RANK] = {0}, at = 0;
+    for (int32_t i = 0; i < shape.rank; i++) {
+        if ((mask >> i & 1u) != 0) kept.dim[i] = 1;
+        else order[at++] = i;
+    }
+    for (int32_t i = 0; i < shape.rank; i++)
+        if ((mask >> i & 1u) != 0) order[at++] = i;
+    int64_t n = reduced_count(shape, mask), rows = tg_shape_count(shape) / n, power = 1;
+    while (power < n) power *= 2;
+    if (!tg_call_shape_ok(&call, tg_shape_make(2, (const int64_t[]){rows, power}))) return tg_call_poison(&call);
+    int32_t flat = tg_ir_permute(call.graph, x.id, order);
+    flat = tg_ir_reshape(call.graph, flat, tg_shape_make(2, (const int64_t[]){rows, n}));
+    if (power > n && flat != 0) flat = beside_ones(&call, flat, power - n, false);
+    int32_t product = tg_ir_reshape(call.graph, product_of_halves(&call, flat, rows, power), kept);
+    return finish_reduction(&call, product, mask, options);
+}
+
+/* ---------------------------------------------------------------- sums and products of all before */
+
+/* How a scan sees its operand: the axis last, as [rows, n], turned round where it runs backwards. */
+typedef struct scan {
+    tg_call call;
+    int32_t order[TG_MAX_RANK]; /* swaps the axis and the last one */
+    tg_shape swapped;
+    int64_t rows, n;
+} scan;
+
+static int32_t scan_begin(scan *s, tg_site site, const char *name, tg_tensor x, int axis, bool reverse) {
+    tg_call *call = &s->call;
+    int along = 0;
+    if (!tg_call_enter(call, site, name, &x, 1) || !tg_call_takes(call, x.id, TG_TAKES_NUMBERS)) return 0;
+    tg_shape shape = tg_node_shape(call, x.id);
+    if (!tg_call_axis(call, x.id, shape.rank, axis, &along)) return 0;
+    for (int32_t i = 0; i < shape.rank; i++) s->order[i] = i;
+    s->order[along] = shape.rank - 1;
+    s->order[shape.rank - 1] = along;
+    s->n = shape.dim[along];
+    s->rows = tg_shape_count(shape) / s->n;
+    int32_t swapped = tg_ir_permute(call->graph, x.id, s->order);
+    if (swapped == 0) return 0;
+    s->swapped = tg_node_shape(call, swapped);
+    int32_t flat = tg_ir_reshape(call->graph, swapped, tg_shape_make(2, (const int64_t[]){s->rows, s->n}));
+    return reverse ? tg_ir_flip(call->graph, flat, 2u) : flat;
+}
+
+/* What stands beside the last element moves one further: `first` begins. */
+static int32_t scan_shift(const scan *s, int32_t y, double first) {
+    tg_graph *g = s->call.graph;
+    if (y == 0) return 0;
+    tg_dtype dtype = tg_node_dtype(&s->call, y);
+    if (s->n == 1) return tg_ir_const(g, tg_node_shape(&s->call, y), dtype, first);
+    int32_t rest = tg_ir_slice(g, y, (const int64_t[]){0, 0}, tg_shape_make(2, (const int64_t[]){s->rows, s->n - 1}));
+    const int32_t parts[2] = {tg_ir_const(g, tg_shape_make(2, (const int64_t[]){s->rows, 1}), dtype, first), rest};
+    return tg_ir_concat(g, parts, 2, 1);
+}
+
+static tg_tensor scan_end(const scan *s, int32_t y, bool reverse) {
+    tg_graph *g = s->call.graph;
+    if (reverse) y = tg_ir_flip(g, y, 2u);
+    return tg_call_result(&s->call, tg_ir_permute(g, tg_ir_reshape(g, y, s->swapped), s->order));
+}
+
+/* x [rows, m, n] -> y[r, k, i] = sum of x[r, k, j] over j <= i. One reduction whose operand is [rows, m, n, n] to look at, and in no
+ * memory. A product with a triangular matrix would make 0 times infinity of what it must not see. */
+static int32_t sums_in_blocks(const tg_call *call, int32_t x, int64_t rows, int64_t m, int64_t n) {
+    tg_graph *g = call->graph;
+    tg_shape square = tg_shape_make(4, (const int64_t[]){rows, m, n, n});
+    int32_t columns = tg_ir_broadcast(g, tg_ir_reshape(g, x, tg_shape_make(4, (const int64_t[]){rows, m, 1, n})), square);
+    int32_t row = tg_ir_iota(g, tg_shape_make(2, (const int64_t[]){n, 1}), TG_I32, 0);
+    int32_t column = tg_ir_iota(g, tg_shape_make(2, (const int64_t[]){1, n}), TG_I32, 1);
+    int32_t seen = tg_ir_binary(g, TG_OP_LESS_EQUAL, column, row);
+    int32_t nothing = tg_ir_const(g, TG_SCALAR, tg_node_dtype(call, x), 0.0);
+    return tg_ir_reduce(g, TG_OP_SUM, tg_ir_select(g, seen, columns, nothing), 8u);
+}
+
+enum { SCAN_ONE_BLOCK = 128, SCAN_BLOCK = 64 };
+
+/* Elements of a block: all of a short axis, else about the square root, so that a second level of blocks is the last. */
+static int64_t scan_block(int64_t count, int64_t n) {
+    int64_t block = 2;
+    if (n <= SCAN_ONE_BLOCK && count <= TG_MAX_COUNT / n) return n;
+    while (block < SCAN_BLOCK && block * block < n && count + n <= TG_MAX_COUNT / (block * 2)) block *= 2;
+    return block;
+}
+
+/* x [rows, n] -> sums of all up to each. Blocks by themselves, then to each what the blocks before it come to. */
+static int32_t running_sums(const scan *s, int32_t x, int64_t n) {
+    tg_graph *g = s->call.graph;
+    int64_t rows = s->rows, block = scan_block(rows * n, n), m = (n + block - 1) / block;
+    if (x == 0) return 0;
+    int32_t padded = tg_ir_pad(g, x, (const int64_t[]){0, 0}, tg_shape_make(2, (const int64_t[]){rows, m * block}));
+    int32_t inner = sums_in_blocks(&s->call, padded, rows, m, block);
+    if (m == 1) return tg_ir_reshape(g, inner, tg_shape_make(2, (const int64_t[]){rows, n}));
+    inner = tg_ir_reshape(g, inner, tg_shape_make(3, (const int64_t[]){rows, m, block}));
+    int32_t totals = tg_ir_slice(g, inner, (const int64_t[]){0, 0, block - 1}, tg_shape_make(3, (const int64_t[]){rows, m, 1}));
+    scan outer = *s;
+    outer.n = m;
+    totals = running_sums(&outer, tg_ir_reshape(g, totals, tg_shape_make(2, (const int64_t[]){rows, m})), m);
+    int32_t before = tg_ir_reshape(g, scan_shift(&outer, totals, 0.0), tg_shape_make(3, (const int64_t[]){rows, m, 1}));
+    int32_t sums = tg_ir_reshape(g, tg_ir_binary(g, TG_OP_ADD, inner, before), tg_shape_make(2, (const int64_t[]){rows, m * block}));
+    return tg_ir_slice(g, sums, (const int64_t[]){0, 0}, tg_shape_make(2, (const int64_t[]){rows, n}));
+}
+
+tg_tensor tg_cumsum_at(tg_site site, tg_tensor x, int axis, tg_scan_options options) {
+    scan s;
+    int32_t flat = scan_begin(&s, site, "cumsum", x, axis, options.reverse);
+    if (flat == 0) return tg_call_poison(&s.call);
+    int32_t sums = running_sums(&s, flat, s.n);
+    return scan_end(&s, options.exclusive ? scan_shift(&s, sums, 0.0) : sums, options.reverse);
+}
+
+/* y[i] = y[i] y[i - d] for d = 1, 2, 4 ... (Hillis & Steele 1986). No division, so that a 0 does no harm to the gradient. */
+tg_tensor tg_cumprod_at(tg_site site, tg_tensor x, int axis, tg_scan_options options) {
+    scan s;
+    int32_t y = scan_begin(&s, site, "cumprod", x, axis, options.reverse);
+    if (y == 0) return tg_call_poison(&s.call);
+    tg_graph *g = s.call.graph;
+    for (int64_t d = 1; d < s.n && y != 0; d *= 2) {
+        int32_t rest = tg_ir_slice(g, y, (const int64_t[]){0, 0}, tg_shape_make(2, (const int64_t[]){s.rows, s.n - d}));
+        if (rest != 0) y = tg_ir_binary(g, TG_OP_MUL, y, beside_ones(&s.call, rest, d, true));
+    }
+    return scan_end(&s, options.exclusive ? scan_shift(&s, y, 1.0) : y, options.reverse);
 }

@@ -223,6 +223,29 @@ bool tg_call_axis(const tg_call *call, int32_t operand, int rank, int axis, int 
     return false;
 }
 
+bool tg_call_axes(const tg_call *call, int32_t x, tg_axes axes, uint32_t *mask) {
+    int rank = tg_node_shape(call, x).rank;
+    *mask = 0;
+    if (axes.count < 0) {
+        *mask = (1u << (unsigned)rank) - 1u;
+        return true;
+    }
+    if (axes.count > TG_MAX_RANK) {
+        tg_call_fail(call, TG_ERROR_SHAPE, &x, 1, "%d axes given for %s", (int)axes.count, TG_LABEL(call, x));
+        return false;
+    }
+    for (int i = 0; i < axes.count; i++) {
+        int axis = 0;
+        if (!tg_call_axis(call, x, rank, axes.axis[i], &axis)) return false;
+        if ((*mask >> (unsigned)axis & 1u) != 0) {
+            tg_call_fail(call, TG_ERROR_SHAPE, &x, 1, "axis %d of %s is given twice", axis, TG_LABEL(call, x));
+            return false;
+        }
+        *mask |= 1u << (unsigned)axis;
+    }
+    return true;
+}
+
 bool tg_call_number(const tg_call *call, double number, tg_dtype dtype, int32_t beside, double *out) {
     bool overflows = dtype == TG_F32 && isfinite(number) && fabs(number) > (double)FLT_MAX;
     if (tg_dtype_holds(dtype, number) && !overflows) {

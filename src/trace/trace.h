@@ -44,6 +44,8 @@ bool tg_call_shape_ok(const tg_call *call, tg_shape shape);
 bool tg_call_dtype_ok(const tg_call *call, tg_dtype dtype);
 /* The axis as 0 .. rank-1, of a tensor of `rank` axes. operand: for the message. */
 bool tg_call_axis(const tg_call *call, int32_t operand, int rank, int axis, int *out);
+/* The axes as a mask over those of x; each at most once. */
+bool tg_call_axes(const tg_call *call, int32_t x, tg_axes axes, uint32_t *mask);
 /* The number as `dtype` holds it: rounded to f32; whole and in range for i32; 0 or 1 for bool. beside: the tensor whose
  * dtype it is, for the message; 0 when there is none. */
 bool tg_call_number(const tg_call *call, double number, tg_dtype dtype, int32_t beside, double *out);

@@ -360,6 +360,53 @@ static tg_tensor web_pool_op(const web_op_call *c, tg_tensor x) {
     }
 }
 
+static tg_tensor web_spread_op(const web_op_call *c, tg_tensor x) {
+    const double *n = c->n;
+    tg_axes axes = n[1] != 0.0 ? TG_ALL : web_axes_of(n + 3, c->count - 3);
+    const bool keepdims = n[0] != 0.0;
+    if (c->op == WEB_OP_norm) return tg_norm_at(c->site, x, axes, (tg_norm_options){.keepdims = keepdims, .ord = n[2]});
+    tg_variance_options options = {.keepdims = keepdims, .correction = web_small(n[2])};
+    return c->op == WEB_OP_std ? tg_std_at(c->site, x, axes, options) : tg_variance_at(c->site, x, axes, options);
+}
+
+static tg_tensor web_order_op(const web_op_call *c, tg_tensor x) {
+    if (c->op == WEB_OP_top_k) {
+        tg_top top = tg_top_k_at(c->site, x, web_whole(c->n[0]), web_small(c->n[1]));
+        return c->n[2] != 0.0 ? top.indices : top.values;
+    }
+    tg_sort_options options = {.descending = c->n[1] != 0.0};
+    const int axis = web_small(c->n[0]);
+    return c->op == WEB_OP_sort ? tg_sort_at(c->site, x, axis, options) : tg_argsort_at(c->site, x, axis, options);
+}
+
+static tg_tensor web_einsum_op(const web_op_call *c) {
+    char *equation = tg_alloc(web_context, (size_t)c->count + 1);
+    tg_tensor *operands = web_tensors(c->operands, c->operand_count), result = {NULL, 0};
+    for (int32_t i = 0; equation != NULL && i < c->count; i++) equation[i] = c->n[i] > 0.0 && c->n[i] < 127.0 ? (char)c->n[i] : '?';
+    if (equation != NULL) equation[c->count] = '\0';
+    if (equation != NULL && operands != NULL) result = tg_einsum_at(c->site, equation, operands, c->operand_count);
+    if (operands != NULL) web_release_tensors(operands, c->operand_count);
+    tg_release(web_context, equation, (size_t)c->count + 1);
+    return result;
+}
+
+static tg_tensor web_rope_op(const web_op_call *c, tg_tensor x) {
+    tg_rope_options options = {.base = c->n[0], .interleaved = c->n[1] != 0.0};
+    if (c->operand_count > 1) options.positions = web_tensor(&c->operands[1]);
+    return tg_rope_at(c->site, x, options);
+}
+
+static tg_tensor web_pad_op(const web_op_call *c, tg_tensor x) {
+    const int32_t rank = (c->count - 1) / 2;
+    return tg_pad_at(c->site, x, web_shape_of(c->n + 1, rank), web_shape_of(c->n + 1 + rank, rank), c->n[0]);
+}
+
+static tg_tensor web_scan_op(const web_op_call *c, tg_tensor x) {
+    tg_scan_options options = {.exclusive = c->n[1] != 0.0, .reverse = c->n[2] != 0.0};
+    const int axis = web_small(c->n[0]);
+    return c->op == WEB_OP_cumsum ? tg_cumsum_at(c->site, x, axis, options) : tg_cumprod_at(c->site, x, axis, options);
+}
+
 /* Those of a form of their own. x: the first operand, where it is a tensor. */
 static tg_tensor web_other_op(const web_op_call *c, tg_tensor x) {
     const web_operand *o = c->operands;
@@ -367,6 +414,8 @@ static tg_tensor web_other_op(const web_op_call *c, tg_tensor x) {
     switch (c->op) {
     case WEB_OP_where: return tg_where_at(c->site, x, web_either(&o[1]), web_either(&o[2]));
     case WEB_OP_clamp: return tg_clamp_at(c->site, x, n[0], n[1]);
+    case WEB_OP_leaky_relu: return tg_leaky_relu_at(c->site, x, n[0]);
+    case WEB_OP_elu: return tg_elu_at(c->site, x, n[0]);
     case WEB_OP_cast: return tg_cast_at(c->site, x, (tg_dtype)web_small(n[0]));
     case WEB_OP_transpose: return tg_transpose_at(c->site, x, web_axes_of(n, c->count));
     case WEB_OP_swap_axes: return tg_swap_axes_at(c->site, x, web_small(n[0]), web_small(n[1]));
@@ -375,6 +424,28 @@ static tg_tensor web_other_op(const web_op_call *c, tg_tensor x) {
     case WEB_OP_one_hot: return tg_one_hot_at(c->site, x, web_whole(n[0]), (tg_dtype)web_small(n[1]));
     case WEB_OP_where_causal: return tg_where_causal_at(c->site, x, n[0]);
     case WEB_OP_dropout: return tg_dropout_at(c->site, x, n[0]);
+    case WEB_OP_gather: return tg_gather_at(c->site, x, web_tensor(&o[1]), web_small(n[0]));
+    case WEB_OP_take_along_axis: return tg_take_along_axis_at(c->site, x, web_tensor(&o[1]), web_small(n[0]));
+    case WEB_OP_scatter_add: return tg_scatter_add_at(c->site, x, web_tensor(&o[1]), web_tensor(&o[2]), web_small(n[0]));
+    case WEB_OP_sort:
+    case WEB_OP_argsort:
+    case WEB_OP_top_k: return web_order_op(c, x);
+    case WEB_OP_einsum: return web_einsum_op(c);
+    case WEB_OP_rope: return web_rope_op(c, x);
+    case WEB_OP_squeeze: return tg_squeeze_at(c->site, x, n[0] != 0.0 ? TG_ALL : web_axes_of(n + 1, c->count - 1));
+    case WEB_OP_flip: return tg_flip_at(c->site, x, n[0] != 0.0 ? TG_ALL : web_axes_of(n + 1, c->count - 1));
+    case WEB_OP_expand_dims: return tg_expand_dims_at(c->site, x, web_small(n[0]));
+    case WEB_OP_pad: return web_pad_op(c, x);
+    case WEB_OP_roll: return tg_roll_at(c->site, x, web_whole(n[0]), web_small(n[1]));
+    case WEB_OP_repeat: return tg_repeat_at(c->site, x, web_whole(n[0]), web_small(n[1]));
+    case WEB_OP_variance:
+    case WEB_OP_std:
+    case WEB_OP_norm: return web_spread_op(c, x);
+    case WEB_OP_cumsum:
+    case WEB_OP_cumprod: return web_scan_op(c, x);
+    case WEB_OP_masked_softmax: return tg_masked_softmax_at(c->site, x, web_tensor(&o[1]), web_small(n[0]));
+    case WEB_OP_tril: return tg_tril_at(c->site, x, web_whole(n[0]));
+    case WEB_OP_triu: return tg_triu_at(c->site, x, web_whole(n[0]));
     case WEB_OP_nn_cross_entropy: return tg_nn_cross_entropy_at(c->site, x, web_tensor(&o[1]), web_small(n[0]));
     case WEB_OP_nn_split_heads: return tg_nn_split_heads_at(c->site, x, web_whole(n[0]));
     case WEB_OP_nn_linear_fwd: {
@@ -483,6 +554,28 @@ WEB_EXPORT(int32_t, grad)(const char *file, int32_t line, const web_operand *ope
 }
 WEB_EXPORT(int32_t, vjp)(const char *file, int32_t line, const web_operand *operands, int32_t count, int32_t *out) {
     return web_gradients(tg_site_make(file, line), operands, count, 2, out);
+}
+WEB_EXPORT(int32_t, split)(const char *file, int32_t line, const web_operand *operand, const double *numbers, int32_t count, int32_t *out) {
+    const tg_site site = tg_site_make(file, line);
+    const bool equal = numbers[1] != 0.0;
+    int32_t n = equal ? web_small(numbers[2]) : count - 2;
+    tg_tensor x = web_tensor(operand);
+    if (x.graph == NULL) return (int32_t)web_context->status;
+    const tg_shape shape = tg_tensor_shape(x);
+    int64_t most = 0; /* parts that any axis can have: more are refused without room for them */
+    for (int32_t i = 0; i < shape.rank; i++) most = shape.dim[i] > most ? shape.dim[i] : most;
+    if (equal && (n < 1 || n > most)) return (int32_t)tg_split_at(site, x, web_small(numbers[0]), NULL, n, NULL);
+    int64_t *sizes = tg_alloc(web_context, sizeof *sizes * (size_t)(n > 0 ? n : 1));
+    tg_tensor *made = tg_alloc(web_context, sizeof *made * (size_t)(n > 0 ? n : 1));
+    tg_status status = web_context->status;
+    if (sizes != NULL && made != NULL) {
+        for (int32_t i = 0; !equal && i < n; i++) sizes[i] = web_whole(numbers[i + 2]);
+        status = tg_split_at(site, x, web_small(numbers[0]), equal ? NULL : sizes, n, made);
+        for (int32_t i = 0; i < n && status == TG_OK; i++) out[i] = made[i].id;
+    }
+    tg_release(web_context, made, sizeof *made * (size_t)(n > 0 ? n : 1));
+    tg_release(web_context, sizes, sizeof *sizes * (size_t)(n > 0 ? n : 1));
+    return (int32_t)status;
 }
 WEB_EXPORT(int32_t, writeback)(const char *file, int32_t line, const web_operand operands[2]) {
     tg_writeback_at(tg_site_make(file, line), web_tensor(&operands[0]), web_tensor(&operands[1]));

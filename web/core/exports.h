@@ -99,19 +99,22 @@ WEB_EXPORT(int32_t, op)
 /* name, then its numbers in order. `tensor or number` operands where the public header says tg_operand. */
 /* clang-format off */
 #define WEB_UNARY(X) /* (x) */ \
-    X(neg) X(abs) X(sign) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(sin) X(cos) X(tanh) X(erf) X(sigmoid) X(softplus) \
-    X(silu) X(gelu) X(gelu_tanh) X(relu) X(logical_not) X(stop_gradient) X(softmax_causal_last) X(nn_merge_heads) \
+  X(neg) \
+  X(abs) X(sign) X(square) X(sqrt) X(rsqrt) X(reciprocal) X(exp) X(log) X(sin) X(cos) X(tanh) X(erf) X(sigmoid) X(softplus) X(expm1) \
+      X(log1p) X(floor) X(ceil) X(round) X(tan) X(log_sigmoid) X(hard_sigmoid) X(hard_swish) X(silu) X(gelu) X(gelu_tanh) X(relu) \
+          X(logical_not) X(stop_gradient) X(softmax_causal_last) X(nn_merge_heads) \
     X(global_avg_pool) X(global_max_pool)
 #define WEB_BINARY(X) /* (a, b), either a number */ \
-    X(add) X(sub) X(mul) X(div) X(pow) X(minimum) X(maximum) X(less) X(less_equal) X(greater) X(greater_equal) X(equal) X(not_equal) \
-    X(logical_and) X(logical_or)
+  X(add) \
+  X(sub) X(mul) X(div) X(floor_div) X(mod) X(pow) X(minimum) X(maximum) X(less) X(less_equal) X(greater) X(greater_equal) X(equal) \
+      X(not_equal) X(logical_and) X(logical_or)
 /* clang-format on */
 #define WEB_PAIR(X) /* (a, b), both tensors */ \
   X(matmul) X(matmul_batched) X(embedding) X(nn_cross_entropy_last) X(nn_mse) X(nn_bce_with_logits)
-#define WEB_REDUCE(X) /* (x)  keepdims, all (1: every axis), axes... */ X(sum) X(mean) X(max) X(min)
+#define WEB_REDUCE(X) /* (x)  keepdims, all (1: every axis), axes... */ X(sum) X(mean) X(max) X(min) X(prod) X(any) X(all)
 #define WEB_ARG(X) /* (x)  axis, keepdims */ X(argmax) X(argmin)
 #define WEB_AXIS(X) /* (x)  axis */ X(softmax) X(log_softmax) X(logsumexp) X(categorical)
-#define WEB_SHAPE(X) /* (x)  dims... (reshape: one may be -1) */ X(reshape) X(broadcast_to)
+#define WEB_SHAPE(X) /* (x)  dims... (reshape: one may be -1) */ X(reshape) X(broadcast_to) X(tile)
 #define WEB_JOIN(X) /* (parts...)  axis */ X(concat) X(stack)
 #define WEB_CONV(X) /* (x, w) or (x, w, bias)  stride 2, padding: same, before 2, after 2; dilation 2, groups, output_padding 2 */ \
   X(conv1d) X(conv2d) X(conv_transpose1d) X(conv_transpose2d)
@@ -121,6 +124,8 @@ WEB_EXPORT(int32_t, op)
 #define WEB_OTHER(X) \
   X(where)             /* (condition, a, b), a and b may be numbers */ \
   X(clamp)             /* (x)  lo, hi */ \
+  X(leaky_relu)        /* (x)  slope */ \
+  X(elu)               /* (x)  alpha */ \
   X(cast)              /* (x)  dtype */ \
   X(transpose)         /* (x)  perm... */ \
   X(swap_axes)         /* (x)  a, b */ \
@@ -129,6 +134,28 @@ WEB_EXPORT(int32_t, op)
   X(one_hot)           /* (indices)  depth, dtype */ \
   X(where_causal)      /* (x)  fill */ \
   X(dropout)           /* (x)  p */ \
+  X(squeeze)           /* (x)  all (1: every axis that can go), axes... */ \
+  X(flip)              /* as squeeze */ \
+  X(expand_dims)       /* (x)  axis */ \
+  X(pad)               /* (x)  value, before..., after... */ \
+  X(roll)              /* (x)  shift, axis */ \
+  X(repeat)            /* (x)  times, axis */ \
+  X(gather)            /* (x, indices)  axis */ \
+  X(take_along_axis)   /* (x, indices)  axis */ \
+  X(scatter_add)       /* (x, indices, updates)  axis */ \
+  X(sort)              /* (x)  axis, descending */ \
+  X(argsort)           /* as sort */ \
+  X(top_k)             /* (x)  k, axis, 0: the values, 1: the indices */ \
+  X(einsum)            /* (operands...)  the equation, as character codes */ \
+  X(rope)              /* (x) or (x, positions)  base, interleaved */ \
+  X(variance)          /* (x)  keepdims, all (1: every axis), correction, axes... */ \
+  X(std)               /* as variance */ \
+  X(norm)              /* (x)  keepdims, all, ord, axes... */ \
+  X(cumsum)            /* (x)  axis, exclusive, reverse */ \
+  X(cumprod)           /* as cumsum */ \
+  X(masked_softmax)    /* (x, mask)  axis */ \
+  X(tril)              /* (x)  diagonal */ \
+  X(triu)              /* (x)  diagonal */ \
   X(nn_cross_entropy)  /* (logits, targets)  ignore */ \
   X(nn_split_heads)    /* (x)  heads */ \
   X(nn_linear_fwd)     /* (x, W) or (x, W, b) */ \
@@ -167,6 +194,8 @@ WEB_EXPORT(int32_t, capture)(const char *file, int32_t line, const char *name, i
 /* operands[0]: loss (vjp: y, then cotangent), then the wrt. out[i]: ids. Status. */
 WEB_EXPORT(int32_t, grad)(const char *file, int32_t line, const web_operand *operands, int32_t count, int32_t *out);
 WEB_EXPORT(int32_t, vjp)(const char *file, int32_t line, const web_operand *operands, int32_t count, int32_t *out);
+/* numbers: the axis; 1 for equal parts, and how many; or 0, and the size of each. out[i]: ids. Status. */
+WEB_EXPORT(int32_t, split)(const char *file, int32_t line, const web_operand *operand, const double *numbers, int32_t count, int32_t *out);
 WEB_EXPORT(int32_t, writeback)(const char *file, int32_t line, const web_operand operands[2]); /* destination, source */
 WEB_EXPORT(int32_t, append_optimizer)(const char *file, int32_t line, const web_operand *loss, const double *optimizer);
 

@@ -17,6 +17,7 @@ LIBC_IMPORT(double, parse_number)(const char *text);
 LIBC_IMPORT(double, exp)(double x);
 LIBC_IMPORT(double, log)(double x);
 LIBC_IMPORT(double, log1p)(double x);
+LIBC_IMPORT(double, expm1)(double x);
 LIBC_IMPORT(double, sin)(double x);
 LIBC_IMPORT(double, cos)(double x);
 LIBC_IMPORT(double, tanh)(double x);
@@ -164,6 +165,7 @@ char *getenv(const char *name) {
 double exp(double x) { return web_js_exp(x); }
 double log(double x) { return web_js_log(x); }
 double log1p(double x) { return web_js_log1p(x); }
+double expm1(double x) { return web_js_expm1(x); }
 double sin(double x) { return web_js_sin(x); }
 double cos(double x) { return web_js_cos(x); }
 double tanh(double x) { return web_js_tanh(x); }

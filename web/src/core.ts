@@ -22,13 +22,15 @@ export function newArray(dtype: Dtype, count: number): DataArray {
 
 /** In the order of exports.h: an operation's number is its place. */
 const opNames = (
-  'neg abs sign square sqrt rsqrt reciprocal exp log sin cos tanh erf sigmoid softplus silu gelu gelu_tanh relu logical_not ' +
-  'stop_gradient softmax_causal_last nn_merge_heads global_avg_pool global_max_pool ' +
-  'add sub mul div pow minimum maximum less less_equal greater greater_equal equal not_equal logical_and logical_or ' +
-  'matmul matmul_batched embedding nn_cross_entropy_last nn_mse nn_bce_with_logits sum mean max min argmax argmin ' +
-  'softmax log_softmax logsumexp categorical reshape broadcast_to concat stack where clamp cast transpose swap_axes slice_last_range ' +
-  'narrow one_hot where_causal dropout nn_cross_entropy nn_split_heads nn_linear_fwd nn_layer_norm_fwd resolve_lr ' +
-  'conv1d conv2d conv_transpose1d conv_transpose2d max_pool1d max_pool2d avg_pool1d avg_pool2d upsample_nearest upsample_bilinear'
+  'neg abs sign square sqrt rsqrt reciprocal exp log sin cos tanh erf sigmoid softplus expm1 log1p floor ceil round tan ' +
+  'log_sigmoid hard_sigmoid hard_swish silu gelu gelu_tanh relu logical_not stop_gradient softmax_causal_last nn_merge_heads ' +
+  'global_avg_pool global_max_pool add sub mul div floor_div mod pow minimum maximum less less_equal greater greater_equal equal ' +
+  'not_equal logical_and logical_or matmul matmul_batched embedding nn_cross_entropy_last nn_mse nn_bce_with_logits sum mean max ' +
+  'min prod any all argmax argmin softmax log_softmax logsumexp categorical reshape broadcast_to tile concat stack where clamp ' +
+  'leaky_relu elu cast transpose swap_axes slice_last_range narrow one_hot where_causal dropout squeeze flip expand_dims pad roll ' +
+  'repeat gather take_along_axis scatter_add sort argsort top_k einsum rope variance std norm cumsum cumprod masked_softmax tril ' +
+  'triu nn_cross_entropy nn_split_heads nn_linear_fwd nn_layer_norm_fwd resolve_lr conv1d conv2d conv_transpose1d conv_transpose2d ' +
+  'max_pool1d max_pool2d avg_pool1d avg_pool2d upsample_nearest upsample_bilinear'
 ).split(' ')
 const opNumbers = new Map(opNames.map((name, i) => [name, i]))
 
@@ -193,6 +195,7 @@ interface Exports {
   capture(file: Address, line: number, name: Address, graph: GraphAddress, id: number): number
   grad(file: Address, line: number, operands: Address, count: number, out: Address): number
   vjp(file: Address, line: number, operands: Address, count: number, out: Address): number
+  split(file: Address, line: number, operand: Address, numbers: Address, count: number, out: Address): number
   writeback(file: Address, line: number, operands: Address): number
   append_optimizer(file: Address, line: number, loss: Address, optimizer: Address): number
   shape(graph: GraphAddress, id: number, dims: Address): number
@@ -269,7 +272,7 @@ export class Core {
         return encoder.encodeInto(text.replace('infinity', 'inf'), this.u8(out, 32)).written
       },
       parse_number: (text: number) => Number(this.text(text)),
-      exp: Math.exp, log: Math.log, log1p: Math.log1p, sin: Math.sin, cos: Math.cos, tanh: Math.tanh, pow: Math.pow,
+      exp: Math.exp, log: Math.log, log1p: Math.log1p, expm1: Math.expm1, sin: Math.sin, cos: Math.cos, tanh: Math.tanh, pow: Math.pow,
       gpu_open: (out: number) => {
         const opened = gpu.open()
         if (opened !== null) this.f64(out, opened.limits.length).set(opened.limits)
@@ -517,6 +520,14 @@ export class Core {
     const all = [...of, ...wrt], out = this.#argument(4 * wrt.length + 4)
     this.#ok(this.#x[which](this.#file(site.file), site.line, this.#operands(all), all.length, out))
     return [...this.i32(out, wrt.length)]
+  }
+  /** ids of the parts along an axis: of these sizes, or a number of equal ones. */
+  split(site: Site, x: { graph: GraphAddress; id: number }, axis: number, parts: number | readonly number[]): number[] {
+    const equal = typeof parts === 'number', most = Math.max(1, ...this.shapeOf(x.graph, x.id))
+    const count = equal ? parts : parts.length, out = this.#argument(4 * Math.min(Math.max(count, 1), most))
+    const numbers = equal ? [axis, 1, parts] : [axis, 0, ...parts]
+    this.#ok(this.#x.split(this.#file(site.file), site.line, this.#operands([x]), this.#numbers(numbers), numbers.length, out))
+    return [...this.i32(out, count)]
   }
   writeback(site: Site, destination: CoreOperand, source: CoreOperand): void {
     this.#ok(this.#x.writeback(this.#file(site.file), site.line, this.#operands([destination, source])))

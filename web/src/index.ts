@@ -107,6 +107,11 @@ export type {
   InputTensors,
   Operand,
   Precision,
+  NormOptions,
   ReduceOptions,
+  RopeOptions,
+  ScanOptions,
+  SortOptions,
+  VarianceOptions,
   Shape,
 } from './types.js'

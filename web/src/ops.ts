@@ -5,7 +5,7 @@ import { dtypeNumber } from './core.js'
 import { coreNow } from './platform.js'
 import { ArgumentError, ShapeError } from './errors.js'
 import { call, copyOf, currentTrace, describe, dtypeOfArray, invoke, leaf, numberOrTensor, tensorOperand, whole, wholes, type Tensor } from './tensor.js'
-import type { Axes, DataArray, Dtype, Operand, ReduceOptions, Shape } from './types.js'
+import type { Axes, DataArray, Dtype, NormOptions, Operand, ReduceOptions, RopeOptions, ScanOptions, Shape, SortOptions, VarianceOptions } from './types.js'
 
 function dtypeArgument(op: string, dtype: unknown): number {
   const number = dtypeNumber(dtype as Dtype)
@@ -36,16 +36,34 @@ export const rsqrt = /* @__PURE__ */ unary('rsqrt')
 export const reciprocal = /* @__PURE__ */ unary('reciprocal')
 export const exp = /* @__PURE__ */ unary('exp')
 export const log = /* @__PURE__ */ unary('log')
+/** e^x - 1, right near 0. */
+export const expm1 = /* @__PURE__ */ unary('expm1')
+/** log(1 + x), right near 0. */
+export const log1p = /* @__PURE__ */ unary('log1p')
+/** Largest whole number <= x. Gradient 0. */
+export const floor = /* @__PURE__ */ unary('floor')
+/** Smallest whole number >= x. Gradient 0. */
+export const ceil = /* @__PURE__ */ unary('ceil')
+/** Nearest whole number, halves to the even one. Gradient 0. */
+export const round = /* @__PURE__ */ unary('round')
 /** Absolute error under 1e-6 for |x| up to 1e5. */
 export const sin = /* @__PURE__ */ unary('sin')
 /** Absolute error under 1e-6 for |x| up to 1e5. */
 export const cos = /* @__PURE__ */ unary('cos')
+/** sin x / cos x. */
+export const tan = /* @__PURE__ */ unary('tan')
 export const tanh = /* @__PURE__ */ unary('tanh')
 export const erf = /* @__PURE__ */ unary('erf')
 /** 1 / (1 + e^-x), without overflow. */
 export const sigmoid = /* @__PURE__ */ unary('sigmoid')
 /** log(1 + e^x). */
 export const softplus = /* @__PURE__ */ unary('softplus')
+/** log(sigmoid(x)) = -softplus(-x). */
+export const logSigmoid = /* @__PURE__ */ unary('log_sigmoid')
+/** min(max(x / 6 + 1/2, 0), 1). */
+export const hardSigmoid = /* @__PURE__ */ unary('hard_sigmoid')
+/** x hardSigmoid(x). */
+export const hardSwish = /* @__PURE__ */ unary('hard_swish')
 /** x sigmoid(x). */
 export const silu = /* @__PURE__ */ unary('silu')
 /** x (1 + erf(x / sqrt 2)) / 2, the exact form. */
@@ -59,6 +77,15 @@ export const logicalNot = /* @__PURE__ */ unary('logical_not')
 /** x; its gradient is 0. */
 export const stopGradient = /* @__PURE__ */ unary('stop_gradient')
 
+/** x > 0 ? x : slope x. Gradient slope at 0. */
+export function leakyRelu(x: Tensor, slope = 0.01): Tensor {
+  return invoke('leaky_relu', leakyRelu, [x], () => [slope])
+}
+/** x > 0 ? x : alpha (e^x - 1). */
+export function elu(x: Tensor, alpha = 1): Tensor {
+  return invoke('elu', elu, [x], () => [alpha])
+}
+
 type Binary = (a: Operand, b: Operand) => Tensor
 function binary(op: string): Binary {
   const f: Binary = (a, b) => invoke(op, f, [a, b], undefined, true)
@@ -70,6 +97,10 @@ export const sub = /* @__PURE__ */ binary('sub')
 export const mul = /* @__PURE__ */ binary('mul')
 /** i32: truncates towards 0; by 0 gives 0. */
 export const div = /* @__PURE__ */ binary('div')
+/** floor(a / b); i32 by 0 gives 0. Gradient 0. */
+export const floorDiv = /* @__PURE__ */ binary('floor_div')
+/** a - b floorDiv(a, b): the sign of b. i32 by 0 gives a. */
+export const mod = /* @__PURE__ */ binary('mod')
 export const pow = /* @__PURE__ */ binary('pow')
 /** NaN wins; a tie shares its gradient half and half. */
 export const minimum = /* @__PURE__ */ binary('minimum')
@@ -118,6 +149,40 @@ export const mean = /* @__PURE__ */ reduce('mean')
 /** NaN wins; tied elements share the gradient equally. For the larger of two tensors see `maximum`. */
 export const max = /* @__PURE__ */ reduce('max')
 export const min = /* @__PURE__ */ reduce('min')
+
+export const prod = /* @__PURE__ */ reduce('prod')
+/** bool -> bool: whether any is true. */
+export const any = /* @__PURE__ */ reduce('any')
+/** bool -> bool: whether all are true. */
+export const all = /* @__PURE__ */ reduce('all')
+
+type Spread<O extends ReduceOptions> = (x: Tensor, axes?: Axes, options?: O) => Tensor
+function spread<O extends ReduceOptions>(op: string, number: (options: O | undefined) => number): Spread<O> {
+  const f: Spread<O> = (x, axes, options) =>
+    invoke(op, f, [x], () => {
+      const [keepDims, every, ...list] = reduceNumbers(op, axes, options) as [number, number, ...number[]]
+      return [keepDims, every, number(options), ...list]
+    })
+  return f
+}
+const correctionOf = (op: string) => (options?: VarianceOptions) => whole(op, 'the correction', options?.correction ?? 0)
+/** sum((x - mean(x))^2) / (n - correction). */
+export const variance = /* @__PURE__ */ spread<VarianceOptions>('variance', /* @__PURE__ */ correctionOf('variance'))
+/** sqrt(variance); gradient 0 where it is 0. */
+export const std = /* @__PURE__ */ spread<VarianceOptions>('std', /* @__PURE__ */ correctionOf('std'))
+/** sum |x|, sqrt(sum x^2) (gradient 0 where it is 0) or max |x|. */
+export const norm = /* @__PURE__ */ spread<NormOptions>('norm', (options) => options?.ord ?? 2)
+
+type Scan = (x: Tensor, axis?: number, options?: ScanOptions) => Tensor
+function scan(op: string): Scan {
+  const f: Scan = (x, axis = -1, options) =>
+    invoke(op, f, [x], () => [whole(op, 'the axis', axis), Number(options?.exclusive ?? false), Number(options?.reverse ?? false)])
+  return f
+}
+/** Sums of all up to each along the axis (the last one by default). */
+export const cumsum = /* @__PURE__ */ scan('cumsum')
+/** Products of all up to each; a 0 does no harm to the gradient. */
+export const cumprod = /* @__PURE__ */ scan('cumprod')
 
 type Arg = (x: Tensor, axis?: number, options?: ReduceOptions) => Tensor
 function arg(op: string): Arg {
@@ -173,6 +238,56 @@ export function narrow(x: Tensor, axis: number, start: number, length: number): 
   return invoke('narrow', narrow, [x], numbers)
 }
 
+function axesNumbers(op: string, axes: Axes | undefined): number[] {
+  return reduceNumbers(op, axes, undefined).slice(1)
+}
+/** Drops axes of 1 element: these, or without axes every such axis. */
+export function squeeze(x: Tensor, axes?: Axes): Tensor {
+  return invoke('squeeze', squeeze, [x], () => axesNumbers('squeeze', axes))
+}
+/** A new axis of 1 element, where `axis` counts in the result. */
+export function expandDims(x: Tensor, axis: number): Tensor {
+  return invoke('expand_dims', expandDims, [x], () => [whole('expand_dims', 'the axis', axis)])
+}
+/** The axes (without: all) from back to front. */
+export function flip(x: Tensor, axes?: Axes): Tensor {
+  return invoke('flip', flip, [x], () => axesNumbers('flip', axes))
+}
+/** `widths[i]`: how many elements of `value` before axis i and how many behind it. */
+export function pad(x: Tensor, widths: readonly (readonly [number, number])[], value = 0): Tensor {
+  return invoke('pad', pad, [x], () => {
+    if (!Array.isArray(widths)) throw new ArgumentError(`pad: the widths are ${describe(widths)}, not an array of pairs`)
+    const pairs = (widths as readonly unknown[]).map((pair, i) => {
+      const counts = wholes('pad', `widths[${i}]`, pair)
+      if (counts.length !== 2) throw new ArgumentError(`pad: widths[${i}] has ${counts.length} numbers, not before and after`)
+      return counts as [number, number]
+    })
+    return [value, ...pairs.map(([before]) => before), ...pairs.map(([, after]) => after)]
+  })
+}
+/** y[i] = x[(i - shift) mod n]. */
+export function roll(x: Tensor, shift: number, axis = -1): Tensor {
+  return invoke('roll', roll, [x], () => [whole('roll', 'the shift', shift), whole('roll', 'the axis', axis)])
+}
+/** Axis i `times[i]` times over: a b a b. */
+export function tile(x: Tensor, times: readonly number[]): Tensor {
+  return invoke('tile', tile, [x], () => wholes('tile', 'times', times))
+}
+/** Each element `times` times along the axis: a a b b. */
+export function repeat(x: Tensor, times: number, axis = -1): Tensor {
+  return invoke('repeat', repeat, [x], () => [whole('repeat', 'times', times), whole('repeat', 'the axis', axis)])
+}
+/** Parts along an axis: a number of equal ones, or of these sizes, which must add up to it. */
+export function split(x: Tensor, parts: number | readonly number[], axis = -1): Tensor[] {
+  return call(split, (site) => {
+    const trace = currentTrace('split')
+    const sizes = typeof parts === 'number' ? whole('split', 'the number of parts', parts) : wholes('split', 'sizes', parts)
+    return coreNow()
+      .split(site, tensorOperand('split', x, 'the operand'), whole('split', 'the axis', axis), sizes)
+      .map((id) => trace.tensor(id))
+  })
+}
+
 function join(op: string, above: unknown, parts: readonly Tensor[], axis: number): Tensor {
   if (!Array.isArray(parts) || parts.length === 0)
     return call(above, () => {
@@ -196,9 +311,9 @@ function pair(op: string): Pair {
   const f: Pair = (a, b) => invoke(op, f, [a, b])
   return f
 }
-/** [..., M, K] x [K, N] -> [..., M, N]. */
+/** [batch..., M, K] x [batch..., K, N] -> [batch..., M, N]; batch dims broadcast; [K] is a row on the left, a column on the right. */
 export const matmul = /* @__PURE__ */ pair('matmul')
-/** [batch..., M, K] x [batch..., K, N] -> [batch..., M, N]; batch dims broadcast. */
+/** The same, of matrices alone. */
 export const matmulBatched = /* @__PURE__ */ pair('matmul_batched')
 
 /** Rows of a table [V, D] by i32 indices [...] -> [..., D]. An index outside [0, V) rejects the step or run. */
@@ -209,6 +324,51 @@ export function embedding(table: Tensor, indices: Tensor): Tensor {
 /** i32 [...] -> [..., depth]. An index outside [0, depth) rejects the step or run. */
 export function oneHot(indices: Tensor, depth: number, dtype: Dtype = 'f32'): Tensor {
   return invoke('one_hot', oneHot, [indices], () => [whole('one_hot', 'the depth', depth), dtypeArgument('one_hot', dtype)])
+}
+
+/** x [A.., n, B..] by i32 indices [I..] into the axis (the first by default) -> [A.., I.., B..]. An index outside [0, n) rejects the
+ *  step or run, as in the next two. */
+export function gather(x: Tensor, indices: Tensor, axis = 0): Tensor {
+  return invoke('gather', gather, [x, indices], () => [whole('gather', 'the axis', axis)])
+}
+/** y[.., i, ..] = x[.., indices[.., i, ..], ..]: indices have x's shape, but for the axis. */
+export function takeAlongAxis(x: Tensor, indices: Tensor, axis = -1): Tensor {
+  return invoke('take_along_axis', takeAlongAxis, [x, indices], () => [whole('take_along_axis', 'the axis', axis)])
+}
+/** x plus the slices of `updates`, each added to the slice of x that its index names. */
+export function scatterAdd(x: Tensor, indices: Tensor, updates: Tensor, axis = 0): Tensor {
+  return invoke('scatter_add', scatterAdd, [x, indices, updates], () => [whole('scatter_add', 'the axis', axis)])
+}
+
+type Order = (x: Tensor, axis?: number, options?: SortOptions) => Tensor
+function order(op: string): Order {
+  const f: Order = (x, axis = -1, options) => invoke(op, f, [x], () => [whole(op, 'the axis', axis), Number(options?.descending ?? false)])
+  return f
+}
+/** Elements of an axis in order: stable, NaN last; n^2 comparisons. The gradient goes back where each came from. */
+export const sort = /* @__PURE__ */ order('sort')
+/** i32 positions that sort. No gradient. */
+export const argsort = /* @__PURE__ */ order('argsort')
+/** The k largest of an axis, largest first, and their i32 positions. */
+export function topK(x: Tensor, k: number, axis = -1): { values: Tensor; indices: Tensor } {
+  const part = (which: number) => invoke('top_k', topK, [x], () => [whole('top_k', 'k', k), whole('top_k', 'the axis', axis), which])
+  return { values: part(0), indices: part(1) }
+}
+
+/** Einstein summation: `einsum('bij,jk->bik', x, w)`. */
+export function einsum(equation: string, ...operands: readonly Tensor[]): Tensor {
+  if (typeof equation !== 'string' || operands.length === 0)
+    return call(einsum, () => {
+      const what = typeof equation === 'string' ? 'there are no operands' : `the equation is ${describe(equation)}, not a string`
+      throw new ArgumentError(`einsum: ${what}`)
+    })
+  return invoke('einsum', einsum, operands, () => Array.from(equation, (c) => c.charCodeAt(0)))
+}
+
+/** Rotary position embedding of x [..., T, D]: pair i at position t is turned by t base^(-2 i / D). */
+export function rope(x: Tensor, options: RopeOptions = {}): Tensor {
+  const { positions, base = 10000, interleaved = false } = options
+  return invoke('rope', rope, positions === undefined ? [x] : [x, positions], () => [base, Number(interleaved)])
 }
 
 // ---------------------------------------------------------------- the softmax family
@@ -224,6 +384,18 @@ export const logSoftmax = /* @__PURE__ */ alongAxis('log_softmax')
 export const logsumexp = /* @__PURE__ */ alongAxis('logsumexp')
 export function logSoftmaxLast(x: Tensor): Tensor {
   return invoke('log_softmax', logSoftmaxLast, [x], () => [-1])
+}
+/** softmax over the elements where the bool mask, which broadcasts to x, is true; 0 elsewhere. A row that hides everything is 0. */
+export function maskedSoftmax(x: Tensor, mask: Tensor, axis = -1): Tensor {
+  return invoke('masked_softmax', maskedSoftmax, [x, mask], () => [whole('masked_softmax', 'the axis', axis)])
+}
+/** The last two axes' lower triangle, column <= row + diagonal, 0 (false) elsewhere. */
+export function tril(x: Tensor, diagonal = 0): Tensor {
+  return invoke('tril', tril, [x], () => [whole('tril', 'the diagonal', diagonal)])
+}
+/** The upper triangle, column >= row + diagonal. */
+export function triu(x: Tensor, diagonal = 0): Tensor {
+  return invoke('triu', triu, [x], () => [whole('triu', 'the diagonal', diagonal)])
 }
 /** [..., T, T]: row i sees columns 0 .. i. */
 export const softmaxCausalLast = /* @__PURE__ */ unary('softmax_causal_last')

@@ -36,3 +36,29 @@ export interface ReduceOptions {
   /** Reduced axes stay, as 1. */
   keepDims?: boolean
 }
+export interface VarianceOptions extends ReduceOptions {
+  /** 0 (default): biased; 1: Bessel's. */
+  correction?: number
+}
+export interface NormOptions extends ReduceOptions {
+  /** 1, 2 (default) or Infinity. */
+  ord?: number
+}
+export interface SortOptions {
+  /** The largest first; NaN is last both ways. */
+  descending?: boolean
+}
+export interface RopeOptions {
+  /** Default 10000. */
+  base?: number
+  /** Pairs are neighbours (2 i, 2 i + 1); else (i, i + D / 2). */
+  interleaved?: boolean
+  /** i32, broadcast to x's axes but the last. Default 0 .. T - 1. */
+  positions?: Tensor
+}
+export interface ScanOptions {
+  /** y[i] leaves x[i] out; the first is 0 (1 of a product). */
+  exclusive?: boolean
+  /** From the last element to the first. */
+  reverse?: boolean
+}

@@ -35,21 +35,21 @@ const kind = (t: Tensor) => `${t.dtype} [${t.shape.join(', ')}]`
 
 const results: Record<string, () => Tensor> = {}
 for (const name of words(`sqrt rsqrt reciprocal exp log sin cos tanh erf sigmoid softplus silu gelu geluTanh relu neg abs sign square
-  stopGradient   softmax logSoftmax logSoftmaxLast`))
+  stopGradient expm1 log1p floor ceil round tan logSigmoid hardSigmoid hardSwish leakyRelu elu   softmax logSoftmax logSoftmaxLast`))
   results[`${name}: f32 [2, 3]`] = () => op(name)(f('x', 2, 3))
 for (const name of words('neg abs sign square stopGradient')) results[`${name}: i32 [2]`] = () => op(name)(i('x', 2))
-for (const name of words('add sub mul div pow minimum maximum')) {
+for (const name of words('add sub mul div floorDiv mod pow minimum maximum')) {
   results[`${name}: f32 [4, 2, 3]`] = () => op(name)(f('a', 4, 1, 3), f('b', 2, 1))
   results[`${name}, number right: f32 [3]`] = () => op(name)(f('a', 3), 2)
   results[`${name}, number left: f32 [3]`] = () => op(name)(2, f('a', 3))
 }
-for (const name of words('add sub mul div minimum maximum')) results[`${name}: i32 [3]`] = () => op(name)(i('a', 3), 2)
+for (const name of words('add sub mul div floorDiv mod minimum maximum')) results[`${name}: i32 [3]`] = () => op(name)(i('a', 3), 2)
 for (const name of words('less lessEqual greater greaterEqual equal notEqual')) {
   results[`${name}: bool [2, 3]`] = () => op(name)(f('a', 2, 1), f('b', 3))
   results[`${name}, number left: bool [3]`] = () => op(name)(2, i('a', 3))
 }
 for (const name of words('logicalAnd logicalOr')) results[`${name}: bool [2, 3]`] = () => op(name)(b('a', 2, 1), b('b', 3))
-for (const name of words('sum mean max min')) {
+for (const name of words('sum mean max min prod variance std norm')) {
   results[`${name} of all: f32 []`] = () => op(name)(f('x', 2, 3, 4))
   results[`${name} of one axis: f32 [2, 4]`] = () => op(name)(f('x', 2, 3, 4), 1)
   results[`${name} of two: f32 [3]`] = () => op(name)(f('x', 2, 3, 4), [0, -1])
@@ -66,6 +66,14 @@ Object.assign(results, {
   'where: f32 [4, 2, 3]': () => tg.where(b('c', 4, 1, 1), f('a', 2, 1), f('b', 3)),
   'where with numbers: f32 [2]': () => tg.where(b('c', 2), f('a', 2), 0),
   'cast: i32 [2]': () => tg.cast(f('x', 2), 'i32'),
+  'any: bool [2]': () => tg.any(b('x', 2, 3), 1),
+  'all, keeping: bool [1, 1]': () => tg.all(b('x', 2, 3), undefined, { keepDims: true }),
+  'cumsum: f32 [2, 3]': () => tg.cumsum(f('x', 2, 3)),
+  'cumsum of i32: i32 [2, 3]': () => tg.cumsum(i('x', 2, 3), 0, { exclusive: true, reverse: true }),
+  'cumprod: f32 [2, 3]': () => tg.cumprod(f('x', 2, 3), 0),
+  'maskedSoftmax: f32 [2, 3]': () => tg.maskedSoftmax(f('x', 2, 3), b('m', 3)),
+  'tril: f32 [2, 3]': () => tg.tril(f('x', 2, 3)),
+  'triu: bool [2, 3]': () => tg.triu(b('x', 2, 3), -1),
   'meanLast: f32 [2, 1]': () => tg.meanLast(f('x', 2, 3)),
   'sumLast: f32 [2]': () => tg.sumLast(f('x', 2, 3)),
   'sumAll: f32 []': () => tg.sumAll(f('x', 2, 3)),
@@ -77,6 +85,18 @@ Object.assign(results, {
   'broadcastTo: f32 [4, 2, 3]': () => tg.broadcastTo(f('x', 2, 1), [4, 2, 3]),
   'sliceLastRange: f32 [2, 2]': () => tg.sliceLastRange(f('x', 2, 3), 1, 3),
   'narrow: f32 [1, 3]': () => tg.narrow(f('x', 2, 3), 0, 1, 1),
+  'squeeze: f32 [2]': () => tg.squeeze(f('x', 1, 2, 1)),
+  'squeeze of one: f32 [2, 1]': () => tg.squeeze(f('x', 1, 2, 1), 0),
+  'expandDims: i32 [2, 1]': () => tg.expandDims(i('x', 2), -1),
+  'flip: bool [2, 3]': () => tg.flip(b('x', 2, 3)),
+  'pad: f32 [5, 3]': () => tg.pad(f('x', 2, 3), [[1, 2], [0, 0]], 7),
+  'roll: f32 [2, 3]': () => tg.roll(f('x', 2, 3), 1),
+  'tile: f32 [4, 9]': () => tg.tile(f('x', 2, 3), [2, 3]),
+  'repeat: f32 [2, 6]': () => tg.repeat(f('x', 2, 3), 2),
+  'split: f32 [2, 2]': () => tg.split(f('x', 2, 6), 3)[2] as Tensor,
+  'split by sizes: f32 [1, 6]': () => tg.split(f('x', 3, 6), [2, 1], 0)[1] as Tensor,
+  'matmul of a vector: f32 [5, 4]': () => tg.matmul(f('x', 3), f('w', 5, 3, 4)),
+  'matmul of batches: f32 [6, 5, 2, 4]': () => tg.matmul(f('x', 5, 2, 3), f('w', 6, 1, 3, 4)),
   'concat: f32 [2, 7]': () => tg.concat([f('x', 2, 3), f('y', 2, 4)], -1),
   'stack: f32 [2, 2, 3]': () => tg.stack([f('x', 2, 3), f('y', 2, 3)], 0),
   'concat of many: f32 [300]': () =>
@@ -86,6 +106,17 @@ Object.assign(results, {
     ),
   'matmul: f32 [5, 2, 4]': () => tg.matmul(f('x', 5, 2, 3), f('w', 3, 4)),
   'matmulBatched: f32 [6, 5, 2, 4]': () => tg.matmulBatched(f('x', 5, 2, 3), f('w', 6, 1, 3, 4)),
+  'gather: f32 [5, 3]': () => tg.gather(f('x', 2, 3), i('i', 5)),
+  'gather of bools: bool [2, 4, 5]': () => tg.gather(b('x', 2, 3), i('i', 4, 5), 1),
+  'takeAlongAxis: f32 [2, 5]': () => tg.takeAlongAxis(f('x', 2, 3), i('i', 2, 5)),
+  'scatterAdd: f32 [2, 3]': () => tg.scatterAdd(f('x', 2, 3), i('i', 5), f('u', 5, 3)),
+  'sort: f32 [2, 3]': () => tg.sort(f('x', 2, 3)),
+  'argsort: i32 [2, 3]': () => tg.argsort(f('x', 2, 3), 0, { descending: true }),
+  'topK: f32 [2, 2]': () => tg.topK(f('x', 2, 3), 2).values,
+  'topK, where: i32 [1, 3]': () => tg.topK(i('x', 2, 3), 1, 0).indices,
+  'einsum: f32 [2, 4]': () => tg.einsum('ij,jk', f('a', 2, 3), f('b', 3, 4)),
+  'einsum of three: f32 [4, 5]': () => tg.einsum('bij,bjk,i->kb', f('a', 5, 3, 2), f('b', 5, 2, 4), f('v', 3)),
+  'rope: f32 [2, 3, 4]': () => tg.rope(f('x', 2, 3, 4), { base: 500, interleaved: true, positions: i('p', 3) }),
   'embedding: f32 [2, 3, 4]': () => tg.embedding(f('t', 9, 4), i('i', 2, 3)),
   'oneHot: f32 [2, 5]': () => tg.oneHot(i('i', 2), 5),
   'oneHot of bool: bool [2, 5]': () => tg.oneHot(i('i', 2), 5, 'bool'),
@@ -159,12 +190,13 @@ const rows: Row[] = []
 const snake = (name: string) => name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 
 for (const name of words(
-  'sqrt rsqrt reciprocal exp log sin cos tanh erf sigmoid softplus silu gelu geluTanh relu softmax logSoftmax logsumexp',
+  `sqrt rsqrt reciprocal exp log sin cos tanh erf sigmoid softplus silu gelu geluTanh relu softmax logSoftmax logsumexp
+  expm1 log1p floor ceil round tan logSigmoid hardSigmoid hardSwish leakyRelu elu`,
 ))
   rows.push([() => op(name)(b('x', 2)), `${snake(name)}: takes f32, not bool: x[2] bool`])
 for (const name of words('neg abs sign square'))
   rows.push([() => op(name)(b('x', 2)), `${snake(name)}: takes f32 or i32, not bool: x[2] bool`])
-for (const name of words('add sub mul div pow minimum maximum less lessEqual greater greaterEqual equal notEqual')) {
+for (const name of words('add sub mul div floorDiv mod pow minimum maximum less lessEqual greater greaterEqual equal notEqual')) {
   rows.push([() => op(name)(f('a', 2, 3), f('b', 4)), `${snake(name)}: shapes do not broadcast: a[2, 3] and b[4] (3 != 4)`])
   if (name === 'pow') continue
   rows.push([() => op(name)(f('a', 2, 3), i('b', 3)), `${snake(name)}: dtypes differ: a[2, 3] and b[3] i32 (f32 != i32)`])
@@ -172,7 +204,7 @@ for (const name of words('add sub mul div pow minimum maximum less lessEqual gre
 }
 for (const name of words('logicalAnd logicalOr'))
   rows.push([() => op(name)(b('a', 2), f('b', 2)), `${snake(name)}: takes bool, not f32: b[2] (with a[2] bool)`])
-for (const name of words('sum mean max min')) {
+for (const name of words('sum mean max min prod variance std norm')) {
   rows.push([() => op(name)(f('x', 2, 3), 2), `${name}: axis 2 is not in -2 .. 1: x[2, 3]`])
   rows.push([() => op(name)(f('x', 2, 3), [0, -2]), `${name}: axis 0 of x[2, 3] is given twice`])
   rows.push([() => op(name)(f('x', 2, 3), 0.5), `${name}: the axis is 0.5, not a whole number`, ArgumentError])
@@ -196,12 +228,32 @@ rows.push(
   [() => tg.pow(f('a', 2), i('b', 2)), 'pow: takes f32, not i32: b[2] i32 (with a[2])'],
   [() => tg.div(i('a', 2), 0), 'div: ', ArgumentError],
   [() => tg.add(f('x', 2), 1e39), 'add: the number 1e+39 does not fit f32: x[2]'],
+  [() => tg.mod(i('a', 2), 0), 'mod: division of the integers a[2] i32 by 0', ArgumentError],
+  [() => tg.elu(f('x', 2), Infinity), 'elu: the alpha inf is not finite: x[2]', ArgumentError],
+  [() => tg.leakyRelu(f('x', 2), NaN), 'leaky_relu: the slope nan is not finite: x[2]', ArgumentError],
   [() => tg.clamp(f('x', 2), 3, 1), 'clamp: the lower bound 3 is not <= the upper bound 1: x[2]', ArgumentError],
   [() => tg.where(b('c', 2, 3), f('a', 4), 0), 'where: shapes do not broadcast: c[2, 3] bool ? a[4] : const[]'],
   [() => tg.where(f('c', 2, 3), f('a', 3), 0), 'where: takes bool, not f32: c[2, 3] (with a[3])'],
   [() => tg.cast(f('x', 2), 'f64' as never), 'cast: the string "f64" is not a dtype (f32, i32, bool)'],
   [() => tg.meanLast(f('x')), 'mean: axis -1 of a tensor without axes: x[]'],
   [() => tg.sumLast(f('x')), 'sum: axis -1 of a tensor without axes: x[]'],
+  [() => tg.any(f('x', 2)), 'any: takes bool, not f32: x[2]'],
+  [() => tg.all(b('x', 2), 1), 'all: axis 1 is not in -1 .. 0: x[2] bool'],
+  [
+    () => tg.variance(f('x', 2, 3), 1, { correction: 3 }),
+    'variance: the correction 3 is not in 0 .. 2, for 3 elements: x[2, 3]',
+    ArgumentError,
+  ],
+  [() => tg.std(f('x', 2), 0, { correction: 0.5 }), 'std: the correction is 0.5, not a whole number', ArgumentError],
+  [() => tg.norm(f('x', 2, 3), 0, { ord: 3 }), 'norm: the order 3 is not 1, 2 or infinity: x[2, 3]', ArgumentError],
+  [() => tg.cumsum(b('x', 2)), 'cumsum: takes f32 or i32, not bool: x[2] bool'],
+  [() => tg.cumprod(f('x', 2), 1), 'cumprod: axis 1 is not in -1 .. 0: x[2]'],
+  [
+    () => tg.maskedSoftmax(f('x', 1, 3), b('m', 2, 3)),
+    'masked_softmax: the mask does not broadcast to the operand: x[1, 3] and m[2, 3] bool',
+  ],
+  [() => tg.tril(f('x', 3)), 'tril: needs at least 2 axes: x[3]'],
+  [() => tg.triu(f('x', 3, 3), 0.5), 'triu: the diagonal is 0.5, not a whole number', ArgumentError],
   [() => tg.sumAll(b('x', 2)), 'sum: takes f32 or i32, not bool: x[2] bool'],
   [() => tg.reshape(f('x', 2, 3), [4, -1]), 'reshape: 6 elements do not fit: x[2, 3] -> [4, -1]'],
   [() => tg.reshape(f('x', 2, 3), [-1, -1]), 'reshape: only one dim may be -1: x[2, 3] -> [-1, -1]'],
@@ -212,6 +264,18 @@ rows.push(
   [() => tg.broadcastTo(f('x', 2, 3), [2, 4]), 'broadcast_to: x[2, 3] does not broadcast to [2, 4]'],
   [() => tg.sliceLastRange(f('x', 2, 3), 1, 4), 'slice_last_range: the range 1 .. 4 does not lie in axis 1 of x[2, 3]'],
   [() => tg.narrow(f('x', 2, 3), 1, 2, 2), 'narrow: the range 2 .. 4 does not lie in axis 1 of x[2, 3]'],
+  [() => tg.squeeze(f('x', 2, 3), 1), 'squeeze: axis 1 has 3 elements, not 1: x[2, 3]'],
+  [() => tg.expandDims(f('x', 2), 2), 'expand_dims: axis 2 is not in -2 .. 1: x[2]'],
+  [() => tg.pad(f('x', 2), [[1, -1]]), 'pad: counts after: -1 (axis 0) is not in 0 .. 2147483647: x[2]', ArgumentError],
+  [() => tg.pad(f('x', 2), [[1]] as never), 'pad: widths[0] has 1 numbers, not before and after', ArgumentError],
+  [() => tg.pad(f('x', 2, 3), [[1, 1]]), 'pad: 1 counts before given, x[2, 3] has 2 axes'],
+  [() => tg.roll(f('x', 2), 0.5), 'roll: the shift is 0.5, not a whole number', ArgumentError],
+  [() => tg.tile(f('x', 2), [0]), 'tile: counts: 0 (axis 0) is not in 1 .. 2147483647: x[2]', ArgumentError],
+  [() => tg.repeat(f('x', 2), 0), 'repeat: 0 times is not in 1 .. 2147483647: x[2]', ArgumentError],
+  [() => tg.split(f('x', 2, 3), 2), 'split: axis 1 does not divide into 2 equal parts: x[2, 3]'],
+  [() => tg.split(f('x', 2, 3), -3), 'split: axis 1 does not divide into -3 equal parts: x[2, 3]'],
+  [() => tg.split(f('x', 2, 3), 1e9), 'split: axis 1 does not divide into 1000000000 equal parts: x[2, 3]'],
+  [() => tg.split(f('x', 2, 3), [1, 1]), 'split: the 2 parts have 2 elements, axis 1 has 3: x[2, 3]'],
   [() => tg.concat([f('x', 2, 3), f('y', 3, 3)], 1), 'concat: shapes differ beside axis 1: part 0 x[2, 3] and part 1 y[3, 3]'],
   [() => tg.concat([], 1), 'concat: the parts are an empty array', ArgumentError],
   [() => tg.concat(f('x', 2) as never, 1), 'concat: the parts are a Tensor', ArgumentError],
@@ -219,6 +283,19 @@ rows.push(
   [() => tg.matmul(f('x', 256, 64), f('l2.W', 32, 10)), 'matmul: inner dimensions differ: x[256, 64] x l2.W[32, 10] (64 != 32)'],
   [() => tg.matmul(f('x', 2, 3), i('w', 3, 4)), 'matmul: takes f32, not i32: w[3, 4] i32 (with x[2, 3])'],
   [() => tg.matmulBatched(f('x', 2, 2, 3), f('w', 3, 3, 4)), 'matmul_batched: batch axes do not broadcast: x[2, 2, 3] x w[3, 3, 4]'],
+  [() => tg.gather(f('x', 2, 3), f('i', 2)), 'gather: takes i32, not f32: i[2] (with x[2, 3])'],
+  [() => tg.takeAlongAxis(f('x', 2, 3), i('i', 3, 1)), 'take_along_axis: shapes differ beside axis 1: x[2, 3] by i[3, 1] i32'],
+  [
+    () => tg.scatterAdd(f('x', 2, 3), i('i', 4), f('u', 2, 3), 1),
+    'scatter_add: the updates need the shape [2, 4], that of a gather from x[2, 3] by i[4] i32 along axis 1: u[2, 3]',
+  ],
+  [() => tg.sort(b('x', 2)), 'sort: takes f32 or i32, not bool: x[2] bool'],
+  [() => tg.topK(f('x', 2, 3), 4), 'top_k: k = 4 is not in 1 .. 3: x[2, 3]', ArgumentError],
+  [() => tg.einsum('ij,jk', f('x', 2, 3), f('y', 4, 2)), 'einsum: label j is 3 before and 4 in operand 1 of "ij,jk": y[4, 2]'],
+  [() => tg.einsum('ij->k', f('x', 2, 3)), 'einsum: no operand has the label \'k\' in "ij->k"', ArgumentError],
+  [() => tg.einsum('ij'), 'einsum: there are no operands', ArgumentError],
+  [() => tg.einsum(3 as never, f('x', 2)), 'einsum: the equation is the number 3, not a string', ArgumentError],
+  [() => tg.rope(f('x', 2, 3)), 'rope: needs [..., T, D] with an even D: x[2, 3]'],
   [() => tg.embedding(f('t', 4, 2), f('i', 3)), 'embedding: takes i32, not f32: i[3] (with t[4, 2])'],
   [() => tg.embedding(f('t', 4), i('i', 3)), 'embedding: the table needs 2 axes: t[4] by i[3] i32'],
   [() => tg.oneHot(i('x', 3), 0), 'one_hot: the depth 0 is not at least 1: x[3] i32', ArgumentError],

@@ -4,6 +4,8 @@
 import {
   abs,
   add,
+  all as allOf,
+  any,
   arange,
   argmax,
   argmin,
@@ -14,6 +16,8 @@ import {
   capture,
   cast,
   categorical,
+  argsort,
+  ceil,
   clamp,
   compileGraph,
   concat,
@@ -21,13 +25,23 @@ import {
   conv2d,
   convTranspose2d,
   cos,
+  cumprod,
+  cumsum,
   div,
   dropout,
+  einsum,
+  elu,
   embedding,
   equal,
   erf,
   exp,
+  expandDims,
+  expm1,
+  flip,
+  floor,
+  floorDiv,
   full,
+  gather,
   gelu,
   geluTanh,
   globalAvgPool,
@@ -35,17 +49,23 @@ import {
   grad,
   greater,
   greaterEqual,
+  hardSigmoid,
+  hardSwish,
+  leakyRelu,
   less,
   lessEqual,
   log,
+  log1p,
   logicalAnd,
   logicalNot,
   logicalOr,
+  logSigmoid,
   logSoftmax,
   logSoftmaxLast,
   logsumexp,
   matmul,
   matmulBatched,
+  maskedSoftmax,
   max,
   maximum,
   maxPool2d,
@@ -53,21 +73,30 @@ import {
   meanLast,
   min,
   minimum,
+  mod,
   mul,
   narrow,
   neg,
   nn,
+  norm,
   notEqual,
   oneHot,
   ones,
+  pad,
   pow,
   rand,
   randInt,
   randn,
+  prod,
   reciprocal,
   relu,
+  repeat,
   reshape,
+  roll,
+  rope,
+  round,
   rsqrt,
+  scatterAdd,
   sigmoid,
   sign,
   silu,
@@ -76,8 +105,12 @@ import {
   softmax,
   softmaxCausalLast,
   softplus,
+  sort,
+  split,
   sqrt,
   square,
+  squeeze,
+  std,
   stack,
   stopGradient,
   sub,
@@ -85,12 +118,19 @@ import {
   sumAll,
   sumLast,
   swapAxes,
+  takeAlongAxis,
+  tan,
   tanh,
+  tile,
+  topK,
   tensorInput,
   trace,
   transpose,
   upsampleBilinear,
   upsampleNearest,
+  tril,
+  triu,
+  variance,
   vjp,
   where,
   whereCausal,
@@ -176,6 +216,22 @@ const unary: Record<string, Point> = {
   erf: [erf, erfOf, (x) => (2 / Math.sqrt(Math.PI)) * Math.exp(-x * x)],
   sigmoid: [sigmoid, sigmoidOf, (x) => sigmoidOf(x) * (1 - sigmoidOf(x))],
   softplus: [softplus, (x) => Math.log1p(Math.exp(x)), sigmoidOf],
+  expm1: [expm1, Math.expm1, Math.exp, [-20, -0.25, 1e-6, 0.25, 3]],
+  log1p: [log1p, Math.log1p, (x) => 1 / (1 + x), [-0.75, -1e-6, 1e-6, 0.25, 100]],
+  floor: [floor, Math.floor, () => 0, [-2.5, -0.25, 1.75, 3]],
+  ceil: [ceil, Math.ceil, () => 0, [-2.5, -0.25, 1.75, 3]],
+  round: [round, (x) => 2 * Math.round(x / 2 + Math.sign(x % 1) * 1e-9), () => 0, [-2.5, -1.5, 0.5, 1.5, 2.5]],
+  tan: [tan, Math.tan, (x) => 1 + Math.tan(x) ** 2, [-1.25, -0.25, 0.5]],
+  logSigmoid: [logSigmoid, (x) => -Math.log1p(Math.exp(-x)), (x) => sigmoidOf(-x)],
+  hardSigmoid: [hardSigmoid, (x) => Math.min(Math.max(x / 6 + 0.5, 0), 1), (x) => (Math.abs(x) < 3 ? 1 / 6 : 0), [-4, -2.5, 1, 4]],
+  hardSwish: [
+    hardSwish,
+    (x) => x * Math.min(Math.max(x / 6 + 0.5, 0), 1),
+    (x) => (x < -3 ? 0 : x > 3 ? 1 : x / 3 + 0.5),
+    [-4, -2.5, 1, 4],
+  ],
+  leakyRelu: [(x) => leakyRelu(x, 0.25), (x) => (x > 0 ? x : 0.25 * x), (x) => (x > 0 ? 1 : 0.25), [-2, 0, 3]],
+  elu: [(x) => elu(x, 2), (x) => (x > 0 ? x : 2 * Math.expm1(x)), (x) => (x > 0 ? 1 : 2 * Math.exp(x)), [-2, 0, 3]],
   silu: [silu, (x) => x * sigmoidOf(x), (x) => sigmoidOf(x) * (1 + x * (1 - sigmoidOf(x)))],
   gelu: [gelu, (x) => (x * (1 + erfOf(x / Math.SQRT2))) / 2, (x) => (1 + erfOf(x / Math.SQRT2)) / 2 + x * phi(x)],
   geluTanh: [
@@ -209,6 +265,8 @@ const binary: Record<string, Two> = {
   sub: [sub, (a, b) => a - b],
   mul: [mul, (a, b) => a * b],
   div: [div, (a, b) => a / b],
+  floorDiv: [floorDiv, (a, b) => Math.floor(a / b)],
+  mod: [mod, (a, b) => a - b * Math.floor(a / b)],
   minimum: [minimum, Math.min],
   maximum: [maximum, Math.max],
   less: [less, (a, b) => Number(a < b)],
@@ -229,8 +287,8 @@ for (const [name, [op, value]] of Object.entries(binary))
 check(
   'i32 wraps, divides towards 0, and by 0 gives 0',
   { a: i([4], 7, -7, 2147483647, 5), b: i([4], 2, 2, 1, 0) },
-  ({ a, b }) => ({ div: div(a as Tensor, b as Tensor), add: add(a as Tensor, b as Tensor), by: div(a as Tensor, 2) }),
-  { div: [3, -3, 2147483647, 0], add: [9, -5, -2147483648, 5], by: [3, -3, 1073741823, 2] },
+  ({ a, b }) => ({ div: div(a as Tensor, b as Tensor), add: add(a as Tensor, b as Tensor), by: div(a as Tensor, 2), floor: floorDiv(a as Tensor, b as Tensor), mod: mod(a as Tensor, b as Tensor) }),
+  { floor: [3, -4, 2147483647, 0], mod: [1, 1, 0, 5], div: [3, -3, 2147483647, 0], add: [9, -5, -2147483648, 5], by: [3, -3, 1073741823, 2] },
 )
 check(
   'logical',
@@ -294,6 +352,156 @@ check(
   { a: f([2], 3, -1), b: f([2], 1, 2), c: f([2], 0.5, -2) },
   (x) => back(square(sub(T(x, 'a'), T(x, 'b'))), x, 'a', 'b'),
   { da: [2, 12], db: [-2, -12] },
+)
+
+// ---------------------------------------------------------------- spreads, norms, products, scans, masks
+
+check(
+  'variance, std and norm: gradient 0 where std and norm are 0',
+  { x: f([2, 3], 1, 2, 6, 3, 3, 3), z: f([2, 3], 0, 0, 0, 1, -2, 2), c: f([2], 1, 2) },
+  (x) => ({
+    ...back(std(T(x, 'x'), 1), x, 'x'),
+    variance: variance(T(x, 'x'), -1, { correction: 1 }),
+    norm: norm(T(x, 'z'), 1),
+    dz: back(norm(T(x, 'z'), 1), x, 'z')['dz'] as Tensor,
+    one: norm(T(x, 'z'), undefined, { ord: 1 }),
+    largest: norm(T(x, 'x'), 0, { ord: Infinity, keepDims: true }),
+  }),
+  {
+    y: [2.1602469, 0],
+    dx: [-0.3086067, -0.1543033, 0.46291, 0, 0, 0],
+    variance: [7, 0],
+    norm: [0, 3],
+    dz: [0, 0, 0, 2 / 3, -4 / 3, 4 / 3],
+    one: [5],
+    largest: [3, 3, 6],
+  },
+)
+check(
+  'prod, any, all',
+  { x: f([4], 2, 0, 3, 4), b: b([2, 2], 1, 0, 0, 0), c: f([], 1) },
+  (x) => ({ ...back(prod(T(x, 'x')), x, 'x'), any: any(T(x, 'b'), 1), all: allOf(T(x, 'b')) }),
+  { y: [0], dx: [0, 24, 0, 0], any: [1, 0], all: [0] },
+)
+check(
+  'cumsum',
+  { x: f([2, 3], 1, 2, 3, 4, Infinity, 6), n: i([3], 2147483647, 1, 2), c: f([2, 3], 1, 2, 3, -1, 0, 1) },
+  (x) => ({
+    ...back(cumsum(T(x, 'x')), x, 'x'),
+    exclusive: cumsum(T(x, 'x'), 0, { exclusive: true }),
+    reverse: cumsum(T(x, 'n'), 0, { reverse: true }),
+  }),
+  { y: [1, 3, 6, 4, Infinity, Infinity], dx: [6, 5, 3, 0, 1, 1], exclusive: [0, 0, 0, 1, 2, 3], reverse: [-2147483646, 3, 2] },
+)
+check(
+  'O04: cumprod with zeros',
+  {
+    x: f([3, 4], 2, 0, 3, 4, 0, 2, 3, 0, -1, 0.5, -2, 4),
+    c: f([3, 4], 1, 1, 1, 1, 1, 2, -1, 3, 0.5, 1, 2, -1),
+  },
+  (x) => back(cumprod(T(x, 'x'), -1), x, 'x'),
+  { y: [2, 0, 0, 0, 0, 0, 0, 0, -1, -0.5, 1, 4], dx: [1, 32, 0, 0, -1, 0, 0, 0, 3, -5, 1, -1] },
+)
+check(
+  'B46: a row that a mask hides is 0, its gradient too',
+  { x: f([2, 3], 0, 100, 1, 5, 6, 7), m: b([2, 3], 1, 0, 1, 0, 0, 0), c: f([2, 3], 1, 2, 3, 4, 5, 6) },
+  (x) => ({ ...back(maskedSoftmax(T(x, 'x'), T(x, 'm')), x, 'x'), lower: tril(T(x, 'x')), upper: triu(T(x, 'm'), 1) }),
+  {
+    y: [0.2689414, 0, 0.7310586, 0, 0, 0],
+    dx: [-0.3932239, 0, 0.3932239, 0, 0, 0],
+    lower: [0, 0, 0, 5, 6, 0],
+    upper: [0, 0, 1, 0, 0, 0],
+  },
+)
+
+// ---------------------------------------------------------------- arrangements
+
+check(
+  'pad, flip, roll, tile, repeat, split, axes of one',
+  { x: f([2, 2], 1, 2, 3, 4), n: i([2], 5, 6), c: f([3, 3], 1, 2, 3, 4, 5, 6, 7, 8, 9) },
+  (x) => {
+    const t = T(x, 'x'), n = T(x, 'n')
+    const [first, second] = split(t, 2) as [Tensor, Tensor]
+    return {
+      ...back(pad(t, [[1, 0], [0, 1]], 7), x, 'x'),
+      padded: pad(n, [[0, 2]], -3),
+      flip: flip(t, 0),
+      roll: roll(n, 1),
+      tile: tile(n, [2]),
+      repeat: repeat(n, 2),
+      first: squeeze(first),
+      second: expandDims(squeeze(second, -1), 0),
+      vector: matmul(t, squeeze(first)),
+    }
+  },
+  {
+    y: [7, 7, 7, 1, 2, 7, 3, 4, 7],
+    dx: [4, 5, 7, 8],
+    padded: [5, 6, -3, -3],
+    flip: [3, 4, 1, 2],
+    roll: [6, 5],
+    tile: [5, 6, 5, 6],
+    repeat: [5, 5, 6, 6],
+    first: [1, 3],
+    second: [2, 4],
+    vector: [7, 15],
+  },
+)
+
+// ---------------------------------------------------------------- indexing, orders, einsum, rope
+
+check(
+  'gather, takeAlongAxis, scatterAdd',
+  { x: f([2, 3], 1, 2, 3, 4, 5, 6), i: i([4], 2, 0, 2, 2), j: i([2, 1], 2, 0), n: i([3], 16777217, 5, 6), c: f([2, 4], 1, 2, 3, 4, 5, 6, 7, 8) },
+  (x) => ({
+    ...back(gather(T(x, 'x'), T(x, 'i'), 1), x, 'x'),
+    ints: gather(T(x, 'n'), T(x, 'i')),
+    bools: gather(greater(T(x, 'n'), 5), T(x, 'i')),
+    along: takeAlongAxis(T(x, 'x'), T(x, 'j')),
+    added: scatterAdd(T(x, 'x'), T(x, 'i'), T(x, 'c'), 1),
+  }),
+  {
+    y: [3, 1, 3, 3, 6, 4, 6, 6],
+    dx: [2, 0, 8, 6, 0, 20],
+    ints: [6, 16777217, 6, 6],
+    bools: [1, 1, 1, 1],
+    along: [3, 4],
+    added: [3, 2, 11, 10, 5, 26],
+  },
+)
+check(
+  'sort, argsort, topK: stable, NaN last',
+  { x: f([2, 4], 3, 1, 2, 1, NaN, -Infinity, 5, NaN), c: f([2, 4], 1, 2, 3, 4, 5, 6, 7, 8) },
+  (x) => {
+    const top = topK(T(x, 'x'), 2)
+    return { ...back(sort(T(x, 'x')), x, 'x'), at: argsort(T(x, 'x')), down: argsort(T(x, 'x'), 1, { descending: true }), ...top }
+  },
+  {
+    y: [1, 1, 2, 3, -Infinity, 5, NaN, NaN],
+    dx: [4, 1, 3, 2, 7, 5, 6, 8],
+    at: [1, 3, 2, 0, 1, 2, 0, 3],
+    down: [0, 2, 1, 3, 2, 1, 0, 3],
+    values: [3, 2, 5, -Infinity],
+    indices: [0, 2, 2, 1],
+  },
+)
+check(
+  'einsum, rope',
+  { a: f([2, 3], 1, 2, 3, 4, 5, 6), b: f([3, 2], 1, 0, 2, -1, 0, 1), r: f([2, 4], 1, 2, 3, 4, 1, 2, 3, 4), p: i([2], 0, 1), c: f([2, 2], 1, 2, 3, 4) },
+  (x) => ({
+    ...back(einsum('ij,jk->ik', T(x, 'a'), T(x, 'b')), x, 'a', 'b'),
+    trace: einsum('ij,ji', T(x, 'a'), T(x, 'b')),
+    rope: rope(T(x, 'r')),
+    pairs: rope(T(x, 'r'), { interleaved: true, positions: T(x, 'p') }),
+  }),
+  {
+    y: [5, 1, 14, 1],
+    da: [1, 0, 2, 3, 2, 4],
+    db: [13, 18, 17, 24, 21, 30],
+    trace: [6],
+    rope: [1, 2, 3, 4, -1.9841106, 1.9599007, 2.4623779, 4.0197997],
+    pairs: [1, 2, 3, 4, -1.1426397, 1.9220756, 2.9598507, 4.0297995],
+  },
 )
 
 // ---------------------------------------------------------------- choices, casts, special values

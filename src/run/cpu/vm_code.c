@@ -379,6 +379,11 @@ static int32_t code_unary_fn(int32_t op, tg_dtype from, tg_dtype to) {
     case TG_OP_ERF: return TG_VM_erf;
     case TG_OP_SIGMOID: return TG_VM_sigmoid;
     case TG_OP_SOFTPLUS: return TG_VM_softplus;
+    case TG_OP_EXPM1: return TG_VM_expm1;
+    case TG_OP_LOG1P: return TG_VM_log1p;
+    case TG_OP_FLOOR: return TG_VM_floor;
+    case TG_OP_CEIL: return TG_VM_ceil;
+    case TG_OP_ROUND: return TG_VM_round;
     case TG_OP_NOT: return TG_VM_not;
     case TG_OP_CAST:
         if (from == to) return TG_VM_copy;

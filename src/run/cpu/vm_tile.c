@@ -178,6 +178,8 @@ static double tile_instruction_price(const tg_instruction *instruction) {
     case TG_OP_EXP:
     case TG_OP_LOG:
     case TG_OP_TANH:
+    case TG_OP_EXPM1:
+    case TG_OP_LOG1P:
     case TG_OP_SIGMOID: return 6;
     case TG_OP_SIN:
     case TG_OP_COS:

@@ -74,10 +74,10 @@ const char *tg_model_text(tg_model *model, tg_text what) {
     return model->text.data != NULL ? model->text.data : "";
 }
 
-/* "1024 | 256 | 64": the groups of a kernel's loops. */
+/* "1024 | 256 | 64": the groups of a kernel's loops; "1" of one that has none. */
 static void inspect_loops(const tg_kernel *kernel, char *text, size_t size) {
     size_t used = 0;
-    text[0] = 0;
+    snprintf(text, size, "%s", kernel->loop_count == 0 ? "1" : "");
     for (int32_t d = 0; d < kernel->loop_count; d++) {
         const bool contracts = kernel->kind == TG_KERNEL_CONTRACT;
         const bool starts = d == kernel->outer_count || (contracts && (d == kernel->m_begin || d == kernel->n_begin));

@@ -234,7 +234,7 @@ static void masks_vary_like_a_binomial(void **state) {
     p[0] = pow(0.25, N);
     for (int k = 1; k <= N; k++) p[k] = p[k - 1] * 3.0 * (N - k + 1) / k;
     for (int k = 0; k <= N; k++) {
-        const double expected = p[k] * MASKS;
+        const double expected = p[k] * (double)MASKS;
         if (expected < 5) {
             rest += expected, rest_seen += (int)seen[k];
             continue;
@@ -245,14 +245,14 @@ static void masks_vary_like_a_binomial(void **state) {
     chi += (rest_seen - rest) * (rest_seen - rest) / rest;
     assert_true(bins > 12);
     assert_true(fabs(chi - bins) / sqrt(2.0 * bins) < 4.5);
-    for (int i = 0; i < N; i++) assert_true(fabs((double)kept_at[i] - 0.75 * MASKS) < 5 * sqrt(MASKS * 0.75 * 0.25));
+    for (int i = 0; i < N; i++) assert_true(fabs((double)kept_at[i] - 0.75 * (double)MASKS) < 5 * sqrt((double)MASKS * 0.75 * 0.25));
     tg_model_destroy(m);
     tg_context_destroy(ctx);
 }
 
 /* ---------------------------------------------------------------- the operations */
 
-enum { OPS = 20000 };
+#define OPS 20000
 
 /* One model of all of them, so that it is compiled once; each as a capture. */
 static tg_tensor build_operations(tg_graph *g, void *user) {
@@ -404,7 +404,7 @@ static void operations_draw_what_they_say(void **state) {
 
 /* ---------------------------------------------------------------- dropout */
 
-enum { DROPPED = 4096 };
+#define DROPPED 4096
 
 /* y = dropout(x, .25) with a cotangent of x's shape, both fed; values not finite among the first. */
 static tg_tensor build_dropout(tg_graph *g, void *user) {

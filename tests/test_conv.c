@@ -255,6 +255,9 @@ static void test_convolutions(void **state) {
         {CONV, 2, 2, 2, 3, 1, {6, 6}, {3, 3}, {1, 2}, ONES, {1, 1}, {0, 1}, NONE, true, 0, 0, 0, 11, NONE},
         {CONV, 1, 2, 2, 4, 2, {1, 11}, {1, 4}, {1, 3}, {1, 2}, {0, 2}, {0, 1}, NONE, true, 0, 0, 0, 12, NONE},
         {CONV, 1, 3, 1, 4, 1, {1, 200}, {1, 65}, ONES, ONES, {0, 64}, {0, 0}, NONE, true, 0, 0, 0, 13, NONE}, /* long, causal */
+        {CONV, 1, 1, 1, 2, 1, {1, 700}, {1, 400}, {1, 160}, ONES, NONE, NONE, NONE, true, 0, 0, 0, 15, NONE}, /* taps by the hundred */
+        {CONV_TRANSPOSE, 1, 1, 2, 1, 1, {1, 5}, {1, 400}, {1, 160}, ONES, NONE, NONE, NONE, true, 0, 0, 0, 27, NONE},
+        {CONV_TRANSPOSE, 1, 1, 1, 1, 1, {1, 9}, {1, 70}, ONES, {1, 3}, NONE, NONE, NONE, false, 0, 0, 0, 28, NONE},
         {CONV, 2, 8, 16, 32, 1, {13, 13}, {3, 3}, ONES, ONES, NONE, NONE, NONE, true, 0, 0, 0, 14, NONE},
         {CONV_TRANSPOSE, 2, 2, 3, 4, 1, {4, 5}, {3, 3}, ONES, ONES, NONE, NONE, NONE, true, 0, 0, 0, 21, NONE},
         {CONV_TRANSPOSE, 2, 2, 4, 6, 2, {4, 5}, {3, 3}, {2, 2}, ONES, {1, 1}, {1, 1}, {1, 1}, true, 0, 0, 0, 22, NONE},
@@ -282,6 +285,8 @@ static void test_pools(void **state) {
         {AVG_POOL, 2, 2, 3, 0, 1, {7, 9}, {3, 3}, {2, 2}, ONES, {1, 1}, {1, 1}, NONE, 0, false, true, 0, 9, NONE},
         {AVG_POOL, 2, 1, 2, 0, 1, {7, 6}, {3, 2}, {2, 3}, ONES, {1, 0}, {0, 1}, NONE, 0, true, false, 0, 10, NONE},
         {AVG_POOL, 2, 1, 2, 0, 1, {7, 6}, {3, 2}, {2, 3}, ONES, {1, 0}, {0, 1}, NONE, 0, true, true, 0, 11, NONE},
+        {MAX_POOL, 1, 1, 1, 0, 1, {1, 300}, {1, 128}, ONES, ONES, {0, 3}, NONE, NONE, 0, false, false, 0, 13, NONE},
+        {AVG_POOL, 1, 1, 1, 0, 1, {1, 300}, {1, 200}, {1, 3}, ONES, NONE, NONE, NONE, 0, false, false, 0, 14, NONE},
         {AVG_POOL, 1, 2, 3, 0, 1, {1, 9}, {1, 4}, ONES, ONES, {0, 3}, {0, 1}, NONE, 0, false, true, 0, 12, NONE},
     };
     bool same = true;

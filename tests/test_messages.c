@@ -989,6 +989,11 @@ FAMILY(pools) {
             "avg_pool2d: takes f32, not i32: n[1, 3, 8, 8] i32\n"
             "  n: input at model.c:3",
             tg_avg_pool2d_at(HERE, N(1, 3, 8, 8), 2, 2, (tg_pool_options){0}));
+    /* refused before anything is computed for windows that no memory holds */
+    MISTAKE(LIMIT,
+            OF("avg_pool2d: the result of x[1, 1, 2, 2]: shape [1, 1, 32770, 32770, 32769, 32769] has 1153132624798416900 "
+               "elements, over the limit of 2147483647"),
+            tg_avg_pool2d_at(HERE, X(1, 1, 2, 2), 32769, 32769, (tg_pool_options){.stride = {1}, .padding = tg_padding_all(32768)}));
     MISTAKE(SHAPE, OF("global_avg_pool: needs axes behind [N, C]: x[3, 8]"), tg_global_avg_pool_at(HERE, X(3, 8)));
     MISTAKE(SHAPE, OF("upsample_nearest: needs 3 or 4 axes, [N, C, L] or [N, C, H, W]: x[3, 8]"),
             tg_upsample_nearest_at(HERE, X(3, 8), (tg_upsample_options){0}));

@@ -341,12 +341,36 @@ static int32_t build_fold_apart(tg_graph *g, int32_t x, int axis, tg_window w, i
     return build_fit(g, build_merge_axes(g, build_fit(g, x, axis + 1, w.step), axis), axis, length);
 }
 
+/* Taps that one fold adds: each is a load and an addition in the body of its kernel. */
+#define BUILD_FOLD_TAPS 32
+
+/* The taps in halves, which can be stored on the way if they must. What the second half adds to lies behind by the first. */
+static int32_t build_fold_halves(tg_graph *g, int32_t x, int axis, tg_window w, int64_t length) {
+    int64_t start[TG_MAX_RANK] = {0};
+    tg_shape taps = tg_graph_node(g, x)->shape;
+    tg_window left = w, right = w;
+    left.size = w.size / 2;
+    right.size = w.size - left.size;
+    taps.dim[taps.rank - 1] = left.size;
+    int32_t first = tg_ir_fold(g, tg_ir_slice(g, x, start, taps), axis, left, length);
+    start[taps.rank - 1] = left.size;
+    taps.dim[taps.rank - 1] = right.size;
+    int32_t second = tg_ir_fold(g, tg_ir_slice(g, x, start, taps), axis, right, length - left.size * w.dilation);
+    if (first == 0 || second == 0) return 0;
+    start[taps.rank - 1] = 0;
+    start[axis] = left.size * w.dilation;
+    return tg_ir_binary(g, TG_OP_ADD, first, tg_ir_pad(g, second, start, tg_graph_node(g, first)->shape));
+}
+
 int32_t tg_ir_fold(tg_graph *g, int32_t x, int axis, tg_window window, int64_t length) {
     if (!build_inputs_live(g, &x, 1)) return 0;
     tg_shape shape = tg_graph_node(g, x)->shape;
     const bool room = shape.rank < TG_MAX_RANK || window.dilation == 1 || window.size == 1;
     if (room && axis >= 0 && axis < shape.rank - 1 && window.step >= tg_window_span(window))
         return build_fold_apart(g, x, axis, window, length);
+    const bool sound = axis >= 0 && axis < shape.rank - 1 && window.step >= 1 && window.dilation >= 1 && tg_window_span(window) <= length;
+    if (sound && window.size > BUILD_FOLD_TAPS && shape.dim[shape.rank - 1] == window.size)
+        return build_fold_halves(g, x, axis, window, length);
     shape.rank--;
     if (axis >= 0 && axis < shape.rank && window.step >= 1) shape.dim[axis] = (length + window.step - 1) / window.step * window.step;
     tg_node draft = build_draft(TG_OP_FOLD, TG_F32, shape, &x, 1);

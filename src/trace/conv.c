@@ -362,11 +362,28 @@ static int64_t taps_within(tg_window w, int64_t o, int64_t lo, int64_t hi) {
     return last - first;
 }
 
+/* The windows of a pooling, taps and all, have a shape: nothing is computed for one that is refused. */
+static bool windows_fit(const tg_call *call, int32_t x, const conv_windows *w) {
+    tg_shape shape = tg_node_shape(call, x);
+    for (int i = 0; i < w->count; i++) {
+        shape.dim[CONV_LEAD + i] = w->out[i];
+        shape.dim[shape.rank++] = w->window[i].size;
+    }
+    return tg_call_shape_ok(call, shape);
+}
+
+/* `count` items of `each` bytes; NULL recorded. */
+static void *conv_table(const tg_call *call, int64_t count, size_t each) {
+    if ((uint64_t)count <= (uint64_t)PTRDIFF_MAX / each) return tg_alloc(call->graph->ctx, (size_t)count * each);
+    tg_call_fail(call, TG_ERROR_MEMORY, NULL, 0, "a table of %lld rows is more than memory holds", (long long)count);
+    return NULL;
+}
+
 /* f32 [out...]: how many elements each window counts; rank 0 where that is the same for all. asked: the padding before ceil_mode
  * made it longer. */
 static int32_t window_sizes(const tg_call *call, const tg_shape shape, const conv_windows *asked, const conv_windows *w, bool exclude) {
     const int64_t rows = w->out[0], columns = w->count == 2 ? w->out[1] : 1, count = rows * columns;
-    float *sizes = tg_alloc(call->graph->ctx, (size_t)count * sizeof *sizes);
+    float *sizes = conv_table(call, count, sizeof *sizes);
     bool same = true;
     if (sizes == NULL) return 0;
     for (int64_t i = 0; i < count; i++) {
@@ -390,7 +407,7 @@ static tg_tensor avg_pool_at(tg_site site, const char *name, tg_tensor x, const 
     conv_windows w;
     if (!tg_call_enter(&call, site, name, &x, 1) || !read_pool(&call, x.id, kernel, &options, count, &w)) return tg_call_poison(&call);
     const conv_windows asked = w;
-    if (!count_windows(&call, x.id, options.ceil_mode, &w)) return tg_call_poison(&call);
+    if (!count_windows(&call, x.id, options.ceil_mode, &w) || !windows_fit(&call, x.id, &w)) return tg_call_poison(&call);
     const int32_t divisor = window_sizes(&call, tg_node_shape(&call, x.id), &asked, &w, options.exclude_padding);
     if (divisor == 0) return tg_call_poison(&call);
     return reduce_windows(&call, TG_OP_SUM, pad_spatial(&call, x.id, CONV_LEAD, &w), &w, divisor);
@@ -483,8 +500,8 @@ static int32_t interpolate(const tg_call *call, int32_t x, int axis, int64_t fac
     if (x == 0 || factor == 1) return x;
     tg_graph *g = call->graph;
     const int64_t in = tg_node_shape(call, x).dim[axis], out = in * factor;
-    const size_t bytes = (size_t)out * 4 * sizeof(float);
-    float *weights = tg_alloc(g->ctx, bytes); /* of low, of high; then the two positions */
+    const size_t each = 4 * sizeof(float);
+    float *weights = conv_table(call, out, each); /* of low, of high; then the two positions */
     if (weights == NULL) return 0;
     int32_t *rows = (int32_t *)(void *)(weights + 2 * out);
     for (int64_t o = 0; o < out; o++) {
@@ -502,7 +519,7 @@ static int32_t interpolate(const tg_call *call, int32_t x, int axis, int64_t fac
         const int32_t weight = tg_ir_data(g, column, TG_F32, weights + side * out);
         sides[side] = tg_ir_binary(g, TG_OP_MUL, weight, rows_along(call, x, axis, at));
     }
-    tg_release(g->ctx, weights, bytes);
+    tg_release(g->ctx, weights, (size_t)out * each);
     return tg_ir_binary(g, TG_OP_ADD, sides[0], sides[1]);
 }
 
@@ -521,10 +538,10 @@ tg_tensor tg_upsample_bilinear_at(tg_site site, tg_tensor x, tg_upsample_options
 /* ---------------------------------------------------------------- layers */
 
 /* std = gain / sqrt(numbers that meet in an output), gain 0 meaning sqrt 2, unless something else is asked for. */
-static tg_init conv_init(tg_init init, int64_t fan_in) {
+static tg_init conv_init(tg_init init, double fan_in) {
     const bool given = init.kind != TG_INIT_RANDN || init.scale != 0.0;
     if (given && init.kind != TG_INIT_KAIMING) return init;
-    return tg_init_randn((init.scale == 0.0 ? sqrt(2.0) : init.scale) / sqrt((double)fan_in));
+    return tg_init_randn((init.scale == 0.0 ? sqrt(2.0) : init.scale) / sqrt(fan_in));
 }
 
 static tg_conv make_layer(tg_site site, const char *op, tg_graph *g, const char *name, const int64_t *channels, const int64_t *kernel,
@@ -553,13 +570,13 @@ static tg_conv make_layer(tg_site site, const char *op, tg_graph *g, const char 
     }
     tg_shape shape = tg_shape_make(2, transposed ? (const int64_t[]){channels[0], channels[1] / groups}
                                                  : (const int64_t[]){channels[1], channels[0] / groups});
-    int64_t fan_in = channels[0] / groups, steps = 1;
+    double fan_in = (double)(channels[0] / groups), steps = 1;
     for (int i = 0; i < count; i++) {
         shape.dim[shape.rank++] = kernel[i];
-        fan_in *= kernel[i];
-        steps *= options.stride[i] > 0 ? options.stride[i] : i == 1 && options.stride[0] > 0 ? options.stride[0] : 1;
+        fan_in *= (double)kernel[i];
+        steps *= (double)(options.stride[i] > 0 ? options.stride[i] : i == 1 && options.stride[0] > 0 ? options.stride[0] : 1);
     }
-    if (transposed && fan_in >= steps) fan_in /= steps;
+    if (transposed && fan_in >= steps) fan_in = floor(fan_in / steps);
     const tg_param_options weight = {.init = conv_init(options.init, fan_in)}, bias = {.init = tg_init_zeros()};
     if (!tg_call_push_scope(&call, name)) return layer;
     layer.W = tg_param_at(site, g, "W", shape, weight);

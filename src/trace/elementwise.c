@@ -278,6 +278,22 @@ static int32_t divide_roughly(const tg_call *call, int32_t a, int32_t b, int32_t
     return quotient;
 }
 
+/* Whether the remainder still holds the divisor: the quotient of two f32 numbers came out a little under a whole number. */
+static int32_t is_one_short(const tg_call *call, int32_t remainder, int32_t divisor) {
+    tg_graph *g = call->graph;
+    int32_t size = tg_ir_unary(g, TG_OP_ABS, divisor);
+    return tg_ir_binary(g, TG_OP_LESS_EQUAL, size, tg_ir_unary(g, TG_OP_ABS, remainder));
+}
+
+/* value, plus `change` where the quotient is to be rounded further down and minus it where it is one short. */
+static int32_t correct_division(const tg_call *call, int32_t value, int32_t change, int32_t remainder, int32_t divisor) {
+    tg_graph *g = call->graph;
+    int32_t corrected = value;
+    if (tg_node_dtype(call, divisor) == TG_F32)
+        corrected = tg_ir_select(g, is_one_short(call, remainder, divisor), tg_ir_binary(g, TG_OP_SUB, value, change), value);
+    return tg_ir_select(g, is_off_by_one(call, remainder, divisor), tg_ir_binary(g, TG_OP_ADD, value, change), corrected);
+}
+
 tg_tensor tg_floor_div_at(tg_site site, tg_operand a, tg_operand b) {
     tg_call call;
     int32_t left = 0, right = 0, remainder = 0;
@@ -285,8 +301,8 @@ tg_tensor tg_floor_div_at(tg_site site, tg_operand a, tg_operand b) {
     tg_graph *g = call.graph;
     int32_t quotient = divide_roughly(&call, left, right, &remainder);
     if (remainder == 0) return tg_call_poison(&call);
-    int32_t less = tg_ir_binary(g, TG_OP_SUB, quotient, tg_ir_const(g, TG_SCALAR, tg_node_dtype(&call, quotient), 1.0));
-    return tg_call_result(&call, tg_ir_select(g, is_off_by_one(&call, remainder, right), less, quotient));
+    int32_t down = tg_ir_const(g, TG_SCALAR, tg_node_dtype(&call, quotient), -1.0);
+    return tg_call_result(&call, correct_division(&call, quotient, down, remainder, right));
 }
 
 tg_tensor tg_mod_at(tg_site site, tg_operand a, tg_operand b) {
@@ -294,8 +310,7 @@ tg_tensor tg_mod_at(tg_site site, tg_operand a, tg_operand b) {
     int32_t left = 0, right = 0, remainder = 0;
     if (!enter_division(&call, site, "mod", &a, &b, &left, &right)) return tg_call_poison(&call);
     if (divide_roughly(&call, left, right, &remainder) == 0 || remainder == 0) return tg_call_poison(&call);
-    int32_t more = tg_ir_binary(call.graph, TG_OP_ADD, remainder, right);
-    return tg_call_result(&call, tg_ir_select(call.graph, is_off_by_one(&call, remainder, right), more, remainder));
+    return tg_call_result(&call, correct_division(&call, remainder, right, remainder, right));
 }
 
 tg_tensor tg_clamp_at(tg_site site, tg_tensor x, double lo, double hi) {

@@ -70,6 +70,7 @@ tg_tensor tg_bernoulli_at(tg_site site, tg_graph *g, tg_shape shape, tg_operand 
     tg_call call;
     if (!p.is_number) {
         if (!tg_call_enter(&call, site, "bernoulli", &p.tensor, 1) || !tg_call_shape_ok(&call, shape)) return tg_call_poison(&call);
+        if (g != p.tensor.graph) return tg_call_fail(&call, TG_ERROR_TRACE, NULL, 0, "the probabilities are of another trace");
         return random_coins(&call, shape, p.tensor.id);
     }
     if (!enter_random(&call, site, "bernoulli", g, shape)) return tg_call_poison(&call);

@@ -260,9 +260,14 @@ enum { SCAN_ONE_BLOCK = 128, SCAN_BLOCK = 64 };
 
 /* Elements of a block: all of a short axis, else about the square root, so that a second level of blocks is the last. */
 static int64_t scan_block(int64_t count, int64_t n) {
+    const int64_t rows = count / n;
     int64_t block = 2;
     if (n <= SCAN_ONE_BLOCK && count <= TG_MAX_COUNT / n) return n;
-    while (block < SCAN_BLOCK && block * block < n && count + n <= TG_MAX_COUNT / (block * 2)) block *= 2;
+    while (block < SCAN_BLOCK && block * block < n) {
+        const int64_t wider = block * 2, padded = rows * ((n + wider - 1) / wider) * wider;
+        if (padded > TG_MAX_COUNT / wider) break;
+        block = wider;
+    }
     return block;
 }
 

@@ -214,6 +214,9 @@ static void test_lr_values(void **state) { /* B26 */
     close_to(tg_lr_value(cycle, 15), (1 + 0.04) / 2, "half way up");
     assert_true(tg_lr_value(cycle, 30) == 1);
     close_to(tg_lr_value(cycle, 65), (1 + 4e-6) / 2, "half way down");
+    /* what is refused elsewhere has a value that is no fault */
+    assert_true(tg_lr_value(tg_lr_staircase(0.5, 0.5, 0), 3) == 0.5 && tg_lr_value(tg_lr_multi_step(0.5, 0.5, NULL, 40), 1) <= 0.5);
+    assert_int_equal(tg_lr_one_cycle(1, INT64_MAX).rise, INT64_MAX / 10 * 3 + 2);
     assert_true(tg_lr_value(cycle, 100) == 4e-6 && tg_lr_value(cycle, 101) == 4e-6);
 }
 

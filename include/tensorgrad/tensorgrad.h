@@ -345,7 +345,7 @@ TG_BINARY_(sub);
 TG_BINARY_(mul);
 TG_BINARY_(div);       /* i32: truncates towards 0; by 0 gives 0, by the number 0 is TG_ERROR_ARGUMENT */
 TG_BINARY_(floor_div); /* floor(a / b); i32 by 0 as div   [0] */
-TG_BINARY_(mod);       /* a - b floor_div(a, b), the sign of b; i32 by 0 gives a; f32 exact while |a / b| < 2^24
+TG_BINARY_(mod);       /* a - b floor_div(a, b), the sign of b; i32 by 0 gives a; f32 up to the rounding of a / b and of b q
                           [1 of a, -floor_div(a, b) of b] */
 TG_BINARY_(pow);       /* f32; 0^0 = 1; negative base with a whole exponent is exact in sign; else NaN
                           [of the exponent: 0 where the base is not over 0] */
@@ -1027,7 +1027,7 @@ TG_API tg_status tg_run_captures(tg_model *model, const tg_feed *feeds, int n, v
  * says (a loss that is not finite, a device that fails) is said by tg_wait. A device has three steps at most: the fourth call waits for
  * the first. The order of calls is kept; every other call of the model or its siblings that needs the device waits for all steps
  * before it, and so does destroying. In place, and done when it returns: on the CPU, of a model that computes indices, and where the
- * model has nothing to run. Allocates nothing after the first call. */
+ * model has nothing to run. Allocates nothing once three steps have been under way. */
 typedef int64_t tg_ticket;
 TG_API tg_status tg_step_async(tg_model *model, const tg_feed *feeds, int n, tg_ticket *ticket);
 /* The step's status and loss, as tg_step gives them (loss may be NULL); a ticket may be waited for again. The last TG_TICKETS steps are
@@ -1049,7 +1049,8 @@ TG_API void tg_dataset_destroy(tg_dataset *dataset); /* NULL is fine */
  *               0x726F7773) and the key `seed`: with replacement, each row equally likely to within rows / 2^32
  *   SEQUENTIAL  row (t B + i) mod rows */
 typedef enum tg_batch_order { TG_BATCH_RANDOM = 0, TG_BATCH_SEQUENTIAL = 1 } tg_batch_order;
-/* step: tg_model_step_count after it. false: no more. May read the model or run it and its siblings; must not train or destroy it. */
+/* step: tg_model_step_count after it. false: no more. May read the model or run it and its siblings; must not
+ * train, recover or destroy it, nor destroy the data set. */
 typedef bool (*tg_progress_fn)(void *user, int64_t step, float loss);
 #define TG_MOST_STEPS 4096 /* of one submission */
 typedef struct tg_train_options {

@@ -73,14 +73,15 @@ tg_lr tg_lr_multi_step(double peak, double factor, const int64_t *milestones, in
     tg_lr schedule = lr_decay(TG_LR_MULTI_STEP, peak, peak, 1);
     schedule.factor = factor;
     schedule.milestone_count = count;
-    for (int i = 0; i < count && i < TG_LR_MILESTONES; i++) schedule.milestones[i] = milestones[i];
+    for (int i = 0; milestones != NULL && i < count && i < TG_LR_MILESTONES; i++) schedule.milestones[i] = milestones[i];
     return schedule;
 }
 
 tg_lr tg_lr_one_cycle(double peak, int64_t steps) {
     tg_lr schedule = lr_decay(TG_LR_ONE_CYCLE, peak, peak / 250000.0, steps);
     schedule.initial = peak / 25.0;
-    schedule.rise = steps * 3 / 10 > 0 ? steps * 3 / 10 : 1;
+    schedule.rise = steps / 10 * 3 + steps % 10 * 3 / 10;
+    if (schedule.rise < 1) schedule.rise = 1;
     return schedule;
 }
 
@@ -99,8 +100,8 @@ static double lr_wave(double from, double to, double part) { return from + (to -
 
 static double lr_steps_value(const tg_lr *s, int64_t t) {
     double rate = s->peak;
-    if (s->kind == TG_LR_STAIRCASE) return s->peak * pow(s->factor, (double)((t - 1) / s->steps));
-    for (int i = 0; i < s->milestone_count; i++) rate = s->milestones[i] < t ? rate * s->factor : rate;
+    if (s->kind == TG_LR_STAIRCASE) return s->steps > 0 ? s->peak * pow(s->factor, (double)((t - 1) / s->steps)) : s->peak;
+    for (int i = 0; i < s->milestone_count && i < TG_LR_MILESTONES; i++) rate = s->milestones[i] < t ? rate * s->factor : rate;
     return rate;
 }
 

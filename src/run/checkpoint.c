@@ -243,6 +243,7 @@ static tg_status checkpoint_check(checkpoint_load *load) {
 static tg_status checkpoint_write(const checkpoint_load *load) {
     tg_family *family = load->model->family;
     const int32_t parameters = tg_family_find(family, "tg.parameters");
+    const uint64_t seed = family->seed;
     if (load->training) family->seed = load->seed;
     /* parameters alone into a training model: a fresh start from them */
     tg_status status = load->model->training ? tg_family_reset(family, TG_RESET_OPTIMIZER_AND_USER) : TG_OK;
@@ -253,7 +254,10 @@ static tg_status checkpoint_write(const checkpoint_load *load) {
         if (place->slot != parameters) status = tg_family_write(family, place->slot, place->first, data, place->count);
         else status = tg_family_write_parameters(family, place->first, data, place->count);
     }
-    if (status != TG_OK) return status;
+    if (status != TG_OK) {
+        family->seed = seed;
+        return status;
+    }
     if (load->training) family->steps = load->steps;
     return tg_family_snapshot(family);
 }

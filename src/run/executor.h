@@ -66,7 +66,7 @@ typedef struct tg_executor {
     /* Runs that are not waited for; both NULL: there are none. start is as run, but returns when the run is submitted; outputs[0] of the
      * program, an f32 scalar, is written to *result when collect says that it is done. At most TG_FLIGHTS are under way; then, and
      * before anything else is asked of the device, collect is called until none is. collect: of the oldest that was started;
-     * *done false (only where wait is): not yet. Its status is that run's. Allocates nothing after the first start. */
+     * *done false (only where wait is): not yet. Its status is that run's. Allocates nothing once every flight has been used. */
     tg_status (*start)(tg_device *device, tg_executable *executable, const void *const *inputs, float *result);
     tg_status (*collect)(tg_device *device, bool wait, bool *done);
     /* Many runs in one submission; NULL: one is as good. Batches are drawn on the device, into the executable's inputs. Dropped before the

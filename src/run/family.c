@@ -125,7 +125,10 @@ static tg_status family_open(tg_family *family, const tg_compile_options *option
     if (status == TG_OK) status = family_keep_precision(family, options);
     if (status == TG_OK) status = family_keep_adapter(family, options);
     if (status != TG_OK) return status;
-    open->foreign = options->webgpu;
+    if (options->webgpu != NULL) { /* the struct is the caller's for the call only; the handles stay */
+        family->foreign = *options->webgpu;
+        open->foreign = &family->foreign;
+    }
     switch (options->device) {
     case TG_DEVICE_AUTO:
         if (options->webgpu == NULL) return family_open_auto(family, open);

@@ -41,7 +41,8 @@ typedef struct tg_family {
     tg_arena arena;
     const tg_executor *executor;
     tg_device *device;
-    tg_open_options open; /* how to open another, should this one be lost */
+    tg_open_options open;     /* how to open another, should this one be lost */
+    tg_webgpu_device foreign; /* the application's own; open.foreign points here */
     tg_layout layout;
     const tg_graph *traced; /* the root model's: how its parameters begin */
     TG_LIST(tg_family_state) states;

@@ -50,6 +50,7 @@ tg_status tg_model_recover(tg_model *model) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
     tg_model_enter(model);
     tg_family *family = model->family;
+    if (model->root->trains) return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "recover: the model is being trained");
     if (!family->executor->can_be_lost || !family->executor->is_lost(family->device)) return TG_OK;
     if (!family->keeps)
         return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE,

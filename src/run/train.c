@@ -154,12 +154,18 @@ tg_status tg_train_next(tg_train_call *call, tg_status executed, const float *lo
     return status;
 }
 
-tg_status tg_train_on_host(tg_train_call *call, float *loss) {
-    tg_model *model = call->model;
-    const tg_family *family = model->family;
-    tg_model_call step;
+/* Calls of the model since the submission was aimed have fed it otherwise. */
+tg_status tg_train_begin_step(tg_train_call *call, tg_model_call *step) {
     tg_dataset_fill(call->dataset, &call->draw);
-    tg_status status = tg_model_call_begin_fed(&step, model);
+    tg_status status = train_bind(call, false);
+    return status == TG_OK ? tg_model_call_begin_fed(step, call->model) : status;
+}
+
+tg_status tg_train_on_host(tg_train_call *call, float *loss) {
+    const tg_family *family = call->model->family;
+    tg_model_call step;
+    memset(&step, 0, sizeof step);
+    tg_status status = tg_train_begin_step(call, &step);
     while (status == TG_OK && step.variant != NULL) {
         const tg_variant *variant = step.variant;
         tg_status executed = family->executor->run(family->device, variant->executable, variant->inputs, variant->outputs);

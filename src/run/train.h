@@ -6,7 +6,7 @@
  *       status = tg_train_next(&call, executed, losses, how many);
  *   tg_train_end_call(&call)
  *
- * The model's other calls may come between submissions. */
+ * Other calls of the model and its siblings may come between submissions, but for training, recovery and destruction. */
 #ifndef TG_TRAIN_H
 #define TG_TRAIN_H
 #include "run/call.h"
@@ -28,7 +28,9 @@ typedef struct tg_train_call {
 tg_status tg_train_begin(tg_train_call *call, tg_model *model, tg_dataset *dataset, const tg_train_options *options, float *losses);
 /* A submission of `count` steps with these losses was made, or failed with `executed`. Status of the whole: not TG_OK, and it is over. */
 tg_status tg_train_next(tg_train_call *call, tg_status executed, const float *losses, int64_t count);
-/* One step on a batch made on the host. Nothing is counted: that is for tg_train_next. */
+/* A step on a batch made on the host begins: the model's inputs are those of the next step, whatever it was fed since. */
+tg_status tg_train_begin_step(tg_train_call *call, tg_model_call *step);
+/* One such step. Nothing is counted: that is for tg_train_next. */
 tg_status tg_train_on_host(tg_train_call *call, float *loss);
 void tg_train_end_call(tg_train_call *call); /* also gives up. Twice is fine */
 #endif

@@ -426,6 +426,9 @@ static tg_status tune_check(tg_model *model, const tg_tune_options *options) {
     if (!options->dry_run && !tg_tuning_path(path))
         return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE,
                        "tune: nowhere to store it: TENSORGRAD_TUNING is off, or no home folder is known");
+    if (!options->dry_run && tg_webgpu_tuning_name(model->family->device)[0] == '\0')
+        return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE,
+                       "tune: the device does not say which adapter it is of: nothing can be stored");
     return TG_OK;
 }
 

@@ -837,8 +837,7 @@ WEB_EXPORT(int32_t, train_run)(web_train *train, int32_t count) {
 WEB_EXPORT(int32_t, train_step)(web_train *train, web_call *call) {
     tg_model_begin(web_context);
     tg_model_call_end(&call->call);
-    tg_dataset_fill(train->call.dataset, &train->call.draw);
-    return (int32_t)tg_model_call_begin_fed(&call->call, train->call.model);
+    return (int32_t)tg_train_begin_step(&train->call, &call->call);
 }
 WEB_EXPORT(const double *, train_result)(web_train *train) {
     const tg_train_result *result = &train->call.result;

@@ -79,6 +79,13 @@ export const tests: Record<string, Test> = {
     same(got, want, 'losses')
     same(flat(await trained.downloadParams()), flat(await stepped.downloadParams()), 'parameters')
     equal((await trained.train({ data, steps: 0 })).length, 0, 'no steps')
+    // a run of the model between two submissions feeds it otherwise: the steps do not notice
+    await stepped.reset()
+    await trained.reset()
+    const alone = await stepped.train({ data: lineData(), steps: 40, order: 'sequential', stepsPerSubmission: 1 })
+    const runs: Promise<unknown>[] = [], onProgress = () => void runs.push(trained.run(lineRowsOf(3)))
+    same(await trained.train({ data, steps: 40, order: 'sequential', stepsPerSubmission: 1, onProgress }), alone, 'losses beside runs')
+    await Promise.all(runs)
     await stepped.reset()
     await trained.reset()
     const random = await trained.train({ data, steps: 30, seed: 5n })

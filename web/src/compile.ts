@@ -10,6 +10,7 @@ import type { Module } from './module.js'
 import { chooseOptimizer, optimizerMessage, type Optimizers } from './optimizer.js'
 import {
   Connection,
+  joined,
   type Answers,
   type ArrayMessage,
   type CaptureMessage,
@@ -669,16 +670,14 @@ export class CompiledModule<M extends Module = Module, I extends InputSpecs = In
 
   async #trainOn(data: Dataset, run: TrainRun, feeds: ArrayMessage[], transfer: Transferable[], above: unknown): Promise<Float32Array> {
     const { message, onProgress, signal } = run
-    const losses = new Float32Array(message.steps)
+    const parts: Float32Array[] = []
     const ask = (options: TrainMessage | 'end' | null, arrays: ArrayMessage[] = [], moved: Transferable[] = []) =>
       this.ask({ kind: 'train', graph: this.graph, dataset: data.number, feeds: arrays, options }, above, moved)
     signal?.throwIfAborted()
-    let made = 0
     try {
       for (let answer = await ask(message, feeds, transfer), more = true; more && !answer.isOver; ) {
         answer = await ask(null)
-        losses.set(answer.losses, made)
-        made += answer.losses.length
+        parts.push(answer.losses)
         for (let i = 0; i < answer.losses.length && more; i++)
           more = onProgress?.(answer.step + i, answer.losses[i] as number) !== false
         signal?.throwIfAborted()
@@ -686,7 +685,7 @@ export class CompiledModule<M extends Module = Module, I extends InputSpecs = In
     } finally {
       void ask('end').catch(() => undefined)
     }
-    return losses.slice(0, made)
+    return joined(parts)
   }
 
   /** The gradients of the last step, before clipping, of every parameter (zeros of a frozen one). */

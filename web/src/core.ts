@@ -449,7 +449,7 @@ export class Core {
   /** Forgets all parameter groups. */
   unmark(graph: GraphAddress): void { this.#x.graph_unmark(graph) }
   markGroup(graph: GraphAddress, group: ParamGroup): void {
-    const numbers = [group.rate ?? 0, group.weightDecay ?? 0, choice(group.decay), Number(group.frozen ?? false), Number(group.plain ?? false)]
+    const numbers = [group.rate ?? 0, group.weightDecay ?? 0, choice(group.weightDecay === 0 ? false : group.decay), Number(group.frozen ?? false), Number(group.plain ?? false)]
     this.#ok(this.#x.graph_mark_group(graph, this.#string(group.match), this.#numbers(numbers)))
   }
   /** Where the graph has a site of `from`, whose lines ascend, it has the one of `to` then. */

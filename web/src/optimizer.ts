@@ -11,7 +11,7 @@ export interface ParamGroup {
   match: string
   /** Factor of the schedule's rate, of decay too. Default 1. */
   rate?: number
-  /** For those that decay. Default: the optimiser's. */
+  /** For those that decay; 0: none does. Default: the optimiser's. */
   weightDecay?: number
   /** Whether they decay. Default: as their own flag (or decayFilter) says. */
   decay?: boolean
@@ -129,13 +129,18 @@ function refuseUnknown(what: string, given: object, names: readonly string[]): v
 function checkOptions(kind: OptimizerKind, config: OptimizerConfig): void {
   if (typeof config !== 'object' || config === null) throw new ArgumentError(`${kind}: the options are not an object`)
   refuseUnknown(kind, config, [...common, ...known[kind]])
+  const zero = (['b1', 'b2', 'eps'] as const).find((name) => config[name] === 0) ?? (kind === 'muon' && config.momentum === 0 ? 'momentum' : null)
+  if (zero !== null) throw new ArgumentError(`${kind}: ${zero} must be over 0`)
   const { groups = [], epsMode = 'corrected' } = config
   if (epsMode !== 'corrected' && epsMode !== 'uncorrected') throw new ArgumentError(`${kind}: epsMode is not 'uncorrected' or 'corrected'`)
   if (!Array.isArray(groups)) throw new ArgumentError(`${kind}: groups is not an array`)
   for (const group of groups as readonly ParamGroup[]) {
     if (typeof group !== 'object' || group === null || typeof group.match !== 'string')
       throw new ArgumentError(`${kind}: a group needs a string to match`)
-    refuseUnknown(`${kind}: group "${group.match}"`, group, ofGroups)
+    const what = `${kind}: group "${group.match}"`
+    refuseUnknown(what, group, ofGroups)
+    if (group.rate === 0) throw new ArgumentError(`${what}: rate must be over 0: what is not to be trained is frozen`)
+    if (group.decay === true && group.weightDecay === 0) throw new ArgumentError(`${what}: decay is true and weightDecay 0`)
   }
 }
 
@@ -162,7 +167,7 @@ export function optimizerMessage(kind: OptimizerKind, config: OptimizerConfig): 
  *  eighteen. 0: the default. */
 export function messageNumbers(message: OptimizerMessage): number[] {
   return [
-    kinds.indexOf(message.kind) + 1,
+    kinds.indexOf(message.kind === 'adamw' && message.weightDecay === 0 ? 'adam' : message.kind) + 1, // 0 is a default of AdamW's alone
     message.beta1 ?? 0,
     message.beta2 ?? 0,
     message.eps ?? 0,

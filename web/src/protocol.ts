@@ -253,3 +253,10 @@ export class Connection {
     this.#port.terminate()
   }
 }
+
+/** Losses of several submissions, one after another. */
+export function joined(parts: readonly Float32Array[]): Float32Array {
+  const all = new Float32Array(parts.reduce((count, part) => count + part.length, 0))
+  parts.reduce((at, part) => (all.set(part, at), at + part.length), 0)
+  return all
+}

@@ -10,6 +10,7 @@ import { DeviceError, InternalError, NotFiniteError, serialiseError, StateError,
 import { Executable, findAdapter, Gpu, NoGpu, openGpu, type Feeder, type StateRange } from './gpu.js'
 import { lrNumbers } from './lr.js'
 import { messageNumbers } from './optimizer.js'
+import { joined } from './protocol.js'
 import type {
   Answers, ArrayMessage, CaptureMessage, GraphMessage, Request, RequestBody, RequestKind, Response, TextKind, TrainedMessage,
 } from './protocol.js'
@@ -552,12 +553,6 @@ function rowsOf(info: ModelInfo, arrays: readonly ArrayMessage[]): number {
     if (shape !== undefined && shape.length > 0) return Math.floor(data.length / countOf(shape.slice(1)))
   }
   return 1
-}
-
-function joined(parts: readonly Float32Array[]): Float32Array {
-  const all = new Float32Array(parts.reduce((count, part) => count + part.length, 0))
-  parts.reduce((at, part) => (all.set(part, at), at + part.length), 0)
-  return all
 }
 
 const precisionOf = ({ info }: ModelInfo): Precision => (info.precision === 1 ? 'f16' : 'f32')

@@ -66,7 +66,7 @@ test('precision and lossScale are posted; the model has what the worker says is 
   assert.ok(other.requests[0]?.kind === 'createRuntime')
   assert.deepEqual([other.requests[0].precision, other.requests[0].lossScale, plain.precision], ['f32', 0, 'f32'])
   const wrong = rejection(compileModule(() => new Model(), loss, { inputs, precision: 'f64' as 'f16' }))
-  assert.match((await wrong).message, /^compileModule: the precision is "f64", not 'f32' or 'f16'/)
+  assert.match((await wrong).message, /^compileModule: the precision is the string "f64", not 'f32' or 'f16'/)
 })
 
 test('createRuntime carries the graph and plain options; the properties are synchronous', async () => {
@@ -227,6 +227,12 @@ test('arguments of compile', async () => {
     await bad({ sgd: { lr: 1, groups: [{ match: 'W', lr: 2 }] } }),
     'sgd: group "W": there is no option lr (options: match, rate, weightDecay, decay, frozen, plain)',
   )
+  assert.equal(await bad({ adam: { lr: 1, b1: 0 } }), 'adam: b1 must be over 0')
+  assert.equal(await bad({ muon: { lr: 1, momentum: 0 } }), 'muon: momentum must be over 0')
+  const still = 'sgd: group "W": rate must be over 0: what is not to be trained is frozen'
+  assert.equal(await bad({ sgd: { lr: 1, groups: [{ match: 'W', rate: 0 }] } }), still)
+  const both = 'sgd: group "W": decay is true and weightDecay 0'
+  assert.equal(await bad({ sgd: { lr: 1, groups: [{ match: 'W', weightDecay: 0, decay: true }] } }), both)
   assert.equal(await bad({ adam: {} }), 'adam: lr is missing: a number or a schedule of lr.*')
   assert.equal(await bad({ sgd: { lr: { kind: 'sawtooth' } } }), 'sgd: lr is not a number or a schedule of lr.*')
   assert.equal(await bad({}, new Model()), 'compileModule: the factory is a Model, not a function that makes the model')

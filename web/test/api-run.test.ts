@@ -331,6 +331,14 @@ test('parameter groups, accumulation, averages', async () => {
   assert.match((await rejection(frozen.downloadParams({ average: true }))).message, /^downloadParams: the model keeps no average/)
   assert.match((await rejection(frozen.compileForward(loss, { average: true }))).message, /keeps no average/)
   await frozen.destroy()
+  // a decay of 0 is none, not the optimiser's
+  const kept = { adamw: { lr: 0.1, weightDecay: 0 }, sgd: { lr: 0.1, weightDecay: 1, groups: [{ match: '*', weightDecay: 0 }] } }
+  for (const [kind, config] of Object.entries(kept)) {
+    const model = await compileModule(() => new Two(), (m) => mul(loss(m), 0), { [kind]: config, device })
+    await model.step({})
+    assert.equal((await model.downloadParams())['a']?.[0], 1, kind)
+    await model.destroy()
+  }
   const none = await rejection(compileModule(() => new Two(), loss, { sgd: { lr: 0.1, groups: [{ match: 'c*' }] }, device }))
   assert.equal(none.message, 'optimizer: group "c*" matches no parameter (parameters: a, b)')
 })

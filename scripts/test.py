@@ -120,7 +120,7 @@ def build(name, cc, *options, targets=()):
 
 
 # Minutes under clang's sanitizers, which gcc's run in a third of the time; what they look for does not depend on the compiler.
-LONG_SUITES = "^test_(alloc_failure|webgpu_faults|contract|ops|vm)$"
+LONG_SUITES = "^test_(alloc_failure|webgpu_faults|contract|wgsl_contract|ops|vm)$"
 
 
 def ctest(folder, log, select=None, parallel=None, env=None, without=None):

@@ -1484,7 +1484,7 @@ static void loading_checks_everything_first(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
     tg_model *m = mlp_model(ctx), *twin = mlp_model(ctx);
-    float data[16] = {0};
+    float data[18] = {0};
     const int32_t step = 3, negative = -3;
     mlp_step(m);
     mlp_step(twin);

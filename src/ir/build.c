@@ -499,6 +499,12 @@ int32_t tg_ir_param(tg_graph *g, const char *full_name, tg_shape shape, tg_init 
     return id;
 }
 
+int32_t tg_ir_find_state(const tg_graph *g, const char *name) {
+    for (int64_t i = 0; i < g->states.count; i++)
+        if (strcmp(g->states.items[i].name, name) == 0) return g->states.items[i].node;
+    return 0;
+}
+
 int32_t tg_ir_state(tg_graph *g, const char *name, tg_shape shape, tg_dtype dtype, double value) {
     bool ok = build_name_free(g, TG_OP_STATE, name, g->states.items, g->states.count, sizeof *g->states.items);
     if (ok && tg_dtype_valid(dtype) && !tg_dtype_holds(dtype, value)) {

@@ -175,6 +175,7 @@ int32_t tg_ir_scatter_add(tg_graph *g, int32_t indices, int32_t updates, int64_t
 int32_t tg_ir_input(tg_graph *g, const char *name, tg_shape shape, tg_dtype dtype);
 int32_t tg_ir_param(tg_graph *g, const char *full_name, tg_shape shape, tg_init init, bool decay, bool frozen);
 int32_t tg_ir_state(tg_graph *g, const char *name, tg_shape shape, tg_dtype dtype, double value);
+int32_t tg_ir_find_state(const tg_graph *g, const char *name); /* its node; 0: there is none, and nothing is recorded */
 bool tg_ir_writeback(tg_graph *g, int32_t destination, int32_t source);
 bool tg_ir_check_index(tg_graph *g, int32_t node, int64_t lo, int64_t hi, bool has_ignore, int32_t ignore, const char *op);
 

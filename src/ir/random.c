@@ -6,8 +6,8 @@
 
 /* The state, with what advances it; 0: failed. */
 static int32_t random_state(tg_graph *g) {
-    for (int64_t i = 0; i < g->states.count; i++)
-        if (strcmp(g->states.items[i].name, TG_RANDOM_STATE) == 0) return g->states.items[i].node;
+    const int32_t made = tg_ir_find_state(g, TG_RANDOM_STATE);
+    if (made != 0) return made;
     const tg_shape words = TG_SHAPE(TG_RANDOM_WORDS);
     const int32_t state = tg_ir_state(g, TG_RANDOM_STATE, words, TG_I32, 0);
     const int32_t one = tg_ir_const(g, TG_SCALAR, TG_I32, 1);

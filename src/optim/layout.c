@@ -139,11 +139,9 @@ typedef struct layout_rebuild {
     int32_t average; /* of "tg.average", for the parameters that are trained; 0: those too are read from `state` */
 } layout_rebuild;
 
-/* The id of a flat state; made if need be. 0 recorded. */
-static int32_t layout_flat_state(tg_graph *g, const char *name, int64_t total) {
-    for (int64_t i = 0; i < g->states.count; i++)
-        if (strcmp(g->states.items[i].name, name) == 0) return g->states.items[i].node;
-    return tg_ir_state(g, name, tg_shape_make(1, &total), TG_F32, 0.0);
+int32_t tg_flat_state(tg_graph *g, const char *name, int64_t total) {
+    const int32_t made = tg_ir_find_state(g, name);
+    return made != 0 ? made : tg_ir_state(g, name, tg_shape_make(1, &total), TG_F32, 0.0);
 }
 
 static int32_t layout_push(layout_rebuild *r, const tg_node *node) {
@@ -358,8 +356,8 @@ static tg_status layout_rebuild_all(layout_rebuild *r, int32_t state, int32_t av
 static tg_status layout_flatten(tg_graph *g, const tg_layout *layout, bool averages) {
     layout_rebuild r;
     if (g->params.count == 0) return TG_OK;
-    int32_t state = layout_flat_state(g, layout_state_name, layout->total);
-    int32_t average = averages ? layout_flat_state(g, layout_average_name, layout->total) : 0;
+    int32_t state = tg_flat_state(g, layout_state_name, layout->total);
+    int32_t average = averages ? tg_flat_state(g, layout_average_name, layout->total) : 0;
     if (state == 0 || (averages && average == 0)) return g->ctx->status;
     memset(&r, 0, sizeof r);
     r.g = g;

@@ -43,6 +43,8 @@ bool tg_param_is_frozen(const tg_param_info *param); /* declared so, or by its g
 /* From the flags of g's params. Every offset and end is a multiple of TG_FLAT_ALIGN; the gaps stay 0. A graph without parameters has
  * total = TG_FLAT_ALIGN, so that the flat states always exist. Memory in `arena`, names too. */
 tg_status tg_layout_make(const tg_graph *g, tg_arena *arena, tg_layout *out);
+/* The node of a flat state, f32 [total]; made if need be. 0 recorded. */
+int32_t tg_flat_state(tg_graph *g, const char *name, int64_t total);
 const tg_layout_entry *tg_layout_find(const tg_layout *layout, const char *name);
 
 /* Rewrites every PARAM node of g in place into reshape(slice(STATE "tg.parameters")), and parameter writebacks (user-made

@@ -69,12 +69,6 @@ static int32_t training_op(const tg_update *u, tg_op op, int32_t a, int32_t b) {
 
 static tg_shape training_flat(int64_t count) { return tg_shape_make(1, &count); }
 
-static bool training_has_state(const tg_graph *g, const char *name) {
-    for (int64_t i = 0; i < g->states.count; i++)
-        if (strcmp(g->states.items[i].name, name) == 0) return true;
-    return false;
-}
-
 /* ---------------------------------------------------------------- gradients */
 
 /* The unfrozen parameters in order of offset; returns how many. */
@@ -234,7 +228,7 @@ tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *opti
     call.layout = layout;
     call.scale = scale;
     call.optimizer = training_defaults(optimizer);
-    if (training_has_state(g, "tg.gradients")) {
+    if (tg_ir_find_state(g, "tg.gradients") != 0) {
         if (call.optimizer.kind == TG_OPTIMIZER_NONE) return TG_OK;
         return tg_fail(g->ctx, TG_ERROR_DUPLICATE, site, "optimizer: the trace already has one");
     }

@@ -16,11 +16,7 @@ static int32_t update_times(const tg_update *u, int32_t a, double value) { retur
 
 static tg_shape update_flat(int64_t count) { return tg_shape_make(1, &count); }
 
-int32_t tg_update_state(const tg_update *u, const char *name) {
-    for (int64_t i = 0; i < u->g->states.count; i++)
-        if (strcmp(u->g->states.items[i].name, name) == 0) return u->g->states.items[i].node;
-    return tg_ir_state(u->g, name, update_flat(u->layout->total), TG_F32, 0.0);
-}
+int32_t tg_update_state(const tg_update *u, const char *name) { return tg_flat_state(u->g, name, u->layout->total); }
 
 int32_t tg_update_cut(const tg_update *u, int32_t flat, int64_t offset, int64_t count) {
     return tg_ir_slice(u->g, flat, &offset, update_flat(count));

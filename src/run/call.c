@@ -138,6 +138,16 @@ tg_status tg_model_call_next(tg_model_call *call, tg_status executed) {
     return status;
 }
 
+tg_status tg_model_call_run(tg_model_call *call) {
+    const tg_family *family = call->model->family;
+    tg_status status = TG_OK;
+    while (status == TG_OK && call->variant != NULL) {
+        const tg_variant *variant = call->variant;
+        status = tg_model_call_next(call, family->executor->run(family->device, variant->executable, variant->inputs, variant->outputs));
+    }
+    return status;
+}
+
 void tg_model_call_end(tg_model_call *call) {
     tg_captures_destroy(call->captures);
     call->captures = NULL;

@@ -32,6 +32,8 @@ tg_status tg_model_call_begin_fed(tg_model_call *call, tg_model *model);
 /* call->variant was executed and said `executed`. Status of the call: on one that is not TG_OK it is over, its captures are gone, but
  * for TG_ERROR_NOT_FINITE: then the step was made. */
 tg_status tg_model_call_next(tg_model_call *call, tg_status executed);
+/* Every phase of a call that has begun, on a device that answers at once. Status of the call; what it brought back is to be ended. */
+tg_status tg_model_call_run(tg_model_call *call);
 void tg_model_call_end(tg_model_call *call); /* also gives up a call in progress. Twice is fine */
 
 #endif

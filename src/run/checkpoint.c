@@ -55,11 +55,7 @@ static tg_status checkpoint_add_flat(checkpoint_map *map, const tg_family *famil
 }
 
 /* Not one that only a sibling has: the file must fit the model without its siblings. */
-static bool checkpoint_has_state(const tg_model *model, const char *name) {
-    for (int64_t i = 0; i < model->traced->states.count; i++)
-        if (strcmp(model->traced->states.items[i].name, name) == 0) return true;
-    return false;
-}
+static bool checkpoint_has_state(const tg_model *model, const char *name) { return tg_ir_find_state(model->traced, name) != 0; }
 
 /* Everything of training but the parameters. Gradients are not kept. */
 static tg_status checkpoint_add_training(checkpoint_map *map, const tg_model *model) {

@@ -203,13 +203,8 @@ tg_context *tg_model_context(const tg_model *model) { return model != NULL ? mod
 
 /* All phases of a call on a device that answers at once. What it brought back is in *call, to be ended. */
 static tg_status model_call(tg_model_call *call, tg_model *model, tg_call_kind kind, const tg_feed *feeds, int n, void *output) {
-    const tg_family *family = model->family;
     tg_status status = tg_model_call_begin(call, model, kind, feeds, n, output);
-    while (status == TG_OK && call->variant != NULL) {
-        const tg_variant *variant = call->variant;
-        status = tg_model_call_next(call, family->executor->run(family->device, variant->executable, variant->inputs, variant->outputs));
-    }
-    return status;
+    return status == TG_OK ? tg_model_call_run(call) : status;
 }
 
 static tg_status model_step(tg_model *model, const tg_feed *feeds, int n, float *loss, tg_captures **captures) {

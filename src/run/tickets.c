@@ -71,10 +71,7 @@ static tg_status tickets_in_place(tg_model *model) {
     tg_family *family = model->family;
     tg_model_call call;
     tg_status status = tg_model_call_begin_fed(&call, model);
-    while (status == TG_OK && call.variant != NULL) {
-        const tg_variant *variant = call.variant;
-        status = tg_model_call_next(&call, family->executor->run(family->device, variant->executable, variant->inputs, variant->outputs));
-    }
+    if (status == TG_OK) status = tg_model_call_run(&call);
     if (status != TG_OK && status != TG_ERROR_NOT_FINITE) return status;
     tg_clear_error(model->ctx);
     tg_ticket_entry *entry = tickets_give(family);

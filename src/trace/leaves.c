@@ -73,13 +73,9 @@ static bool name_is_the_users(const tg_call *call) {
 
 /* An optimiser appended to the trace has laid out the parameters it found. */
 static bool params_are_open(const tg_call *call) {
-    const tg_graph *g = call->graph;
-    for (int64_t i = 0; i < g->states.count; i++)
-        if (strcmp(g->states.items[i].name, "tg.gradients") == 0) {
-            tg_call_fail(call, TG_ERROR_STATE, NULL, 0, "made after the optimizer: append the optimizer last");
-            return false;
-        }
-    return true;
+    if (tg_ir_find_state(call->graph, "tg.gradients") == 0) return true;
+    tg_call_fail(call, TG_ERROR_STATE, NULL, 0, "made after the optimizer: append the optimizer last");
+    return false;
 }
 
 tg_tensor tg_param_at(tg_site site, tg_graph *g, const char *name, tg_shape shape, tg_param_options options) {

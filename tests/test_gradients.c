@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_WRT 6
+#define MAX_WRT 7
 #define STEP 1e-5
 
 typedef struct wrt_list {
@@ -242,6 +242,22 @@ BUILD(capture, return tg_capture("kept", tg_exp(A));)
 BUILD(linear, tg_linear l = tg_nn_linear(g, "l", 4, 3); also(w, l.W); also(w, l.b); return tg_nn_linear_fwd(l, CUBE);)
 BUILD(linear_no_bias, tg_linear l = tg_nn_linear(g, "l", 4, 3, .no_bias = true); also(w, l.W); return tg_nn_linear_fwd(l, CUBE);)
 BUILD(layer_norm, tg_layer_norm l = tg_nn_layer_norm(g, "n", 4); also(w, l.g); also(w, l.b); return tg_nn_layer_norm_fwd(l, CUBE);)
+#define SERIES in(g, w, "a", TG_SHAPE(2, 4, 3))
+#define CELL(kind) \
+  tg_tensor x = SERIES; \
+  tg_recurrent l = tg_nn_##kind(g, "l", 3, 2); \
+  also(w, l.Wx); \
+  also(w, l.Wh); \
+  also(w, l.bx); \
+  also(w, l.bh);
+BUILD(rnn, CELL(rnn) return tg_nn_rnn_fwd(l, x, .h0 = in(g, w, "h", TG_SHAPE(2, 2)));)
+BUILD(gru, CELL(gru) return tg_nn_gru_fwd(l, x, .h0 = in(g, w, "h", TG_SHAPE(2, 2)));)
+BUILD(gru_from_zeros, CELL(gru) return tg_nn_gru_fwd(l, x);)
+BUILD(gru_step, CELL(gru) tg_tensor h = in(g, w, "h", TG_SHAPE(2, 2));
+      return tg_nn_gru_step(l, tg_reshape(tg_narrow(x, 1, 2, 1), TG_SHAPE(2, 3)), h);)
+BUILD(lstm, CELL(lstm) tg_tensor h = in(g, w, "h", TG_SHAPE(2, 2));
+      tg_lstm_states s = tg_nn_lstm_fwd(l, x, .h0 = h, .c0 = in(g, w, "c", TG_SHAPE(2, 2))); return tg_add(s.h, tg_sin(s.c));)
+BUILD(lstm_from_zeros, CELL(lstm) return tg_nn_lstm_fwd(l, x).h;)
 BUILD(split_heads, return tg_nn_split_heads(in(g, w, "a", TG_SHAPE(2, 3, 4)), 2);)
 BUILD(merge_heads, return tg_nn_merge_heads(in(g, w, "a", TG_SHAPE(2, 2, 3, 2)));)
 BUILD(cross_entropy_last, tg_tensor a = CUBE; return tg_nn_cross_entropy_last(a, tg_input(g, "i", TG_SHAPE(2, 3), TG_I32));)
@@ -412,6 +428,12 @@ static const gradient_case cases[] = {CASE(neg, ANY, false),
                                       CASE(linear, ANY, true),
                                       CASE(linear_no_bias, ANY, false),
                                       CASE(layer_norm, ANY, true),
+                                      CASE(rnn, ANY, false),
+                                      CASE(gru, ANY, false),
+                                      CASE(gru_from_zeros, ANY, false),
+                                      CASE(gru_step, ANY, true),
+                                      CASE(lstm, ANY, false),
+                                      CASE(lstm_from_zeros, ANY, false),
                                       CASE(split_heads, ANY, false),
                                       CASE(merge_heads, ANY, false),
                                       CASE(cross_entropy_last, INDICES, true),

@@ -193,6 +193,9 @@ EDGE(reshape, tg_reshape(X(4), TG_SHAPE(0, -1)))
 EDGE(one_hot, tg_one_hot(tg_arange(g, 3, TG_I32), 0, TG_F32))
 EDGE(linear, tg_nn_linear(g, "l", 0, 3).W)
 EDGE(layer_norm, tg_nn_layer_norm(g, "n", 0).g)
+EDGE(gru, tg_nn_gru(g, "l", 3, 0).Wh)
+EDGE(large_lstm, tg_nn_lstm(g, "l", 3, 65536).Wh)
+EDGE(larger_lstm, tg_nn_lstm(g, "l", 3, INT64_MAX).Wh)
 EDGE(large_input, X(65536, 65536))
 EDGE(large_param, tg_param(g, "p", TG_SHAPE(46341, 46341)))
 EDGE(large_state, tg_state(g, "s", TG_SHAPE(2147483648), TG_F32, 0.0))
@@ -231,6 +234,8 @@ static void sizes_at_the_edge_are_refused(void **state) {
         {edge_large_matmul, TG_ERROR_LIMIT},  {edge_large_batched, TG_ERROR_LIMIT},
         {edge_large_one_hot, TG_ERROR_LIMIT}, {edge_large_embedding, TG_ERROR_LIMIT},
         {edge_large_rank, TG_ERROR_LIMIT},    {edge_large_linear, TG_ERROR_LIMIT},
+        {edge_gru, TG_ERROR_SHAPE},           {edge_large_lstm, TG_ERROR_LIMIT},
+        {edge_larger_lstm, TG_ERROR_LIMIT},
     };
     for (int i = 0; i < SUPPORT_COUNT(edges); i++) {
         support_allocator counts = {0};

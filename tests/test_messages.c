@@ -917,6 +917,48 @@ FAMILY(layers) {
 #define BACK2(x, y, ...) tg_conv_transpose2d_at(HERE, x, y, (tg_conv_options){__VA_ARGS__})
 #define POOL2(x, h, w, ...) tg_max_pool2d_at(HERE, x, h, w, (tg_pool_options){__VA_ARGS__})
 
+static tg_recurrent gru_of(tg_graph *g, int64_t in, int64_t hidden) {
+    return tg_nn_gru_at(tg_site_make("model.c", 22), g, "l", in, hidden, (tg_recurrent_options){0});
+}
+#define Z(...) input_of(g, "z", 6, TG_SHAPE(__VA_ARGS__), TG_F32)
+
+FAMILY(recurrent_layers) {
+    const tg_tensor none = {NULL, 0};
+    MISTAKE(SHAPE, "gru l: both sizes need to be at least 1: 3 -> 0", tg_nn_gru_at(HERE, g, "l", 3, 0, (tg_recurrent_options){0}).Wx);
+    MISTAKE(ARGUMENT, "lstm: the name is empty", tg_nn_lstm_at(HERE, g, "", 3, 4, (tg_recurrent_options){0}).Wx);
+    MISTAKE(ARGUMENT, "lstm l: relu belongs to rnn: lstm has its own activations",
+            tg_nn_lstm_at(HERE, g, "l", 3, 4, (tg_recurrent_options){.relu = true}).Wx);
+    MISTAKE(SHAPE,
+            "gru: the input needs to be [B, T, 3]: x[2, 3] with l.Wx[3, 12]\n"
+            "  x: input at model.c:1\n"
+            "  l.Wx: parameter at model.c:22",
+            tg_nn_gru_fwd_at(HERE, gru_of(g, 3, 4), X(2, 3), (tg_recurrent_start){0}));
+    MISTAKE(SHAPE,
+            "gru: the input needs to be [B, 3]: x[2, 5] with l.Wx[3, 12]\n"
+            "  x: input at model.c:1\n"
+            "  l.Wx: parameter at model.c:22",
+            tg_nn_gru_step_at(HERE, gru_of(g, 3, 4), X(2, 5), Y(2, 4)));
+    MISTAKE(SHAPE, "gru: the hidden state needs to be [2, 4]: y[1, 4] beside x[2, 7, 3]\n  y: input at model.c:2\n  x: input at model.c:1",
+            tg_nn_gru_fwd_at(HERE, gru_of(g, 3, 4), X(2, 7, 3), (tg_recurrent_start){.h0 = Y(1, 4)}));
+    MISTAKE(ARGUMENT, "gru: c0 belongs to lstm: gru has no cell state",
+            tg_nn_gru_fwd_at(HERE, gru_of(g, 3, 4), X(2, 7, 3), (tg_recurrent_start){.c0 = Y(2, 4)}));
+    MISTAKE(SHAPE,
+            "lstm: the weights need to be [in, 4 h] and [h, 4 h]: l.Wx[3, 12] and l.Wh[4, 12]\n"
+            "  l.Wx: parameter at model.c:22\n"
+            "  l.Wh: parameter at model.c:22",
+            tg_nn_lstm_step_at(HERE, gru_of(g, 3, 4), X(2, 3), (tg_lstm_states){Y(2, 4), Z(2, 4)}).h);
+    tg_recurrent short_bias = gru_of(g, 3, 4);
+    short_bias.bh = Z(4);
+    MISTAKE(SHAPE, "gru: a bias needs 12 elements: z[4]\n  z: input at model.c:6",
+            tg_nn_gru_fwd_at(HERE, short_bias, X(2, 7, 3), (tg_recurrent_start){0}));
+    MISTAKE(DTYPE,
+            "rnn: takes f32, not i32: n[2, 7, 3] i32 (with x[3, 4], y[4, 4])\n"
+            "  n: input at model.c:3\n"
+            "  x: input at model.c:1\n"
+            "  y: input at model.c:2",
+            tg_nn_rnn_fwd_at(HERE, (tg_recurrent){X(3, 4), Y(4, 4), none, none, false, false}, N(2, 7, 3), (tg_recurrent_start){0}));
+}
+
 FAMILY(convolutions) {
     MISTAKE(SHAPE, OF("conv2d: the kernel covers 5, more than the 4 of axis 2 with its padding: x[1, 3, 2, 8]"),
             CONV2(X(1, 3, 2, 8), Y(4, 3, 5, 5), .padding = tg_padding_all(1)));
@@ -1272,15 +1314,33 @@ static void test_user_lines(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unary),           cmocka_unit_test(test_binary),     cmocka_unit_test(test_comparison),
-        cmocka_unit_test(test_selection),       cmocka_unit_test(test_reductions), cmocka_unit_test(test_scans),
-        cmocka_unit_test(test_arrangements),    cmocka_unit_test(test_splits),     cmocka_unit_test(test_indexing_along_axes),
-        cmocka_unit_test(test_views),           cmocka_unit_test(test_joins),      cmocka_unit_test(test_contractions),
-        cmocka_unit_test(test_indexing),        cmocka_unit_test(test_softmax),    cmocka_unit_test(test_layers),
-        cmocka_unit_test(test_losses),          cmocka_unit_test(test_leaves),     cmocka_unit_test(test_writebacks),
-        cmocka_unit_test(test_captures),        cmocka_unit_test(test_scopes),     cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_foreign_tensors), cmocka_unit_test(test_user_lines), cmocka_unit_test(test_random),
-        cmocka_unit_test(test_convolutions),    cmocka_unit_test(test_pools),
+        cmocka_unit_test(test_unary),
+        cmocka_unit_test(test_binary),
+        cmocka_unit_test(test_comparison),
+        cmocka_unit_test(test_selection),
+        cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_scans),
+        cmocka_unit_test(test_arrangements),
+        cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_indexing_along_axes),
+        cmocka_unit_test(test_views),
+        cmocka_unit_test(test_joins),
+        cmocka_unit_test(test_contractions),
+        cmocka_unit_test(test_indexing),
+        cmocka_unit_test(test_softmax),
+        cmocka_unit_test(test_layers),
+        cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_leaves),
+        cmocka_unit_test(test_writebacks),
+        cmocka_unit_test(test_captures),
+        cmocka_unit_test(test_scopes),
+        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_foreign_tensors),
+        cmocka_unit_test(test_user_lines),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_recurrent_layers),
+        cmocka_unit_test(test_convolutions),
+        cmocka_unit_test(test_pools),
     };
     return cmocka_run_group_tests_name("messages", tests, NULL, NULL);
 }

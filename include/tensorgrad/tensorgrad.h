@@ -763,6 +763,54 @@ TG_API tg_tensor tg_nn_conv_transpose2d_fwd_at(tg_site site, tg_conv layer, tg_t
 #define tg_nn_conv2d_fwd(layer, x) tg_nn_conv2d_fwd_at(TG_SITE, (layer), (x))
 #define tg_nn_conv_transpose2d_fwd(layer, x) tg_nn_conv_transpose2d_fwd_at(TG_SITE, (layer), (x))
 
+/* Recurrent layers. The gates' weights lie side by side: `name.Wx` [in, G h], `name.Wh` [h, G h], `name.bx` and `name.bh` [G h], PyTorch's
+ * weight_ih_l0, weight_hh_l0 (both transposed) and biases. Default init of all four: uniform(1 / sqrt h); biases do not decay. With
+ * x. = x Wx. + bx. and h. = h Wh. + bh. of each gate:
+ *  rnn (G 1): h' = tanh(x + h), or relu of it
+ *  gru (G 3: r, z, n): r = sigmoid(xr + hr), z = sigmoid(xz + hz), n = tanh(xn + r hn), h' = (1 - z) n + z h (Cho et al. 2014)
+ *  lstm (G 4: i, f, g, o): c' = sigmoid(xf + hf) c + sigmoid(xi + hi) tanh(xg + hg), h' = sigmoid(xo + ho) tanh(c') (Gers et al. 2000) */
+typedef struct tg_recurrent {
+    tg_tensor Wx, Wh, bx, bh;
+    bool has_bias, relu;
+} tg_recurrent;
+typedef struct tg_recurrent_options {
+    int reserved_;
+    bool no_bias;
+    tg_init init; /* of Wx and Wh */
+    bool relu;    /* rnn only: in place of tanh */
+} tg_recurrent_options;
+TG_API tg_recurrent tg_nn_rnn_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t hidden, tg_recurrent_options options);
+TG_API tg_recurrent tg_nn_gru_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t hidden, tg_recurrent_options options);
+TG_API tg_recurrent tg_nn_lstm_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t hidden, tg_recurrent_options options);
+#define tg_nn_rnn(g, name, in, hidden, ...) \
+  tg_nn_rnn_at(TG_SITE, (g), (name), (in), (hidden), TG_OPTIONS_(tg_recurrent_options, __VA_ARGS__))
+#define tg_nn_gru(g, name, in, hidden, ...) \
+  tg_nn_gru_at(TG_SITE, (g), (name), (in), (hidden), TG_OPTIONS_(tg_recurrent_options, __VA_ARGS__))
+#define tg_nn_lstm(g, name, in, hidden, ...) \
+  tg_nn_lstm_at(TG_SITE, (g), (name), (in), (hidden), TG_OPTIONS_(tg_recurrent_options, __VA_ARGS__))
+typedef struct tg_lstm_states {
+    tg_tensor h, c; /* hidden, cell */
+} tg_lstm_states;
+/* One step: x [B, in], h (and c) [B, h] -> the states after it, [B, h]. 2 B G h (in + h) flop. */
+TG_API tg_tensor tg_nn_rnn_step_at(tg_site site, tg_recurrent layer, tg_tensor x, tg_tensor h);
+TG_API tg_tensor tg_nn_gru_step_at(tg_site site, tg_recurrent layer, tg_tensor x, tg_tensor h);
+TG_API tg_lstm_states tg_nn_lstm_step_at(tg_site site, tg_recurrent layer, tg_tensor x, tg_lstm_states before);
+#define tg_nn_rnn_step(layer, x, h) tg_nn_rnn_step_at(TG_SITE, (layer), (x), (h))
+#define tg_nn_gru_step(layer, x, h) tg_nn_gru_step_at(TG_SITE, (layer), (x), (h))
+#define tg_nn_lstm_step(layer, x, before) tg_nn_lstm_step_at(TG_SITE, (layer), (x), (before))
+typedef struct tg_recurrent_start {
+    int reserved_;
+    tg_tensor h0, c0; /* [B, h]; left out: zeros. c0: lstm only */
+} tg_recurrent_start;
+/* Every step of x [B, T, in] -> the states after each, [B, T, h] (lstm: hidden and cell states). Unrolled: T copies of the cell in the
+ * trace, x Wx of all steps in one contraction. */
+TG_API tg_tensor tg_nn_rnn_fwd_at(tg_site site, tg_recurrent layer, tg_tensor x, tg_recurrent_start start);
+TG_API tg_tensor tg_nn_gru_fwd_at(tg_site site, tg_recurrent layer, tg_tensor x, tg_recurrent_start start);
+TG_API tg_lstm_states tg_nn_lstm_fwd_at(tg_site site, tg_recurrent layer, tg_tensor x, tg_recurrent_start start);
+#define tg_nn_rnn_fwd(layer, x, ...) tg_nn_rnn_fwd_at(TG_SITE, (layer), (x), TG_OPTIONS_(tg_recurrent_start, __VA_ARGS__))
+#define tg_nn_gru_fwd(layer, x, ...) tg_nn_gru_fwd_at(TG_SITE, (layer), (x), TG_OPTIONS_(tg_recurrent_start, __VA_ARGS__))
+#define tg_nn_lstm_fwd(layer, x, ...) tg_nn_lstm_fwd_at(TG_SITE, (layer), (x), TG_OPTIONS_(tg_recurrent_start, __VA_ARGS__))
+
 TG_API tg_tensor tg_nn_split_heads_at(tg_site site, tg_tensor x, int64_t heads); /* [B, T, H d] -> [B, H, T, d] */
 TG_API tg_tensor tg_nn_merge_heads_at(tg_site site, tg_tensor x);                /* [B, H, T, d] -> [B, T, H d] */
 #define tg_nn_split_heads(x, heads) tg_nn_split_heads_at(TG_SITE, (x), (heads))

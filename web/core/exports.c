@@ -407,6 +407,23 @@ static tg_tensor web_scan_op(const web_op_call *c, tg_tensor x) {
     return c->op == WEB_OP_cumsum ? tg_cumsum_at(c->site, x, axis, options) : tg_cumprod_at(c->site, x, axis, options);
 }
 
+static tg_tensor web_recurrent_op(const web_op_call *c, tg_tensor x) {
+    const tg_tensor none = {NULL, 0};
+    const bool step = c->n[1] != 0.0, has_bias = c->n[2] != 0.0;
+    tg_tensor more[4] = {none, none, none, none}; /* bx, bh, h0, c0 */
+    for (int32_t i = 0, at = 3; i < 4 && at < c->operand_count; i++)
+        if (c->n[i == 0 ? 2 : i + 1] != 0.0) more[i] = web_tensor(&c->operands[at++]);
+    const tg_recurrent layer = {web_tensor(&c->operands[1]), web_tensor(&c->operands[2]), more[0], more[1], has_bias, c->n[0] != 0.0};
+    const tg_recurrent_start start = {.h0 = more[2], .c0 = more[3]};
+    if (c->op == WEB_OP_nn_rnn_fwd)
+        return step ? tg_nn_rnn_step_at(c->site, layer, x, start.h0) : tg_nn_rnn_fwd_at(c->site, layer, x, start);
+    if (c->op == WEB_OP_nn_gru_fwd)
+        return step ? tg_nn_gru_step_at(c->site, layer, x, start.h0) : tg_nn_gru_fwd_at(c->site, layer, x, start);
+    const tg_lstm_states s =
+        step ? tg_nn_lstm_step_at(c->site, layer, x, (tg_lstm_states){start.h0, start.c0}) : tg_nn_lstm_fwd_at(c->site, layer, x, start);
+    return tg_concat_at(c->site, (const tg_tensor[]){s.h, s.c}, 2, -1);
+}
+
 /* Those of a form of their own. x: the first operand, where it is a tensor. */
 static tg_tensor web_other_op(const web_op_call *c, tg_tensor x) {
     const web_operand *o = c->operands;
@@ -454,6 +471,9 @@ static tg_tensor web_other_op(const web_op_call *c, tg_tensor x) {
         return tg_nn_linear_fwd_at(c->site, layer, x);
     }
     case WEB_OP_nn_layer_norm_fwd: return tg_nn_layer_norm_fwd_at(c->site, (tg_layer_norm){web_tensor(&o[1]), web_tensor(&o[2]), n[0]}, x);
+    case WEB_OP_nn_rnn_fwd:
+    case WEB_OP_nn_gru_fwd:
+    case WEB_OP_nn_lstm_fwd: return web_recurrent_op(c, x);
     case WEB_OP_resolve_lr: return tg_resolve_lr_at(c->site, web_lr_of(n), x);
     default: return web_poison();
     }

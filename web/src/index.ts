@@ -10,10 +10,18 @@ export type {
   ConvTranspose2d,
   ConvTransposeLayerOptions,
   Dropout,
+  GRU,
   LayerNormOptions,
   Linear,
   LinearOptions,
   LayerNorm,
+  LSTM,
+  LSTMStart,
+  LSTMStates,
+  RecurrentOptions,
+  RecurrentStart,
+  RNN,
+  RNNOptions,
 } from './nn.js'
 export { Module, type ParamOptions } from './module.js'
 export { init, type Init, type InitSpec } from './init.js'

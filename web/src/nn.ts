@@ -74,6 +74,8 @@ export interface ConvTransposeLayerOptions extends ConvLayerOptions {
   outputPadding?: Pair
 }
 
+export * from './recurrent.js'
+
 const product = (numbers: readonly number[]) => numbers.reduce((a, b) => a * b, 1)
 const both = (value: Pair): readonly number[] => (typeof value === 'number' ? [value, value] : value)
 

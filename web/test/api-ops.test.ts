@@ -33,6 +33,12 @@ const words = (text: string) => text.trim().split(/\s+/)
 /** "f32 [2, 3]" */
 const kind = (t: Tensor) => `${t.dtype} [${t.shape.join(', ')}]`
 
+/** Its parameters as nodes of the trace. */
+function made<M extends Module>(module: M): M {
+  tg.materializeParams(module)
+  return module
+}
+
 const results: Record<string, () => Tensor> = {}
 for (const name of words(`sqrt rsqrt reciprocal exp log sin cos tanh erf sigmoid softplus silu gelu geluTanh relu neg abs sign square
   stopGradient expm1 log1p floor ceil round tan logSigmoid hardSigmoid hardSwish leakyRelu elu   softmax logSoftmax logSoftmaxLast`))
@@ -156,6 +162,11 @@ Object.assign(results, {
   'globalMaxPool: f32 [2, 4]': () => tg.globalMaxPool(f('x', 2, 4, 9)),
   'upsampleNearest: f32 [2, 4, 18, 21]': () => tg.upsampleNearest(f('x', 2, 4, 9, 7), { factor: [2, 3] }),
   'upsampleBilinear: f32 [2, 4, 27]': () => tg.upsampleBilinear(f('x', 2, 4, 9), { factor: 3 }),
+  'RNN: f32 [2, 5, 4]': () => made(new nn.RNN(3, 4, { activation: 'relu' })).fwd(f('x', 2, 5, 3)),
+  'GRU: f32 [2, 5, 4]': () => made(new nn.GRU(3, 4)).fwd(f('x', 2, 5, 3), { h0: f('h', 2, 4) }),
+  'GRU.step: f32 [2, 4]': () => made(new nn.GRU(3, 4, { bias: false })).step(f('x', 2, 3), f('h', 2, 4)),
+  'LSTM: f32 [2, 5, 4]': () => made(new nn.LSTM(3, 4)).fwd(f('x', 2, 5, 3), { c0: f('c', 2, 4) }).c,
+  'LSTM.step: f32 [2, 4]': () => made(new nn.LSTM(3, 4)).step(f('x', 2, 3), { h: f('h', 2, 4), c: f('c', 2, 4) }).h,
   'splitHeads: f32 [1, 3, 2, 2]': () => nn.splitHeads(f('x', 1, 2, 6), 3),
   'mergeHeads: f32 [1, 2, 6]': () => nn.mergeHeads(f('x', 1, 3, 2, 2)),
   'crossEntropyLast: f32 [2, 3]': () => nn.crossEntropyLast(f('x', 2, 3, 7), i('t', 2, 3)),
@@ -380,6 +391,14 @@ rows.push(
   ],
   [() => tg.avgPool1d(f('x', 3, 8), 2), 'avg_pool1d: needs 3 axes, [N, C, L]: x[3, 8]'],
   [() => tg.upsampleBilinear(f('x', 1, 3, 8, 8), { factor: 0 }), 'upsample_bilinear: the factor needs to be at least 1, not 0', ArgumentError],
+  [() => made(new nn.GRU(3, 4)).fwd(f('x', 2, 3)), 'gru: the input needs to be [B, T, 3]: x[2, 3] with Wx[3, 12]'],
+  [
+    () => made(new nn.LSTM(3, 4)).fwd(f('x', 2, 7, 3), { h0: f('h', 1, 4) }),
+    'lstm: the hidden state needs to be [2, 4]: h[1, 4] beside x[2, 7, 3]',
+  ],
+  [() => made(new nn.GRU(3, 4)).step(f('x', 2, 3), undefined as never), 'gru: operand 6 is undefined, not a tensor', ArgumentError],
+  [() => new nn.GRU(3, 0.5), 'gru: the hidden size is the number 0.5, not a whole number', ArgumentError],
+  [() => new nn.RNN(3, 4, { activation: 'gelu' as never }), `rnn: the activation is "gelu", not 'tanh' or 'relu'`, ArgumentError],
   [() => nn.splitHeads(f('x', 1, 2, 6), 4), 'split_heads: the last axis does not divide into 4 heads: x[1, 2, 6]'],
   [() => nn.mergeHeads(f('x', 2, 6)), 'merge_heads: needs 4 axes, [B, H, T, d]: x[2, 6]'],
   [

@@ -821,6 +821,47 @@ check(
     dnone: [0, 0, 0, 0, 0, 0],
   },
 )
+const logistic = (v: number): number => 1 / (1 + Math.exp(-v))
+/** Two steps of each cell from zeros, one unit: gates' inputs 0.5 Wx + bx and so on. */
+function cells(): Record<string, number[]> {
+  const xs = [0.5, -1], Wx = [0.3, -0.2, 0.7, 0.4], Wh = [-0.6, 0.5, 0.9, -0.3], bx = [0.1, 0.2, -0.1, 0.3], bh = [-0.2, 0.4, 0.6, 0.1]
+  const rnn: number[] = [], gru: number[] = [], lstm: number[] = [], cell: number[] = []
+  const last = (list: number[]) => list.at(-1) ?? 0
+  for (const x of xs) {
+    const a = (i: number) => x * Wx[i]! + bx[i]!, b = (i: number, h: number) => h * Wh[i]! + bh[i]!
+    rnn.push(Math.tanh(a(0) + b(0, last(rnn))))
+    const h = last(gru), z = logistic(a(1) + b(1, h))
+    gru.push((1 - z) * Math.tanh(a(2) + logistic(a(0) + b(0, h)) * b(2, h)) + z * h)
+    const g = (i: number) => a(i) + b(i, last(lstm))
+    const c = logistic(g(1)) * last(cell) + logistic(g(0)) * Math.tanh(g(2))
+    lstm.push(logistic(g(3)) * Math.tanh(c))
+    cell.push(c)
+  }
+  return { rnn, gru, lstm, cell, step: [gru[1]!], c: [cell[1]!] }
+}
+function withWeights<L extends nn.GRU | nn.LSTM | nn.RNN>(layer: L, x: Record<string, Tensor>): L {
+  const gates = layer.kind === 'rnn' ? 1 : layer.kind === 'gru' ? 3 : 4
+  const first = (name: string, rank2: boolean) => reshape(narrow(T(x, name), 0, 0, gates), rank2 ? [1, gates] : [gates])
+  return Object.assign(layer, { Wx: first('Wx', true), Wh: first('Wh', true), bx: first('bx', false), bh: first('bh', false) })
+}
+check(
+  'recurrent',
+  {
+    x: f([1, 2, 1], 0.5, -1), Wx: f([4], 0.3, -0.2, 0.7, 0.4), Wh: f([4], -0.6, 0.5, 0.9, -0.3), bx: f([4], 0.1, 0.2, -0.1, 0.3),
+    bh: f([4], -0.2, 0.4, 0.6, 0.1),
+  },
+  (x) => {
+    const gru = withWeights(new nn.GRU(1, 1), x), lstm = withWeights(new nn.LSTM(1, 1), x)
+    const all = gru.fwd(T(x, 'x')), both = lstm.fwd(T(x, 'x'))
+    const at = (t: Tensor, i: number) => reshape(narrow(t, 1, i, 1), [1, 1])
+    return {
+      rnn: withWeights(new nn.RNN(1, 1), x).fwd(T(x, 'x')), gru: all, lstm: both.h, cell: both.c,
+      step: gru.step(at(T(x, 'x'), 1), at(all, 0)),
+      c: lstm.step(at(T(x, 'x'), 1), { h: at(both.h, 0), c: at(both.c, 0) }).c,
+    }
+  },
+  cells(),
+)
 check(
   'heads',
   { x: f([1, 2, 4], 1, 2, 3, 4, 5, 6, 7, 8) },

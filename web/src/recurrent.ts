@@ -1,0 +1,129 @@
+// Recurrent layers: the plain cell, GRU and LSTM. Parameter names and gates are those of C's tg_nn_rnn, tg_nn_gru, tg_nn_lstm: the gates'
+// weights lie side by side in Wx and Wh. What a cell computes is the core's.
+
+import { ArgumentError, blame } from './errors.js'
+import { init, type Init } from './init.js'
+import { Module } from './module.js'
+import { describe, invoke, type Tensor } from './tensor.js'
+
+export interface RecurrentOptions {
+  /** Default true. */
+  bias?: boolean
+  /** Of Wx and Wh. Default uniform in 1 / sqrt(hidden), as the biases always are. */
+  init?: Init
+}
+export interface RNNOptions extends RecurrentOptions {
+  /** Default 'tanh'. */
+  activation?: 'tanh' | 'relu'
+}
+export interface RecurrentStart {
+  /** [B, hidden]. Default zeros. */
+  h0?: Tensor
+}
+export interface LSTMStart extends RecurrentStart {
+  /** [B, hidden]. Default zeros. */
+  c0?: Tensor
+}
+export interface LSTMStates {
+  /** Hidden. */
+  h: Tensor
+  /** Cell. */
+  c: Tensor
+}
+
+type Kind = 'rnn' | 'gru' | 'lstm'
+const GATES = { rnn: 1, gru: 3, lstm: 4 } as const
+
+abstract class Recurrent extends Module {
+  /** [in, gates hidden] */
+  Wx: Tensor
+  /** [hidden, gates hidden] */
+  Wh: Tensor
+  bx: Tensor | null = null
+  bh: Tensor | null = null
+  readonly hidden: number
+  constructor(
+    readonly kind: Kind,
+    inDim: number,
+    hidden: number,
+    { bias = true, init: wanted }: RecurrentOptions,
+    private readonly relu = false,
+  ) {
+    super()
+    this.hidden = hidden
+    if (!Number.isSafeInteger(hidden))
+      throw blame(new ArgumentError(`${kind}: the hidden size is ${describe(hidden)}, not a whole number`), new.target)
+    const wide = GATES[kind] * hidden
+    const usual = init.uniform({ bound: 1 / Math.sqrt(Math.max(hidden, 1)) })
+    this.Wx = this.param([inDim, wide], { init: wanted ?? usual })
+    this.Wh = this.param([hidden, wide], { init: wanted ?? usual })
+    if (!bias) return
+    this.bx = this.param([wide], { init: usual, decay: false })
+    this.bh = this.param([wide], { init: usual, decay: false })
+  }
+
+  /** The states of an LSTM come side by side. */
+  protected call(above: unknown, x: Tensor, step: boolean, h?: Tensor, c?: Tensor): Tensor {
+    const biases = this.bx === null ? [] : [this.bx, this.bh]
+    const hasH = step || h !== undefined, hasC = c !== undefined || (step && this.kind === 'lstm')
+    const states = [...(hasH ? [h] : []), ...(hasC ? [c] : [])]
+    const numbers = [this.relu, step, this.bx !== null, hasH, hasC].map(Number)
+    return invoke(`nn_${this.kind}_fwd`, above, [x, this.Wx, this.Wh, ...biases, ...states], () => numbers)
+  }
+}
+
+/** h' = tanh(x Wx + bx + h Wh + bh), or relu of it. Wx [in, hidden], Wh [hidden, hidden], bx, bh [hidden] (all uniform in
+ *  1 / sqrt(hidden)). */
+export class RNN extends Recurrent {
+  constructor(inDim: number, hidden: number, options: RNNOptions = {}) {
+    const { activation = 'tanh', ...rest } = options
+    if (activation !== 'tanh' && activation !== 'relu')
+      throw blame(new ArgumentError(`rnn: the activation is ${JSON.stringify(activation)}, not 'tanh' or 'relu'`), RNN)
+    super('rnn', inDim, hidden, rest, activation === 'relu')
+  }
+  /** x [B, in], h [B, hidden] -> [B, hidden]. */
+  step(x: Tensor, h: Tensor): Tensor {
+    return this.call(RNN.prototype.step, x, true, h)
+  }
+  /** x [B, T, in] -> the states after every step, [B, T, hidden]. */
+  fwd(x: Tensor, start: RecurrentStart = {}): Tensor {
+    return this.call(RNN.prototype.fwd, x, false, start.h0)
+  }
+}
+
+/** r = sigmoid(xr + hr), z = sigmoid(xz + hz), n = tanh(xn + r hn), h' = (1 - z) n + z h, with x. = x Wx. + bx. and h. = h Wh. + bh. of
+ *  each gate. Wx [in, 3 hidden], Wh [hidden, 3 hidden], bx, bh [3 hidden]: r, z, n. */
+export class GRU extends Recurrent {
+  constructor(inDim: number, hidden: number, options: RecurrentOptions = {}) {
+    super('gru', inDim, hidden, options)
+  }
+  /** x [B, in], h [B, hidden] -> [B, hidden]. */
+  step(x: Tensor, h: Tensor): Tensor {
+    return this.call(GRU.prototype.step, x, true, h)
+  }
+  /** x [B, T, in] -> the states after every step, [B, T, hidden]. */
+  fwd(x: Tensor, start: RecurrentStart = {}): Tensor {
+    return this.call(GRU.prototype.fwd, x, false, start.h0)
+  }
+}
+
+/** c' = sigmoid(xf + hf) c + sigmoid(xi + hi) tanh(xg + hg), h' = sigmoid(xo + ho) tanh(c'). Wx [in, 4 hidden], Wh [hidden, 4 hidden],
+ *  bx, bh [4 hidden]: i, f, g, o. */
+export class LSTM extends Recurrent {
+  constructor(inDim: number, hidden: number, options: RecurrentOptions = {}) {
+    super('lstm', inDim, hidden, options)
+  }
+  #states(above: unknown, x: Tensor, step: boolean, h?: Tensor, c?: Tensor): LSTMStates {
+    const both = this.call(above, x, step, h, c)
+    const half = (i: number): Tensor => invoke('slice_last_range', above, [both], () => [i * this.hidden, (i + 1) * this.hidden])
+    return { h: half(0), c: half(1) }
+  }
+  /** x [B, in], h and c [B, hidden] -> the states after it, [B, hidden]. */
+  step(x: Tensor, before: LSTMStates): LSTMStates {
+    return this.#states(LSTM.prototype.step, x, true, before.h, before.c)
+  }
+  /** x [B, T, in] -> the states after every step, [B, T, hidden]. */
+  fwd(x: Tensor, start: LSTMStart = {}): LSTMStates {
+    return this.#states(LSTM.prototype.fwd, x, false, start.h0, start.c0)
+  }
+}

@@ -248,7 +248,7 @@ def webgpu_environment():
             "TENSORGRAD_TEST_WEBGPU": "required", "TENSORGRAD_TEST_HOME": "webgpu"}, ""
 
 
-WEBGPU_SUITES = "^test_(ops|conv|nn|gradients|random_graphs|random|cases|values|kinds|attack|fusion|wgsl|webgpu|webgpu_training|train)$"
+WEBGPU_SUITES = "^test_(ops|conv|nn|gradients|random_graphs|random|cases|values|kinds|attack|fusion|wgsl|webgpu|webgpu_training|train|life)$"
 # with the guaranteed limits a software adapter is given the kernels of a GPU, workgroup memory and all
 GUARANTEED_SUITES = "^test_(ops|random_graphs|fusion|wgsl|wgsl_contract)$"
 
@@ -424,7 +424,7 @@ def counted(name, command, **options):
     return None
 
 
-WASM_SUITES = [f"test_{name}" for name in ("ops", "conv", "nn", "gradients", "random_graphs", "contract", "vm", "optim", "fusion")]
+WASM_SUITES = [f"test_{name}" for name in ("ops", "conv", "nn", "gradients", "random_graphs", "contract", "vm", "optim", "fusion", "life")]
 
 
 def stage_web():

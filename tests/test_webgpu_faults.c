@@ -1132,16 +1132,16 @@ static const float model_x[12] = {0.5f, -1, 2, 0.25f, 1, -0.5f, -2, 1.5f, 0, 1, 
     { tg_feed_f32("x", model_x, 12), tg_feed_f32("y", model_y, 4) }
 #  define MODEL_COUNT 26
 
+/* user: NULL, or a model for any number of rows */
 static tg_tensor build_model_output(tg_graph *g, void *user) {
-    (void)user;
-    tg_tensor x = tg_input(g, "x", TG_SHAPE(4, 3), TG_F32);
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(user != NULL ? TG_ANY : 4, 3), TG_F32);
     tg_linear l1 = tg_nn_linear(g, "l1", 3, 5), l2 = tg_nn_linear(g, "l2", 5, 1);
     return tg_nn_linear_fwd(l2, tg_relu(tg_nn_linear_fwd(l1, x)));
 }
 
 static tg_tensor build_model(tg_graph *g, void *user) {
     tg_tensor out = build_model_output(g, user);
-    return tg_nn_mse(out, tg_input(g, "y", TG_SHAPE(4, 1), TG_F32));
+    return tg_nn_mse(out, tg_input(g, "y", TG_SHAPE(user != NULL ? TG_ANY : 4, 1), TG_F32));
 }
 
 /* What can be seen of a model: parameters, gradients of one, the step count. */
@@ -1276,6 +1276,93 @@ static void recovery_goes_on_from_the_snapshot(void **state) {
     model_end("recovery", 0, ctx, m);
     tg_context_destroy(ctx);
     remove(path);
+}
+
+/* Steps of three sizes, one of which goes for another in between. */
+static tg_status sizes_steps(tg_model *m, view *v) {
+    static const int64_t sizes[] = {4, 2, 3, 4, 1, 3, 2};
+    tg_status status = TG_OK;
+    for (int i = 0; i < SUPPORT_COUNT(sizes) && status == TG_OK; i++) {
+        const tg_feed feeds[] = {tg_feed_f32("x", model_x, 3 * sizes[i]), tg_feed_f32("y", model_y, sizes[i])};
+        status = tg_step(m, feeds, 2, &v->loss);
+    }
+    return status == TG_OK ? view_take(m, v) : status;
+}
+
+static tg_model *sizes_make(tg_context *ctx) {
+    static int any;
+    tg_compile_options o;
+    memset(&o, 0, sizeof o);
+    o.optimizer = tg_adam(.lr = tg_lr_constant(0.05));
+    o.device = TG_DEVICE_WEBGPU;
+    o.max_sizes = 2;
+    return tg_compile(ctx, build_model, &any, &o);
+}
+
+/* The GPU objects of a size go with it; and whenever the device is lost, all sizes there are come back with the model. */
+static void sizes_are_freed_and_recovered(void **state) {
+    (void)state;
+    view want, got;
+    memset(&want, 0, sizeof want);
+    tg_context *ctx = support_context();
+    library.begin(NULL);
+    tg_model *m = sizes_make(ctx);
+    assert_non_null(m);
+    model_must(ctx, sizes_steps(m, &want));
+    const fake_counts whole = *library.counts();
+    got = want;
+    model_must(ctx, sizes_steps(m, &got));
+    assert_int_equal(library.counts()->live, whole.live);
+    assert_int_equal(library.counts()->live_buffer_bytes, whole.live_buffer_bytes);
+    model_end("sizes", 0, ctx, m);
+    tg_context_destroy(ctx);
+    int64_t recovered = 0;
+    for (int64_t n = 1; n <= whole.calls; n += 11) {
+        ctx = support_context();
+        memset(&got, 0, sizeof got);
+        library.begin(NULL);
+        library.lose_at(n);
+        m = sizes_make(ctx);
+        if (m != NULL && sizes_steps(m, &got) != TG_OK) {
+            if (tg_error(ctx) != TG_ERROR_DEVICE_LOST) fail_msg("loss at call %lld: %s", (long long)n, tg_error_message(ctx));
+            model_must(ctx, tg_model_recover(m));
+            assert_int_equal(tg_model_step_count(m), 0);
+            model_must(ctx, sizes_steps(m, &got));
+            recovered++;
+        }
+        if (m != NULL && memcmp(&got, &want, sizeof got) != 0) fail_msg("loss at call %lld: other values", (long long)n);
+        model_end("sizes, loss at call", n, ctx, m);
+        tg_context_destroy(ctx);
+    }
+    assert_true(recovered > 20);
+}
+
+/* A size whose compiling and running fail at any call of the library, in any way, may be tried again. */
+static void every_call_of_compiling_a_size_fails(void **state) {
+    (void)state;
+    const tg_feed two[] = {tg_feed_f32("x", model_x, 6), tg_feed_f32("y", model_y, 2)}, four[] = MODEL_FEEDS;
+    float loss = 0;
+    bool done = false;
+    for (int way = 0; way < FAKE_WAYS; way++, done = false)
+        for (int64_t n = 1 + way; !done; n += 5) {
+            tg_context *ctx = support_context();
+            library.begin(NULL);
+            tg_model *m = sizes_make(ctx);
+            assert_non_null(m);
+            model_must(ctx, tg_step(m, two, 2, NULL));
+            library.fail_call(n, way);
+            const tg_status status = tg_run(m, four, 2, &loss, 1);
+            done = !library.counts()->failed;
+            library.fail_call(0, 0);
+            assert_int_equal(tg_model_step_count(m), 1);
+            if (status != TG_OK && tg_error(ctx) != TG_ERROR_DEVICE_LOST) { /* the values of a fake GPU are those of all it has done */
+                model_must(ctx, tg_run(m, four, 2, &loss, 1));
+                model_must(ctx, tg_step(m, four, 2, &loss));
+                model_must(ctx, tg_step(m, two, 2, &loss));
+            }
+            model_end("compiling a size", n, ctx, m);
+            tg_context_destroy(ctx);
+        }
 }
 
 /* A recovery that fails at any call leaves the model lost; the next try works. */
@@ -1524,6 +1611,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_library_is_found_by_the_session, library_open, library_close),
         cmocka_unit_test_setup_teardown(a_model_recovers_from_every_loss, library_open, library_close),
         cmocka_unit_test_setup_teardown(recovery_goes_on_from_the_snapshot, library_open, library_close),
+        cmocka_unit_test_setup_teardown(sizes_are_freed_and_recovered, library_open, library_close),
+        cmocka_unit_test_setup_teardown(every_call_of_compiling_a_size_fails, library_open, library_close),
         cmocka_unit_test_setup_teardown(every_call_of_a_recovery_fails, library_open, library_close),
         cmocka_unit_test_setup_teardown(every_allocation_of_a_model_fails, library_open, library_close),
         cmocka_unit_test_setup_teardown(every_call_of_a_model_fails, library_open, library_close),

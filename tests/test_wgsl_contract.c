@@ -97,7 +97,7 @@ static void make(handmade *h, const contraction *c) {
         h->buffers[i].name = names[i];
         h->buffers[i].last = 1;
         if (i == Y) continue;
-        h->inputs[i] = (tg_input_info){names[i], TG_SHAPE(h->buffers[i].count), TG_F32, 0};
+        h->inputs[i] = (tg_input_info){names[i], TG_SHAPE(h->buffers[i].count), TG_F32, 0, 0};
         h->buffers[i].offset = h->program.input_block_bytes;
         h->program.input_block_bytes += blocks(h->buffers[i].count * 4);
     }

@@ -241,7 +241,10 @@ TG_API void tg_scope_push(tg_graph *g, const char *name);
 TG_API void tg_scope_pushf(tg_graph *g, const char *format, ...);
 TG_API void tg_scope_pop(tg_graph *g);
 
-/* A value fed on every step. */
+/* A value fed on every step. One axis may be TG_ANY, its size then follows from the elements that a call feeds: see
+ * tg_compile_options.any_size. In the build function such an axis has the size that is being traced (tg_tensor_shape tells). More than
+ * one TG_ANY in a shape, or one in a graph of tg_trace, is TG_ERROR_SHAPE. */
+#define TG_ANY INT32_MIN
 TG_API tg_tensor tg_input_at(tg_site site, tg_graph *g, const char *name, tg_shape shape, tg_dtype dtype);
 #define tg_input(g, name, shape, dtype) tg_input_at(TG_SITE, (g), (name), (shape), (dtype))
 
@@ -1013,17 +1016,24 @@ typedef struct tg_compile_options {
     /* With F16 in use, cotangents are computed times this, so that small ones do not vanish among the halves, and gradients are
      * divided by it: both exact. A power of two from 1 to 2^24; 0 means 4096: cotangents from 1.5e-8 to 16 keep eleven bits. */
     double loss_scale;
+    /* Where inputs have TG_ANY: what it stands for when the model is traced and compiled first, the size that most calls have. 0: 2. The
+     * build function is called again for every other size, when the first call feeds it: it and `user` must live as long as the model,
+     * and must make the same parameters, states and inputs each time. All TG_ANY of one call are the same size (else TG_ERROR_SHAPE).
+     * Parameters, optimiser state, step counter and random numbers are one for all sizes: a step is what it would be if the model
+     * were made for that size alone. What is wrong with a size is said by the call that feeds it, and changes nothing. */
+    int64_t any_size;
+    int max_sizes; /* how many other sizes are kept compiled, the one not used for longest goes first; 0: 8. One with data sets stays. */
 } tg_compile_options;
 
 /* Traces, differentiates with respect to every unfrozen parameter, fuses, plans, initialises. options may be NULL. A build
- * function cannot compile or trace: TG_ERROR_TRACE.
+ * function cannot compile or trace: TG_ERROR_TRACE. A call that feeds a size for the first time compiles too.
  * Returned: destroy with tg_model_destroy. NULL on error, see tg_error(ctx). */
 TG_API tg_model *tg_compile(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options);
 /* Forward only: the built tensor is the output, any shape and dtype. The optimizer of the options is not looked at. */
 TG_API tg_model *tg_compile_forward(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options);
-/* A forward graph that shares `parent`'s parameters, states and threads. All its parameters must exist there; it lists all of
- * the parent's, used or not. Its runs make no writebacks. Destroyed with its parent at the latest; destroying it earlier is
- * fine. Resets, uploads and loads through it act on the shared values. Random numbers are drawn anew in each run. */
+/* A forward graph that shares `parent`'s parameters, states, threads, any_size and max_sizes. All its parameters must exist there; it lists
+ * all of the parent's, used or not. Its runs make no writebacks. Destroyed with its parent at the latest; destroying it earlier is fine.
+ * Resets, uploads and loads through it act on the shared values. Random numbers are drawn anew in each run. */
 TG_API tg_model *tg_compile_sibling(tg_model *parent, tg_build_fn build, void *user);
 /* The same over the averages of the parent's parameters (tg_optimizer.average), which until the first update are what the parameters
  * begin with; frozen parameters stand for themselves. A parent that keeps no average is TG_ERROR_STATE. */
@@ -1090,6 +1100,9 @@ TG_API tg_status tg_poll(tg_model *model, tg_ticket ticket, bool *done);
  * with names, dtypes, counts, bools and indices, anywhere in the data, is said here, as tg_step says it of a batch. The data is
  * copied. Returned: destroy with tg_dataset_destroy, before the context; the model may be destroyed first. NULL on error. */
 TG_API tg_dataset *tg_dataset_create(tg_model *model, const tg_feed *arrays, int n, int64_t rows);
+/* The same in batches of `batch` rows, for inputs whose first axis is TG_ANY. 0: as the model was compiled first. Any other model:
+ * TG_ERROR_SHAPE unless its batch is that. */
+TG_API tg_dataset *tg_dataset_create_batch(tg_model *model, const tg_feed *arrays, int n, int64_t rows, int64_t batch);
 TG_API void tg_dataset_destroy(tg_dataset *dataset); /* NULL is fine */
 
 /* Which rows step t takes, t being tg_model_step_count before it, i = 0 .. B - 1:
@@ -1204,6 +1217,7 @@ typedef struct tg_model_info {
     const char *adapter;      /* "avx512", "NVIDIA H200"; as device */
     tg_precision precision;   /* in use: F32 where F16 was asked for and is not offered */
 } tg_model_info;
+/* Of a model with TG_ANY, what is told here and below is of the size used last. */
 TG_API tg_status tg_model_get_info(tg_model *model, tg_model_info *info);
 TG_API tg_shape tg_model_output_shape(const tg_model *model);
 TG_API tg_dtype tg_model_output_dtype(const tg_model *model);

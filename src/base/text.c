@@ -113,8 +113,11 @@ const char *tg_shape_text(tg_shape shape, char *buffer, size_t size) {
     char whole[TG_MAX_RANK * 22 + 16];
     size_t at = 0;
     whole[at++] = '[';
-    for (int32_t i = 0; i < shape.rank && i < TG_MAX_RANK; i++)
-        at += (size_t)snprintf(whole + at, sizeof whole - at, "%s%lld", i ? ", " : "", (long long)shape.dim[i]);
+    for (int32_t i = 0; i < shape.rank && i < TG_MAX_RANK; i++) {
+        const char *comma = i ? ", " : "";
+        at += (size_t)(shape.dim[i] == TG_ANY ? snprintf(whole + at, sizeof whole - at, "%s?", comma)
+                                              : snprintf(whole + at, sizeof whole - at, "%s%lld", comma, (long long)shape.dim[i]));
+    }
     (void)snprintf(whole + at, sizeof whole - at, "%s]", shape.rank > TG_MAX_RANK ? ", ..." : "");
     (void)snprintf(buffer, size, "%s", whole);
     return buffer;

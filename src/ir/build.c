@@ -460,7 +460,7 @@ int32_t tg_ir_input(tg_graph *g, const char *name, tg_shape shape, tg_dtype dtyp
     if (ok) TG_LIST_ROOM(g, inputs, ok);
     const int32_t id = ok ? build_named_leaf(g, TG_OP_INPUT, name, shape, dtype, g->inputs.count) : 0;
     if (id == 0) return 0;
-    const tg_input_info entry = {g->nodes.items[id].name, shape, dtype, id};
+    const tg_input_info entry = {g->nodes.items[id].name, shape, dtype, id, 0};
     g->inputs.items[g->inputs.count++] = entry;
     return id;
 }

@@ -75,6 +75,7 @@ typedef struct tg_input_info {
     tg_shape shape;
     tg_dtype dtype;
     int32_t node;
+    int32_t any; /* 1 + the axis declared as TG_ANY; 0: none. Not in the graph's bytes */
 } tg_input_info;
 /* What an optimiser says of a parameter. */
 typedef struct tg_param_mark {
@@ -139,6 +140,7 @@ struct tg_graph {
     TG_LIST(const char *) scopes;
     int32_t result; /* the built tensor; 0 before */
     bool building;  /* its build function is running */
+    int64_t size;   /* what TG_ANY stands for; 0: it may not be used */
 };
 
 tg_graph *tg_graph_create(tg_context *ctx);                  /* destroy: tg_graph_destroy */

@@ -554,6 +554,7 @@ static void serial_take_input_entry(serial_reader *r) {
     entry.shape = serial_take_shape(r);
     entry.dtype = serial_take_dtype(r);
     entry.node = serial_take_i32(r);
+    entry.any = 0;
     if (r->status == TG_OK) SERIAL_ROOM(r, inputs);
     if (r->status == TG_OK) r->g->inputs.items[r->g->inputs.count++] = entry;
 }

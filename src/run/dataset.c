@@ -6,11 +6,12 @@
 
 /* ---------------------------------------------------------------- checks */
 
-static tg_status dataset_check_call(const tg_model *model, const tg_feed *arrays, int n, int64_t rows) {
+static tg_status dataset_check_call(const tg_model *model, const tg_feed *arrays, int n, int64_t rows, int64_t batch) {
     tg_context *ctx = model->ctx;
     if (!model->training) return tg_fail(ctx, TG_ERROR_STATE, TG_SITE_NONE, "dataset: this is a forward model: it cannot be trained");
     if (rows < 1 || rows > INT32_MAX)
         return tg_fail(ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "dataset: rows is %lld, outside 1 .. 2^31 - 1", (long long)rows);
+    if (batch < 0) return tg_fail(ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "dataset: batch is %lld, under 0", (long long)batch);
     if (n < 1 || arrays == NULL) return tg_fail(ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "dataset: no arrays");
     return TG_OK;
 }
@@ -25,6 +26,14 @@ static tg_status dataset_check_batch(tg_dataset *dataset, const tg_input_info *i
                    (long long)dataset->batch);
 }
 
+/* Asked for and what the inputs have: the size of TG_ANY may be on another axis than the first. */
+static bool dataset_has_batch(const tg_dataset *dataset, int64_t batch) {
+    if (batch == 0 || batch == dataset->batch) return true;
+    tg_fail(dataset->ctx, TG_ERROR_SHAPE, TG_SITE_NONE, "dataset: batches of %lld rows are asked for, the inputs listed take %lld",
+            (long long)batch, (long long)dataset->batch);
+    return false;
+}
+
 static tg_status dataset_check_values(const tg_model *model, int64_t input, const tg_feed *feed) {
     tg_status status = TG_OK;
     const tg_variant *variants[] = {model->variants[TG_VARIANT_STEP], model->variants[TG_VARIANT_CHECK]};
@@ -36,7 +45,7 @@ static tg_status dataset_check_values(const tg_model *model, int64_t input, cons
 static tg_status dataset_take(tg_dataset *dataset, const tg_feed *feed, int position) {
     const tg_model *model = dataset->model;
     int64_t i = 0;
-    tg_status status = tg_feeds_check_array(model, "dataset", feed, position, dataset->rows, &i);
+    tg_status status = tg_feeds_check_array(model, "dataset", feed, position, dataset->rows, 0, &i);
     if (status != TG_OK) return status;
     const tg_input_info *input = &model->traced->inputs.items[i];
     tg_dataset_array *array = &dataset->arrays[i];
@@ -128,17 +137,14 @@ static tg_status dataset_make(tg_dataset *dataset, const tg_feed *arrays, int n)
     return status == TG_OK ? dataset_place(dataset) : status;
 }
 
-tg_dataset *tg_dataset_create(tg_model *model, const tg_feed *arrays, int n, int64_t rows) {
-    if (model == NULL) return NULL;
-    tg_model_enter(model);
-    if (dataset_check_call(model, arrays, n, rows) != TG_OK) return NULL;
+static tg_dataset *dataset_create(tg_model *model, const tg_feed *arrays, int n, int64_t rows, int64_t batch) {
     tg_dataset *dataset = tg_alloc(model->ctx, sizeof *dataset);
     if (dataset == NULL) return NULL;
     dataset->ctx = model->ctx;
     dataset->model = model;
     dataset->rows = rows;
     dataset->input_count = model->traced->inputs.count;
-    if (dataset_make(dataset, arrays, n) == TG_OK) {
+    if (dataset_make(dataset, arrays, n) == TG_OK && dataset_has_batch(dataset, batch)) {
         dataset->next = model->datasets;
         model->datasets = dataset;
         return dataset;
@@ -146,6 +152,18 @@ tg_dataset *tg_dataset_create(tg_model *model, const tg_feed *arrays, int n, int
     dataset_release(dataset);
     dataset_free(dataset);
     return NULL;
+}
+
+tg_dataset *tg_dataset_create_batch(tg_model *model, const tg_feed *arrays, int n, int64_t rows, int64_t batch) {
+    if (model == NULL) return NULL;
+    tg_model_enter(model);
+    if (dataset_check_call(model, arrays, n, rows, batch) != TG_OK) return NULL;
+    if (model->size != 0) model = tg_sizes_get(model, batch > 0 ? batch : model->size);
+    return model != NULL ? dataset_create(model, arrays, n, rows, batch) : NULL;
+}
+
+tg_dataset *tg_dataset_create(tg_model *model, const tg_feed *arrays, int n, int64_t rows) {
+    return tg_dataset_create_batch(model, arrays, n, rows, 0);
 }
 
 void tg_dataset_destroy(tg_dataset *dataset) {

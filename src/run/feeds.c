@@ -29,6 +29,11 @@ static tg_status feeds_check_bools(const tg_model *model, const char *call, cons
     return TG_OK;
 }
 
+static tg_input_info feeds_sized(tg_input_info input, int64_t size) {
+    if (size != 0 && input.any != 0) input.shape.dim[input.any - 1] = size;
+    return input;
+}
+
 /* Rows of a data set: the input's first axis is the batch. */
 static tg_status feeds_check_rows(const tg_model *model, const char *call, const tg_feed *feed, const tg_input_info *input, int64_t rows) {
     char shape[TG_SHAPE_TEXT];
@@ -58,19 +63,21 @@ static tg_status feeds_check_one(const tg_model *model, const char *call, const 
     return feed->dtype == TG_BOOL ? feeds_check_bools(model, call, feed) : TG_OK;
 }
 
-tg_status tg_feeds_check_array(const tg_model *model, const char *call, const tg_feed *feed, int position, int64_t rows, int64_t *input) {
+tg_status tg_feeds_check_array(const tg_model *model, const char *call, const tg_feed *feed, int position, int64_t rows, int64_t size,
+                               int64_t *input) {
     char names[TG_NAMES_TEXT];
     if (feed->name == NULL) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "%s: feed %d has no name", call, position);
     *input = feeds_find(model, feed->name);
     if (*input < 0)
         return tg_fail(model->ctx, TG_ERROR_NOT_FOUND, TG_SITE_NONE, "%s: unknown input %.200s (inputs: %s)", call, feed->name,
                        tg_names_text(names, sizeof names, feeds_input_name, model, model->traced->inputs.count));
-    return feeds_check_one(model, call, feed, &model->traced->inputs.items[*input], rows);
+    const tg_input_info info = feeds_sized(model->traced->inputs.items[*input], size);
+    return feeds_check_one(model, call, feed, &info, rows);
 }
 
-static tg_status feeds_take(tg_model *model, const char *call, const tg_feed *feed, int position) {
+static tg_status feeds_take(tg_model *model, const char *call, const tg_feed *feed, int position, int64_t size) {
     int64_t input = 0;
-    tg_status status = tg_feeds_check_array(model, call, feed, position, 0, &input);
+    tg_status status = tg_feeds_check_array(model, call, feed, position, 0, size, &input);
     if (status != TG_OK) return status;
     if (model->fed[input] != NULL)
         return tg_fail(model->ctx, TG_ERROR_DUPLICATE, TG_SITE_NONE, "%s: input %s is fed twice", call, feed->name);
@@ -79,12 +86,12 @@ static tg_status feeds_take(tg_model *model, const char *call, const tg_feed *fe
 }
 
 /* Those that are fed, beside the inputs that have data already. */
-static tg_status feeds_take_all(tg_model *model, const char *call, const tg_feed *feeds, int n) {
+static tg_status feeds_take_all(tg_model *model, const char *call, const tg_feed *feeds, int n, int64_t size) {
     const int64_t inputs = model->traced->inputs.count;
     char names[TG_NAMES_TEXT];
     if (n < 0 || (feeds == NULL && n > 0)) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "%s: %d feeds at NULL", call, n);
     for (int i = 0; i < n; i++) {
-        tg_status status = feeds_take(model, call, &feeds[i], i);
+        tg_status status = feeds_take(model, call, &feeds[i], i, size);
         if (status != TG_OK) return status;
     }
     for (int64_t i = 0; i < inputs; i++)
@@ -94,9 +101,50 @@ static tg_status feeds_take_all(tg_model *model, const char *call, const tg_feed
     return TG_OK;
 }
 
-tg_status tg_feeds_check(tg_model *model, const char *call, const tg_feed *feeds, int n) {
+static tg_status feeds_check_as(tg_model *model, const char *call, const tg_feed *feeds, int n, int64_t size) {
     for (int64_t i = 0; i < model->traced->inputs.count; i++) model->fed[i] = NULL;
-    return feeds_take_all(model, call, feeds, n);
+    return feeds_take_all(model, call, feeds, n, size);
+}
+
+tg_status tg_feeds_check(tg_model *model, const char *call, const tg_feed *feeds, int n) {
+    return feeds_check_as(model, call, feeds, n, 0);
+}
+
+/* As declared: `x[?, 784]`. */
+static const char *feeds_declared(const tg_input_info *input, char *buffer, size_t size) {
+    tg_shape shape = input->shape;
+    if (input->any != 0) shape.dim[input->any - 1] = TG_ANY;
+    return tg_shape_text(shape, buffer, size);
+}
+
+static tg_status feeds_size_of(const tg_model *model, const char *call, const tg_feed *feed, const tg_input_info *input, int64_t *size) {
+    char shape[TG_SHAPE_TEXT];
+    const int64_t row = tg_shape_count(input->shape) / input->shape.dim[input->any - 1];
+    *size = feed->count / row;
+    if (feed->count > 0 && feed->count % row == 0) return TG_OK;
+    return tg_fail(model->ctx, TG_ERROR_SHAPE, TG_SITE_NONE, "%s: input %s%s takes a multiple of %lld elements, fed %lld", call,
+                   input->name, feeds_declared(input, shape, sizeof shape), (long long)row, (long long)feed->count);
+}
+
+tg_status tg_feeds_size(tg_model *model, const char *call, const tg_feed *feeds, int n, int64_t *size) {
+    const tg_input_info *first = NULL;
+    char one[TG_SHAPE_TEXT], other[TG_SHAPE_TEXT];
+    int64_t found = 0;
+    for (int i = 0; feeds != NULL && i < n; i++) {
+        const int64_t at = feeds[i].name != NULL ? feeds_find(model, feeds[i].name) : -1;
+        const tg_input_info *input = at >= 0 ? &model->traced->inputs.items[at] : NULL;
+        if (input == NULL || input->any == 0 || feeds[i].dtype != input->dtype) continue; /* or said below */
+        tg_status status = feeds_size_of(model, call, &feeds[i], input, size);
+        if (status != TG_OK) return status;
+        if (first != NULL && *size != found)
+            return tg_fail(model->ctx, TG_ERROR_SHAPE, TG_SITE_NONE, "%s: input %s%s is fed with a size of %lld, input %s%s with %lld",
+                           call, first->name, feeds_declared(first, one, sizeof one), (long long)found, input->name,
+                           feeds_declared(input, other, sizeof other), (long long)*size);
+        first = input;
+        found = *size;
+    }
+    *size = found != 0 ? found : model->size;
+    return feeds_check_as(model, call, feeds, n, *size);
 }
 
 tg_status tg_feeds_check_beside(tg_model *model, const tg_dataset *dataset, const tg_feed *feeds, int n) {
@@ -104,7 +152,7 @@ tg_status tg_feeds_check_beside(tg_model *model, const tg_dataset *dataset, cons
         const tg_dataset_array *array = &dataset->arrays[i];
         model->fed[i] = array->row == 0 ? NULL : array->batch != NULL ? array->batch : (const void *)array;
     }
-    return feeds_take_all(model, "train", feeds, n);
+    return feeds_take_all(model, "train", feeds, n, 0);
 }
 
 /* lo <= value < hi, or the ignored value: the first that is not is named. */

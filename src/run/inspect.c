@@ -11,6 +11,7 @@ static const tg_variant *inspect_main(const tg_model *model) { return model->var
 tg_status tg_model_get_info(tg_model *model, tg_model_info *info) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
     tg_model_begin(model->ctx);
+    model = tg_sizes_last(model);
     if (info == NULL) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "get_info: info is NULL");
     const tg_family *family = model->family;
     const tg_program *program = inspect_main(model)->program;
@@ -33,7 +34,7 @@ tg_status tg_model_get_info(tg_model *model, tg_model_info *info) {
 }
 
 tg_shape tg_model_output_shape(const tg_model *model) {
-    return model != NULL ? tg_graph_node(model->traced, model->traced->result)->shape : tg_shape_make(0, NULL);
+    return model != NULL ? tg_graph_node(model->last->traced, model->last->traced->result)->shape : tg_shape_make(0, NULL);
 }
 
 tg_dtype tg_model_output_dtype(const tg_model *model) {
@@ -41,27 +42,27 @@ tg_dtype tg_model_output_dtype(const tg_model *model) {
 }
 
 /* A program planned for the CPU keeps bools in bytes, and may bind more than a GPU does: it is planned again. */
-static tg_status inspect_wgsl(tg_model *model, const tg_variant *variant) {
+static tg_status inspect_wgsl(const tg_model *model, const tg_variant *variant, tg_text_buffer *text) {
     const tg_executor *executor = model->family->executor;
     const tg_wgsl_limits *limits = executor->wgsl_limits(model->family->device);
-    if (limits != NULL) return tg_emit_wgsl_text(variant->program, limits, &model->text);
+    if (limits != NULL) return tg_emit_wgsl_text(variant->program, limits, text);
     tg_plan_options options = {.limits = tg_webgpu_guaranteed_limits(), .no_fusion = model->no_fusion};
     tg_program *program = tg_program_make(variant->graph, &options);
     if (program == NULL) return model->ctx->status;
-    tg_status status = tg_emit_wgsl_text(program, &tg_wgsl_guaranteed, &model->text);
+    tg_status status = tg_emit_wgsl_text(program, &tg_wgsl_guaranteed, text);
     tg_program_destroy(program, model->ctx);
     return status;
 }
 
-static tg_status inspect_print(tg_model *model, tg_text what) {
+static tg_status inspect_print(const tg_model *model, tg_text what, tg_text_buffer *text) {
     const tg_variant *variant = inspect_main(model);
     switch (what) {
-    case TG_TEXT_IR: tg_graph_print(variant->graph, &model->text); return TG_OK;
-    case TG_TEXT_KERNELS: tg_program_print_kernels(variant->program, &model->text); return TG_OK;
-    case TG_TEXT_PLAN: tg_program_print(variant->program, &model->text); return TG_OK;
-    case TG_TEXT_DOT: tg_graph_print_dot(variant->graph, &model->text); return TG_OK;
-    case TG_TEXT_C: return tg_emit_c(variant->program, &model->text);
-    case TG_TEXT_WGSL: return inspect_wgsl(model, variant);
+    case TG_TEXT_IR: tg_graph_print(variant->graph, text); return TG_OK;
+    case TG_TEXT_KERNELS: tg_program_print_kernels(variant->program, text); return TG_OK;
+    case TG_TEXT_PLAN: tg_program_print(variant->program, text); return TG_OK;
+    case TG_TEXT_DOT: tg_graph_print_dot(variant->graph, text); return TG_OK;
+    case TG_TEXT_C: return tg_emit_c(variant->program, text);
+    case TG_TEXT_WGSL: return inspect_wgsl(model, variant, text);
     }
     return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "text: there is no text %d", (int)what);
 }
@@ -70,7 +71,7 @@ const char *tg_model_text(tg_model *model, tg_text what) {
     if (model == NULL) return NULL;
     tg_model_begin(model->ctx);
     tg_text_clear(&model->text);
-    if (inspect_print(model, what) != TG_OK || model->text.failed) return NULL;
+    if (inspect_print(tg_sizes_last(model), what, &model->text) != TG_OK || model->text.failed) return NULL;
     return model->text.data != NULL ? model->text.data : "";
 }
 
@@ -91,6 +92,7 @@ tg_status tg_model_time_kernels(tg_model *model, tg_kernel_time *times, int coun
     if (model == NULL) return TG_ERROR_ARGUMENT;
     tg_model_begin(model->ctx);
     if (count < 0) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "time_kernels: the count is %d", count);
+    model = tg_sizes_last(model);
     const tg_variant *variant = inspect_main(model);
     const tg_executor *executor = model->family->executor;
     if (executor->time_kernels == NULL)

@@ -3,7 +3,12 @@
  * nothing. Destroying a model destroys its siblings: their handles are dead then. Must not know kernels or instruction sets. */
 #include "run/call.h"
 
+#include "trace/trace.h"
+
 #include <string.h>
+
+#define MODEL_ANY_SIZE 2
+#define MODEL_MAX_SIZES 8
 
 /* ---------------------------------------------------------------- compiling */
 
@@ -59,7 +64,7 @@ static tg_model *model_create(tg_context *ctx, tg_graph *traced) {
         return NULL;
     }
     model->ctx = ctx;
-    model->root = model;
+    model->root = model->owner = model->last = model;
     model->traced = traced;
     tg_text_init(&model->text, ctx);
     model->fed = tg_alloc(ctx, (size_t)(traced->inputs.count + 1) * sizeof *model->fed);
@@ -69,6 +74,14 @@ static tg_model *model_create(tg_context *ctx, tg_graph *traced) {
 }
 
 /* A training model is compiled for steps at once, any other for runs: all errors of compiling surface here. */
+static tg_status model_compile_main(tg_model *model) {
+    tg_status status = model_check_reserved(model);
+    if (status != TG_OK) return status;
+    tg_variant *main = tg_model_variant(model, model->training ? TG_VARIANT_STEP : TG_VARIANT_RUN);
+    tg_variant *check;
+    return main != NULL ? tg_model_check_variant(model, main, model->training, &check) : model->ctx->status;
+}
+
 static tg_status model_compile(tg_model *model, const tg_compile_options *options) {
     tg_status status = model->training ? model_check_loss(model->traced) : TG_OK;
     if (status == TG_OK && model->training) status = model_take_optimizer(model->traced, &options->optimizer);
@@ -79,12 +92,7 @@ static tg_status model_compile(tg_model *model, const tg_compile_options *option
     model->optimizer.groups = NULL;
     model->optimizer.group_count = 0;
     model->family = tg_family_create(model->ctx, options, model->traced);
-    if (model->family == NULL) return model->ctx->status;
-    status = model_check_reserved(model);
-    if (status != TG_OK) return status;
-    tg_variant *main = tg_model_variant(model, model->training ? TG_VARIANT_STEP : TG_VARIANT_RUN);
-    tg_variant *check;
-    return main != NULL ? tg_model_check_variant(model, main, model->training, &check) : model->ctx->status;
+    return model->family != NULL ? model_compile_main(model) : model->ctx->status;
 }
 
 static tg_model *model_compile_root(tg_context *ctx, tg_graph *traced, const tg_compile_options *options, bool training) {
@@ -95,38 +103,78 @@ static tg_model *model_compile_root(tg_context *ctx, tg_graph *traced, const tg_
     tg_model *model = model_create(ctx, traced);
     if (model == NULL) return NULL;
     model->training = training;
+    model->any_size = chosen.any_size;
+    model->max_sizes = chosen.max_sizes;
     if (model_compile(model, &chosen) == TG_OK) return model;
     tg_model_destroy(model);
     return NULL;
 }
 
-static tg_model *model_compile_sibling(tg_model *parent, tg_graph *traced, bool averaged) {
+/* Made and in the family, not yet compiled. */
+static tg_model *model_join(tg_model *parent, tg_graph *traced) {
     tg_model *model = model_create(parent->ctx, traced);
     if (model == NULL) return NULL;
-    model->averaged = averaged;
     tg_tickets_settle(parent->family);
     model->root = parent->root;
     model->family = parent->family;
     model->no_fusion = parent->no_fusion;
     model->next = model->root->next;
     model->root->next = model;
-    tg_variant *main = model_check_reserved(model) == TG_OK ? tg_model_variant(model, TG_VARIANT_RUN) : NULL, *check;
-    if (main != NULL && tg_model_check_variant(model, main, false, &check) == TG_OK) return model;
+    return model;
+}
+
+tg_model *tg_model_add_size(tg_model *owner, tg_graph *traced) {
+    tg_model *model = model_join(owner, traced);
+    if (model == NULL) return NULL;
+    model->owner = owner;
+    model->training = owner->training;
+    model->averaged = owner->averaged;
+    model->optimizer = owner->optimizer;
+    tg_status status = model->training ? model_check_loss(traced) : TG_OK;
+    if (status == TG_OK && model_compile_main(model) == TG_OK) return model;
+    tg_model_destroy(model);
+    return NULL;
+}
+
+static tg_model *model_compile_sibling(tg_model *parent, tg_graph *traced, bool averaged) {
+    tg_model *model = model_join(parent, traced);
+    if (model == NULL) return NULL;
+    model->averaged = averaged;
+    if (model_compile_main(model) == TG_OK) return model;
     tg_model_destroy(model);
     return NULL;
 }
 
 /* tg_trace clears the last call's error, but not a trace's. */
+static tg_model *model_trace_root(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options, bool training) {
+    if (ctx == NULL || tg_sizes_check_options(ctx, options) != TG_OK) return NULL;
+    tg_compile_options chosen;
+    memset(&chosen, 0, sizeof chosen);
+    if (options != NULL) chosen = *options;
+    if (chosen.any_size == 0) chosen.any_size = MODEL_ANY_SIZE;
+    if (chosen.max_sizes == 0) chosen.max_sizes = MODEL_MAX_SIZES;
+    tg_model *model = model_compile_root(ctx, tg_trace_sized(ctx, build, user, chosen.any_size), &chosen, training);
+    if (model != NULL) tg_sizes_begin(model, build, user);
+    return model;
+}
+
+static tg_model *model_trace_sibling(tg_model *parent, tg_build_fn build, void *user, bool averaged) {
+    tg_graph *traced = tg_trace_sized(parent->ctx, build, user, parent->root->any_size);
+    tg_model *model = model_compile_sibling(parent, traced, averaged);
+    if (model != NULL) tg_sizes_begin(model, build, user);
+    return model;
+}
+
 tg_model *tg_compile(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options) {
-    return model_compile_root(ctx, tg_trace(ctx, build, user, NULL), options, true);
+    return model_trace_root(ctx, build, user, options, true);
 }
 
 tg_model *tg_compile_forward(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options) {
-    return model_compile_root(ctx, tg_trace(ctx, build, user, NULL), options, false);
+    return model_trace_root(ctx, build, user, options, false);
 }
 
 tg_model *tg_compile_sibling(tg_model *parent, tg_build_fn build, void *user) {
-    return parent != NULL ? model_compile_sibling(parent, tg_trace(parent->ctx, build, user, NULL), false) : NULL;
+    return parent != NULL ? model_trace_sibling(parent, build, user, false) : NULL;
 }
 
 static bool model_has_average(const tg_model *parent) {
@@ -139,7 +187,7 @@ tg_model *tg_compile_average(tg_model *parent, tg_build_fn build, void *user) {
     if (parent == NULL) return NULL;
     tg_model_begin(parent->ctx);
     if (!model_has_average(parent)) return NULL;
-    return model_compile_sibling(parent, tg_trace(parent->ctx, build, user, NULL), true);
+    return model_trace_sibling(parent, build, user, true);
 }
 
 /* A graph from bytes instead of a build function. */
@@ -167,6 +215,12 @@ tg_model *tg_compile_sibling_bytes(tg_model *parent, const void *bytes, size_t s
     return model_compile_sibling(parent, model_read(parent->ctx, bytes, size), averaged);
 }
 
+tg_model *tg_compile_size_bytes(tg_model *owner, const void *bytes, size_t size) {
+    if (owner == NULL) return NULL;
+    tg_graph *traced = model_read(owner->ctx, bytes, size);
+    return traced != NULL ? tg_sizes_add(owner, traced) : NULL;
+}
+
 /* ---------------------------------------------------------------- destroying */
 
 static void model_free(tg_model *model) {
@@ -179,14 +233,26 @@ static void model_free(tg_model *model) {
     tg_release(model->ctx, model, sizeof *model);
 }
 
+/* A sibling, and the sizes of it. */
+static void model_leave(tg_model *model) {
+    for (tg_model *before = model->root; before->next != NULL;) {
+        tg_model *each = before->next;
+        if (each->owner != model && each != model) {
+            before = each;
+            continue;
+        }
+        before->next = each->next;
+        if (each != model) model_free(each);
+    }
+    if (model->owner->last == model) model->owner->last = model->owner;
+    model_free(model);
+}
+
 void tg_model_destroy(tg_model *model) {
     if (model == NULL) return;
     if (model->family != NULL) tg_tickets_settle(model->family);
     if (model->root != model) {
-        tg_model *before = model->root;
-        while (before->next != model) before = before->next;
-        before->next = model->next;
-        model_free(model);
+        model_leave(model);
         return;
     }
     while (model->next != NULL) {
@@ -209,7 +275,8 @@ static tg_status model_call(tg_model_call *call, tg_model *model, tg_call_kind k
 
 static tg_status model_step(tg_model *model, const tg_feed *feeds, int n, float *loss, tg_captures **captures) {
     tg_model_call call = {.captures = NULL};
-    tg_status status = model_call(&call, model, captures != NULL ? TG_CALL_STEP_CAPTURES : TG_CALL_STEP, feeds, n, NULL);
+    tg_status status = tg_sizes_choose(&model, "step", feeds, n);
+    if (status == TG_OK) status = model_call(&call, model, captures != NULL ? TG_CALL_STEP_CAPTURES : TG_CALL_STEP, feeds, n, NULL);
     if (status != TG_OK && status != TG_ERROR_NOT_FINITE) return status;
     if (loss != NULL) *loss = call.loss;
     if (captures != NULL) *captures = call.captures;
@@ -242,7 +309,8 @@ static tg_status model_check_output(const tg_model *model, const void *output, i
 
 static tg_status model_run(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity, tg_captures **captures) {
     tg_model_call call = {.captures = NULL};
-    tg_status status = model_check_output(model, output, capacity);
+    tg_status status = tg_sizes_choose(&model, "run", feeds, n);
+    if (status == TG_OK) status = model_check_output(model, output, capacity);
     if (status == TG_OK) status = model_call(&call, model, captures != NULL ? TG_CALL_RUN_CAPTURES : TG_CALL_RUN, feeds, n, output);
     if (status == TG_OK && captures != NULL) *captures = call.captures;
     return status;
@@ -261,3 +329,6 @@ tg_status tg_run_captures(tg_model *model, const tg_feed *feeds, int n, void *ou
     *captures = NULL;
     return model_run(model, feeds, n, output, capacity, captures);
 }
+
+#undef MODEL_ANY_SIZE
+#undef MODEL_MAX_SIZES

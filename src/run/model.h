@@ -86,6 +86,9 @@ struct tg_model {
     tg_family *family;
     tg_model *root;   /* itself, unless a sibling */
     tg_model *next;   /* root: first sibling; sibling: the next one */
+    tg_model *owner;  /* the model it is another size of (sizes.c); else itself */
+    int64_t size;     /* what TG_ANY stands for; 0: it has none */
+    int64_t used;     /* by the owner's clock, when a call last had this size */
     tg_graph *traced; /* as built: before training nodes, flattening and passes */
     bool training;
     bool averaged; /* reads the averages of the parameters */
@@ -94,9 +97,15 @@ struct tg_model {
     tg_variant *variants[TG_VARIANT_COUNT];
     tg_variant *lost[TG_VARIANT_COUNT]; /* while recovering: those on the lost device */
     tg_dataset *datasets;               /* whose model this is */
-    bool trains;                        /* tg_train is running */
-    const void **fed;                   /* per traced input: data of the call in progress */
-    tg_text_buffer text;                /* the last tg_model_text */
+    bool trains;                        /* of a root: tg_train is running */
+    tg_build_fn build;                  /* where there is TG_ANY: called for every size */
+    void *user;
+    int64_t any_size; /* of a root: as in tg_compile_options */
+    int max_sizes;
+    int64_t clock;       /* of an owner: calls so far */
+    tg_model *last;      /* whose size the last call had */
+    const void **fed;    /* per traced input: data of the call in progress */
+    tg_text_buffer text; /* the last tg_model_text */
 };
 
 struct tg_captures {
@@ -128,6 +137,22 @@ const char *tg_names_text(char *buffer, size_t size, tg_name_fn name, const void
  * trusted. */
 tg_model *tg_compile_bytes(tg_context *ctx, const void *bytes, size_t size, const tg_compile_options *options, bool training);
 tg_model *tg_compile_sibling_bytes(tg_model *parent, const void *bytes, size_t size, bool averaged);
+
+/* One more size of a model that came from bytes, as a model of its own: for whoever chooses the sizes of calls himself. */
+tg_model *tg_compile_size_bytes(tg_model *owner, const void *bytes, size_t size);
+
+/* ---- sizes */
+/* *model becomes the model of the size that a call feeds, compiled when it is new. Everything is checked first that can be, so that a call
+ * that is refused costs no compiling. Nothing to do for a model without TG_ANY. */
+tg_status tg_sizes_choose(tg_model **model, const char *call, const tg_feed *feeds, int n);
+tg_model *tg_sizes_get(tg_model *owner, int64_t size);               /* NULL recorded */
+tg_model *tg_sizes_add(tg_model *owner, tg_graph *traced);           /* checks that it is the same model; traced is destroyed on an error */
+tg_model *tg_sizes_last(tg_model *model);                            /* the size that the last call had */
+void tg_sizes_begin(tg_model *model, tg_build_fn build, void *user); /* a model has been traced, maybe with TG_ANY */
+tg_status tg_sizes_check_options(tg_context *ctx, const tg_compile_options *options);
+
+/* A model of the owner's kind and family, compiled; traced is its own then, or destroyed. */
+tg_model *tg_model_add_size(tg_model *owner, tg_graph *traced);
 
 /* ---- family */
 tg_family *tg_family_create(tg_context *ctx, const tg_compile_options *options, const tg_graph *traced);
@@ -163,13 +188,16 @@ void tg_variant_destroy(const tg_family *family, tg_variant *variant); /* NULL i
 
 /* ---- feeds: all checks of one call, then model->fed is filled */
 tg_status tg_feeds_check(tg_model *model, const char *call, const tg_feed *feeds, int n);
+/* The size that feeds give TG_ANY: the same for all inputs. They are checked as tg_feeds_check does for that size. */
+tg_status tg_feeds_size(tg_model *model, const char *call, const tg_feed *feeds, int n, int64_t *size);
 /* The variant's inputs from model->fed, and its checks on fed indices. */
 tg_status tg_feeds_bind(tg_model *model, tg_variant *variant);
 /* The same without the checks. */
 void tg_feeds_place(const tg_model *model, tg_variant *variant);
-/* One array for an input: its name, dtype, bools. `rows`: of these the batches are made; 0: it is a batch itself. *input gets its number.
- */
-tg_status tg_feeds_check_array(const tg_model *model, const char *call, const tg_feed *feed, int position, int64_t rows, int64_t *input);
+/* One array for an input: its name, dtype, bools. `rows`: of these the batches are made; 0: it is a batch itself. size: what TG_ANY
+ * stands for; 0: as traced. *input gets its number. */
+tg_status tg_feeds_check_array(const tg_model *model, const char *call, const tg_feed *feed, int position, int64_t rows, int64_t size,
+                               int64_t *input);
 /* The checks of a variant on one input of the trace, over `count` values. */
 tg_status tg_feeds_check_values(const tg_model *model, const tg_variant *variant, int64_t input, const void *values, int64_t count);
 /* model->fed from feeds beside a data set, whose inputs get a pointer that is not to be read. */

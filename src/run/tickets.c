@@ -85,7 +85,8 @@ static tg_status tickets_step(tg_model *model, const tg_feed *feeds, int n) {
     tg_family *family = model->family;
     if (!model->training) return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "step_async: this is a forward model: use tg_run");
     if (family->executor->asynchronous) return TG_INTERNAL(model->ctx, "a step that nobody waits for, on a device driven from outside");
-    tg_status status = tg_feeds_check(model, "step_async", feeds, n);
+    tg_status status = tg_sizes_choose(&model, "step_async", feeds, n);
+    if (status == TG_OK) status = tg_feeds_check(model, "step_async", feeds, n);
     if (status != TG_OK) return status;
     if (family->tickets == NULL) family->tickets = tg_alloc(family->ctx, sizeof *family->tickets);
     if (family->tickets == NULL) return TG_ERROR_MEMORY;

@@ -41,7 +41,8 @@ static bool train_changes_something(const tg_model *model) {
 static tg_status train_check_objects(const tg_model *model, const tg_dataset *dataset) {
     tg_context *ctx = model->ctx;
     if (!model->training) return tg_fail(ctx, TG_ERROR_STATE, TG_SITE_NONE, "train: this is a forward model: use tg_run");
-    if (model->trains) return tg_fail(ctx, TG_ERROR_STATE, TG_SITE_NONE, "train: the model is being trained: progress must not train it");
+    if (model->root->trains)
+        return tg_fail(ctx, TG_ERROR_STATE, TG_SITE_NONE, "train: the model is being trained: progress must not train it");
     if (!train_changes_something(model))
         return tg_fail(ctx, TG_ERROR_STATE, TG_SITE_NONE,
                        "train: the model has no optimizer and writes nothing back: no step would change it");
@@ -94,7 +95,7 @@ tg_status tg_train_begin(tg_train_call *call, tg_model *model, tg_dataset *datas
     if (status != TG_OK) return status;
     call->draw = (tg_draw){options->order, options->seed, 0, dataset->rows, dataset->batch};
     status = train_aim(call);
-    model->trains = status == TG_OK;
+    model->root->trains = status == TG_OK;
     return status;
 }
 
@@ -177,7 +178,7 @@ tg_status tg_train_on_host(tg_train_call *call, float *loss) {
 }
 
 void tg_train_end_call(tg_train_call *call) {
-    if (call->model != NULL) call->model->trains = false;
+    if (call->model != NULL) call->model->root->trains = false;
     call->model = NULL;
 }
 
@@ -196,6 +197,8 @@ tg_status tg_train(tg_model *model, tg_dataset *dataset, const tg_train_options 
     tg_train_call call;
     if (model == NULL) return TG_ERROR_ARGUMENT;
     tg_model_enter(model);
+    if (dataset != NULL && dataset->model != NULL && dataset->model->owner == model)
+        model = dataset->model; /* of the size of its batches */
     tg_status status = tg_train_begin(&call, model, dataset, options, losses);
     if (status != TG_OK) return status;
     while (status == TG_OK && call.most > 0) {

@@ -440,6 +440,7 @@ tg_status tg_model_tune(tg_model *model, const tg_tune_options *options) {
     tg_status status = tune_check(model, options);
     if (status != TG_OK) return status;
     const tg_family *family = model->family;
+    model = tg_sizes_last(model);
     tune_run run = {.ctx = model->ctx, .options = options, .stored = family->executor->wgsl_limits(family->device)->schedules};
     run.program = model->variants[model->training ? TG_VARIANT_STEP : TG_VARIANT_RUN]->program;
     tg_arena_init(&run.arena, model->ctx);

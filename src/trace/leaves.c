@@ -93,14 +93,34 @@ tg_tensor tg_param_at(tg_site site, tg_graph *g, const char *name, tg_shape shap
     return tg_call_result(&call, tg_ir_param(g, full, shape, options.init, decays(&options), options.frozen == TG_YES));
 }
 
+/* Puts the size of this trace in place of TG_ANY. */
+static bool input_take_size(const tg_call *call, tg_shape *shape, int32_t *any) {
+    const tg_shape given = *shape;
+    for (int32_t axis = 0; axis < given.rank && axis < TG_MAX_RANK; axis++) {
+        if (given.dim[axis] != TG_ANY) continue;
+        if (*any != 0) tg_call_fail(call, TG_ERROR_SHAPE, NULL, 0, "the shape %s has more than one TG_ANY", TG_SHAPE_LABEL(given));
+        else if (call->graph->size == 0)
+            tg_call_fail(call, TG_ERROR_SHAPE, NULL, 0, "the shape %s has TG_ANY, which only models that are compiled can have",
+                         TG_SHAPE_LABEL(given));
+        if (*any != 0 || call->graph->size == 0) return false;
+        *any = axis + 1;
+        shape->dim[axis] = call->graph->size;
+    }
+    return true;
+}
+
 tg_tensor tg_input_at(tg_site site, tg_graph *g, const char *name, tg_shape shape, tg_dtype dtype) {
     tg_call call;
     if (!tg_call_enter_graph(&call, site, "input", g) || !tg_call_name_ok(&call, name)) return tg_call_poison(&call);
     call.subject = name;
-    if (!tg_call_dtype_ok(&call, dtype) || !tg_call_shape_ok(&call, shape)) return tg_call_poison(&call);
+    int32_t any = 0;
+    if (!tg_call_dtype_ok(&call, dtype) || !input_take_size(&call, &shape, &any) || !tg_call_shape_ok(&call, shape))
+        return tg_call_poison(&call);
     for (int64_t i = 0; i < g->inputs.count; i++)
         if (!name_is_free(&call, g->inputs.items[i].name, g->inputs.items[i].node)) return tg_call_poison(&call);
-    return tg_call_result(&call, tg_ir_input(g, name, shape, dtype));
+    int32_t id = tg_ir_input(g, name, shape, dtype);
+    if (id != 0) g->inputs.items[g->inputs.count - 1].any = any;
+    return tg_call_result(&call, id);
 }
 
 tg_tensor tg_state_at(tg_site site, tg_graph *g, const char *name, tg_shape shape, tg_dtype dtype, double value) {

@@ -355,7 +355,7 @@ static void check_built(tg_graph *g, tg_tensor built) {
                 g->scopes.items[g->scopes.count - 1]);
 }
 
-tg_graph *tg_trace(tg_context *ctx, tg_build_fn build, void *user, tg_tensor *result) {
+tg_graph *tg_trace_sized(tg_context *ctx, tg_build_fn build, void *user, int64_t size) {
     if (ctx == NULL) return NULL;
     if (ctx->trace != NULL) { /* recorded for the trace in progress, which ends with it */
         tg_fail(ctx, TG_ERROR_TRACE, TG_SITE_NONE, "trace: another trace is in progress: a build function cannot trace or compile");
@@ -370,6 +370,7 @@ tg_graph *tg_trace(tg_context *ctx, tg_build_fn build, void *user, tg_tensor *re
     if (g == NULL) return NULL;
     ctx->trace = g;
     g->building = true;
+    g->size = size;
     tg_tensor built = build(g, user);
     g->building = false;
     ctx->trace = NULL;
@@ -380,7 +381,12 @@ tg_graph *tg_trace(tg_context *ctx, tg_build_fn build, void *user, tg_tensor *re
         return NULL;
     }
     g->result = built.id;
-    if (result != NULL) *result = built;
+    return g;
+}
+
+tg_graph *tg_trace(tg_context *ctx, tg_build_fn build, void *user, tg_tensor *result) {
+    tg_graph *g = tg_trace_sized(ctx, build, user, 0);
+    if (g != NULL && result != NULL) *result = (tg_tensor){g, g->result};
     return g;
 }
 

@@ -37,6 +37,9 @@ tg_tensor tg_call_fail(const tg_call *call, tg_status code, const int32_t *opera
 /* id as a tensor of the call's graph; a new unnamed node of a composition gets the operation's name. */
 tg_tensor tg_call_result(const tg_call *call, int32_t id);
 
+/* tg_trace of a build function whose inputs may have TG_ANY, which stands for `size`. 0: they may not. */
+tg_graph *tg_trace_sized(tg_context *ctx, tg_build_fn build, void *user, int64_t size);
+
 /* ---- checks: false with the error recorded */
 bool tg_call_takes(const tg_call *call, int32_t id, unsigned dtypes);
 /* Every dim at least 1, rank at most TG_MAX_RANK, at most 2^31 - 1 elements. */

@@ -1,0 +1,558 @@
+/* Model life: batches of any size in one model, the sizes that are kept and freed, what all of them share; outputs and captures of every
+ * dtype; frozen parts. A model of any size is compared, bit for bit, with models made for one size each, whose states are moved by hand. */
+#include "support.h"
+
+#include "run/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct fixture {
+    support_allocator allocator;
+    tg_context *ctx;
+} fixture;
+
+static int setup(void **state) {
+    fixture *f = calloc(1, sizeof *f);
+    f->ctx = support_context_counting(&f->allocator);
+    *state = f;
+    return f->ctx != NULL ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    fixture *f = *state;
+    tg_context_destroy(f->ctx);
+    const bool leaked = f->allocator.live_blocks != 0 || f->allocator.live_bytes != 0 || f->allocator.size_mismatch;
+    if (leaked) print_error("%lld blocks, %lld bytes left\n", (long long)f->allocator.live_blocks, (long long)f->allocator.live_bytes);
+    free(f);
+    return leaked;
+}
+
+static void ok(tg_context *ctx, tg_status status) {
+    if (status != TG_OK) fail_msg("status %d: %s", (int)status, tg_error_message(ctx));
+}
+
+static tg_model *must(tg_context *ctx, tg_model *model) {
+    if (model == NULL) fail_msg("no model: %s", tg_error_message(ctx));
+    return model;
+}
+
+static void refused(tg_context *ctx, tg_status got, tg_status code, const char *says) {
+    if (got != code || strstr(tg_error_message(ctx), says) == NULL)
+        fail_msg("returned %d: %s (wanted %d: %s)", (int)got, tg_error_message(ctx), (int)code, says);
+    tg_clear_error(ctx);
+}
+
+static tg_compile_options options_with(tg_optimizer optimizer) {
+    tg_compile_options o;
+    memset(&o, 0, sizeof o);
+    o.optimizer = optimizer;
+    o.seed = 7;
+    o.threads = 1;
+    o.device = support_device();
+    return o;
+}
+
+/* ---------------------------------------------------------------- a model of any size */
+
+enum { WIDE = 3, MOST = 40 };
+
+typedef struct any_model {
+    int64_t size; /* TG_ANY or a fixed one */
+    int builds;
+} any_model;
+
+static tg_tensor any_output(tg_graph *g, any_model *m) {
+    m->builds++;
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(m->size, WIDE), TG_F32);
+    tg_linear up = tg_nn_linear(g, "up", WIDE, 8), down = tg_nn_linear(g, "down", 8, 2);
+    tg_tensor h = tg_capture("hidden", tg_relu(tg_nn_linear_fwd(up, x)));
+    return tg_nn_linear_fwd(down, h);
+}
+
+/* Random numbers, a state that counts what it has seen, labels of which some rows are masked. */
+static tg_tensor any_loss(tg_graph *g, void *user) {
+    any_model *m = user;
+    tg_tensor out = tg_dropout(any_output(g, m), 0.25);
+    tg_tensor labels = tg_input(g, "labels", TG_SHAPE(m->size), TG_I32), seen = tg_state(g, "seen", TG_SCALAR, TG_F32, 0.0);
+    tg_writeback(seen, tg_add(seen, (double)tg_tensor_shape(labels).dim[0]));
+    return tg_mean(tg_nn_cross_entropy_last(out, labels), TG_ALL);
+}
+
+static tg_tensor any_forward(tg_graph *g, void *user) { return any_output(g, user); }
+
+typedef struct batch {
+    float x[MOST * WIDE];
+    int32_t labels[MOST];
+    tg_feed feeds[2];
+} batch;
+
+static const tg_feed *batch_of(batch *b, int64_t size, uint64_t seed) {
+    support_random r = support_random_make(seed);
+    for (int i = 0; i < size * WIDE; i++) b->x[i] = support_random_float(&r, -1, 1);
+    for (int i = 0; i < size; i++) b->labels[i] = (int32_t)support_random_below(&r, 2);
+    b->feeds[0] = tg_feed_f32("x", b->x, size * WIDE);
+    b->feeds[1] = tg_feed_i32("labels", b->labels, size);
+    return b->feeds;
+}
+
+/* Every state of `from` that `to` has, by its name, and the step counter. */
+static void move_states(const tg_model *from, tg_model *to) {
+    tg_model_enter(from);
+    for (int32_t slot = 0; slot < from->family->states.count; slot++) {
+        const tg_family_state *state = &from->family->states.items[slot];
+        const int32_t there = tg_family_find(to->family, state->name);
+        if (there < 0) continue;
+        void *data = malloc((size_t)state->count * 4);
+        ok(from->ctx, tg_family_read(from->family, slot, 0, data, state->count));
+        ok(to->ctx, tg_family_write(to->family, there, 0, data, state->count));
+        free(data);
+    }
+    to->family->steps = from->family->steps;
+    to->family->has_gradients = from->family->has_gradients;
+}
+
+static void same_parameters(tg_model *a, tg_model *b) {
+    for (int i = 0; i < tg_model_param_count(a); i++) {
+        const char *name = tg_model_param_name(a, i);
+        float one[64] = {0}, other[64] = {0};
+        tg_shape shape;
+        ok(a->ctx, tg_model_param_shape(a, name, &shape));
+        const int64_t count = tg_shape_count(shape);
+        ok(a->ctx, tg_param_download(a, name, one, count));
+        ok(a->ctx, tg_param_download(b, name, other, count));
+        assert_memory_equal(one, other, (size_t)count * sizeof *one);
+        if (tg_model_step_count(a) == 0) continue;
+        ok(a->ctx, tg_param_grad_download(a, name, one, count));
+        ok(a->ctx, tg_param_grad_download(b, name, other, count));
+        assert_memory_equal(one, other, (size_t)count * sizeof *one);
+    }
+}
+
+static const int64_t visits[] = {32, 7, 32, 1, 2, 7, 40, 32};
+
+/* Steps at one size after another: as if each were the only one. */
+static void steps_of_all_sizes_are_those_of_models_of_one_size(void **state) {
+    fixture *f = *state;
+    const tg_optimizer optimizers[] = {
+        tg_adamw(.lr = tg_lr_linear_decay(0.05, 0.01, 20), .clip_norm = 1.0, .accumulate = 2, .average = 0.9),
+        tg_muon(.lr = tg_lr_constant(0.02)), tg_sgd(.lr = tg_lr_constant(0.1), .momentum = 0.9)};
+    const int count = support_home_now() == SUPPORT_CPU ? SUPPORT_COUNT(optimizers) : 1; /* there, each step compiles shaders */
+    for (int o = 0; o < count; o++) {
+        any_model any = {TG_ANY, 0};
+        tg_compile_options options = options_with(optimizers[o]);
+        options.any_size = 32;
+        tg_model *model = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options)), *before = model;
+        for (int t = 0; t < SUPPORT_COUNT(visits); t++) {
+            any_model one = {visits[t], 0};
+            batch b;
+            float loss = 0, want = 0, value = 0, wanted = 0;
+            const tg_feed *feeds = batch_of(&b, visits[t], (uint64_t)t + 1);
+            tg_model *fixed = must(f->ctx, tg_compile(f->ctx, any_loss, &one, &options));
+            ok(f->ctx, tg_run(fixed, feeds, 2, &wanted, 1)); /* makes the random state of runs */
+            if (t == 0) ok(f->ctx, tg_run(model, feeds, 2, &value, 1));
+            move_states(before, fixed);
+            if (before != model) tg_model_destroy(before);
+            ok(f->ctx, tg_step(fixed, feeds, 2, &want));
+            ok(f->ctx, tg_step(model, feeds, 2, &loss));
+            assert_memory_equal(&loss, &want, sizeof loss);
+            same_parameters(model, fixed);
+            ok(f->ctx, tg_run(fixed, feeds, 2, &wanted, 1));
+            ok(f->ctx, tg_run(model, feeds, 2, &value, 1));
+            assert_memory_equal(&value, &wanted, sizeof value);
+            if (t == 2) ok(f->ctx, tg_model_set_lr(model, tg_lr_constant(0.03)));
+            if (t == 2) ok(f->ctx, tg_model_set_lr(fixed, tg_lr_constant(0.03)));
+            before = fixed;
+        }
+        assert_int_equal(tg_model_step_count(model), SUPPORT_COUNT(visits));
+        assert_int_equal(any.builds, 5);
+        tg_model_destroy(before);
+        tg_model_destroy(model);
+    }
+}
+
+static void runs_give_the_rows_they_are_fed(void **state) {
+    fixture *f = *state;
+    any_model any = {TG_ANY, 0}, fixed_any = {7, 0};
+    tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.1), .average = 0.5));
+    tg_model *trained = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options));
+    tg_model *sibling = must(f->ctx, tg_compile_sibling(trained, any_forward, &any));
+    tg_model *average = must(f->ctx, tg_compile_average(trained, any_forward, &any));
+    tg_model *fixed = must(f->ctx, tg_compile_sibling(trained, any_forward, &fixed_any));
+    tg_model *fixed_average = must(f->ctx, tg_compile_average(trained, any_forward, &fixed_any));
+    float out[MOST * 2], want[MOST * 2];
+    batch b;
+    assert_int_equal(tg_model_output_shape(sibling).dim[0], 2);
+    for (int t = 0; t < 3; t++) {
+        ok(f->ctx, tg_step(trained, batch_of(&b, 5 + t, 3), 2, NULL));
+        batch_of(&b, 7, 4);
+        ok(f->ctx, tg_run(fixed, b.feeds, 1, want, 14));
+        ok(f->ctx, tg_run(sibling, b.feeds, 1, out, 14));
+        assert_memory_equal(out, want, 14 * sizeof *out);
+        ok(f->ctx, tg_run(fixed_average, b.feeds, 1, want, 14));
+        ok(f->ctx, tg_run(average, b.feeds, 1, out, 14));
+        assert_memory_equal(out, want, 14 * sizeof *out);
+    }
+    assert_true(tg_shape_equal(tg_model_output_shape(sibling), TG_SHAPE(7, 2)));
+    refused(f->ctx, tg_run(sibling, b.feeds, 1, out, 13), TG_ERROR_ARGUMENT, "the output [7, 2] has 14 elements, there is room for 13");
+    for (int64_t size = 1; size < 12; size++) { /* more than are kept; capacity and captures are of the call's size */
+        tg_captures *captures = NULL;
+        tg_shape shape;
+        batch_of(&b, size, 9);
+        ok(f->ctx, tg_run_captures(sibling, b.feeds, 1, out, 2 * size, &captures));
+        assert_non_null(tg_captures_get(captures, "hidden", &shape, NULL));
+        assert_true(tg_shape_equal(shape, TG_SHAPE(size, 8)));
+        tg_captures_destroy(captures);
+        assert_int_equal(tg_model_output_shape(sibling).dim[0], size);
+    }
+    tg_model_destroy(sibling); /* its sizes with it, the family goes on */
+    ok(f->ctx, tg_run(average, b.feeds, 1, out, 2 * MOST));
+    ok(f->ctx, tg_step(trained, batch_of(&b, 3, 3), 2, NULL));
+    tg_model_destroy(trained);
+}
+
+/* ---------------------------------------------------------------- what is refused */
+
+static void a_refused_size_compiles_and_changes_nothing(void **state) {
+    fixture *f = *state;
+    any_model any = {TG_ANY, 0};
+    const tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.1)));
+    tg_model *model = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options));
+    batch b;
+    float loss = 0;
+    batch_of(&b, 9, 1);
+    tg_feed wrong[3] = {b.feeds[0], b.feeds[1], b.feeds[0]};
+    wrong[1].count = 8;
+    refused(f->ctx, tg_step(model, wrong, 2, &loss), TG_ERROR_SHAPE, "step: input x[?, 3] is fed with a size of 9, input labels[?] with 8");
+    wrong[1] = b.feeds[1];
+    wrong[0].count = 26;
+    refused(f->ctx, tg_step(model, wrong, 2, &loss), TG_ERROR_SHAPE, "step: input x[?, 3] takes a multiple of 3 elements, fed 26");
+    wrong[0].count = 0;
+    refused(f->ctx, tg_run(model, wrong, 2, &loss, 1), TG_ERROR_SHAPE, "run: input x[?, 3] takes a multiple of 3 elements, fed 0");
+    wrong[0].count = -3;
+    refused(f->ctx, tg_run(model, wrong, 2, &loss, 1), TG_ERROR_SHAPE, "fed -3");
+    wrong[0] = b.feeds[0];
+    wrong[0].data = NULL;
+    refused(f->ctx, tg_step(model, wrong, 2, &loss), TG_ERROR_ARGUMENT, "step: input x is fed from NULL");
+    wrong[0] = b.feeds[0];
+    refused(f->ctx, tg_step(model, wrong, 3, &loss), TG_ERROR_DUPLICATE, "step: input x is fed twice");
+    refused(f->ctx, tg_step(model, wrong, 1, &loss), TG_ERROR_NOT_FOUND, "step: inputs not fed: labels");
+    refused(f->ctx, tg_step(model, NULL, 0, &loss), TG_ERROR_NOT_FOUND, "step: inputs not fed: x, labels");
+    refused(f->ctx, tg_step(model, NULL, 2, &loss), TG_ERROR_ARGUMENT, "step: 2 feeds at NULL");
+    wrong[1].name = "label";
+    refused(f->ctx, tg_step(model, wrong, 2, &loss), TG_ERROR_NOT_FOUND, "step: unknown input label");
+    wrong[1] = tg_feed_f32("labels", b.x, 9);
+    refused(f->ctx, tg_step(model, wrong, 2, &loss), TG_ERROR_DTYPE, "step: input labels is i32, fed as f32");
+    assert_int_equal(any.builds, 1);
+    b.labels[4] = 5; /* the size is fine: what is fed is not */
+    refused(f->ctx, tg_step(model, b.feeds, 2, &loss), TG_ERROR_INDEX, "index 5 at position 4");
+    assert_int_equal(tg_model_step_count(model), 0);
+    tg_model_destroy(model);
+}
+
+static tg_tensor pairs(tg_graph *g, void *user) {
+    any_model *m = user;
+    m->builds++;
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(m->size, WIDE), TG_F32), w = tg_param(g, "w", TG_SHAPE(2 * WIDE), .init = tg_init_ones());
+    return tg_mean(tg_square(tg_mul(tg_reshape(x, TG_SHAPE(-1, 2 * WIDE)), w)), TG_ALL);
+}
+
+static void a_size_that_does_not_trace_rejects_its_call_alone(void **state) {
+    fixture *f = *state;
+    any_model any = {TG_ANY, 0};
+    const tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.1)));
+    tg_model *model = must(f->ctx, tg_compile(f->ctx, pairs, &any, &options)),
+             *same = must(f->ctx, tg_compile(f->ctx, pairs, &any, &options));
+    batch b;
+    float loss = 0, want = 0;
+    ok(f->ctx, tg_step(model, batch_of(&b, 4, 1), 1, NULL));
+    ok(f->ctx, tg_step(same, b.feeds, 1, NULL));
+    const int64_t bytes = f->allocator.live_bytes, blocks = f->allocator.live_blocks;
+    for (int64_t size = 3; size < 10; size += 2) {
+        refused(f->ctx, tg_step(model, batch_of(&b, size, 1), 1, &loss), TG_ERROR_SHAPE, "reshape");
+        assert_int_equal(f->allocator.live_bytes, bytes);
+        assert_int_equal(f->allocator.live_blocks, blocks);
+    }
+    for (int t = 0; t < 3; t++) {
+        ok(f->ctx, tg_step(model, batch_of(&b, 4, 2), 1, &loss));
+        ok(f->ctx, tg_step(same, b.feeds, 1, &want));
+        assert_memory_equal(&loss, &want, sizeof loss);
+    }
+    assert_int_equal(tg_model_step_count(model), 4);
+    tg_model_destroy(model);
+    tg_model_destroy(same);
+}
+
+/* What a build function may not make of another size. */
+typedef enum change { ANOTHER_PARAM, ANOTHER_SHAPE, ANOTHER_NAME, ANOTHER_INPUT, WIDER_INPUT, ANOTHER_STATE, CHANGES } change;
+
+static tg_tensor changing(tg_graph *g, void *user) {
+    const change what = *(const change *)user;
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(TG_ANY, WIDE), TG_F32);
+    const bool first = tg_tensor_shape(x).dim[0] == 2;
+    tg_tensor w = tg_param(g, what == ANOTHER_NAME && !first ? "v" : "w", TG_SHAPE(what == ANOTHER_SHAPE && !first ? 1 : WIDE));
+    tg_tensor loss = tg_mean(tg_square(tg_mul(x, w)), TG_ALL);
+    if (what == ANOTHER_PARAM && !first) loss = tg_add(loss, tg_sum_all(tg_param(g, "more", TG_SHAPE(2))));
+    if (what == ANOTHER_INPUT && !first) loss = tg_add(loss, tg_input(g, "more", TG_SCALAR, TG_F32));
+    if (what == WIDER_INPUT) loss = tg_add(loss, tg_sum_all(tg_input(g, "side", TG_SHAPE(first ? 1 : 2), TG_F32)));
+    if (what == ANOTHER_STATE && !first) loss = tg_add(loss, tg_state(g, "late", TG_SCALAR, TG_F32, 0));
+    return loss;
+}
+
+static void all_sizes_are_one_model(void **state) {
+    fixture *f = *state;
+    const char *says[CHANGES] = {"2 parameters, and 1 in the model", "parameter w is not what", "parameter v is not what",
+                                 "2 inputs, and 1 in the model",     "input side is not what",  "state late is not what"};
+    const tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.1)));
+    for (change what = ANOTHER_PARAM; what < CHANGES; what++) {
+        tg_model *model = must(f->ctx, tg_compile(f->ctx, changing, &what, &options));
+        batch b;
+        const float side = 1;
+        batch_of(&b, 3, 1);
+        const tg_feed feeds[2] = {b.feeds[0], tg_feed_f32("side", &side, 1)};
+        refused(f->ctx, tg_step(model, feeds, what == WIDER_INPUT ? 2 : 1, NULL), TG_ERROR_SHAPE, says[what]);
+        assert_int_equal(tg_model_step_count(model), 0);
+        tg_model_destroy(model);
+    }
+}
+
+static tg_tensor twice_any(tg_graph *g, void *user) {
+    (void)user;
+    return tg_sum_all(tg_input(g, "x", TG_SHAPE(TG_ANY, TG_ANY), TG_F32));
+}
+
+static tg_tensor any_elsewhere(tg_graph *g, void *user) {
+    (void)user;
+    return tg_sum_all(tg_param(g, "w", TG_SHAPE(TG_ANY, 2)));
+}
+
+static void any_is_for_inputs_of_compiled_models(void **state) {
+    fixture *f = *state;
+    any_model any = {TG_ANY, 0};
+    tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.1)));
+    assert_null(tg_compile(f->ctx, twice_any, NULL, &options));
+    refused(f->ctx, tg_error(f->ctx), TG_ERROR_SHAPE, "input x: the shape [?, ?] has more than one TG_ANY");
+    assert_null(tg_trace(f->ctx, any_forward, &any, NULL));
+    refused(f->ctx, tg_error(f->ctx), TG_ERROR_SHAPE, "input x: the shape [?, 3] has TG_ANY, which only models that are compiled can have");
+    assert_null(tg_compile(f->ctx, any_elsewhere, NULL, &options));
+    refused(f->ctx, tg_error(f->ctx), TG_ERROR_SHAPE, "param w: shape [?, 2] has a dimension under 1");
+    options.any_size = -1;
+    assert_null(tg_compile(f->ctx, any_loss, &any, &options));
+    refused(f->ctx, tg_error(f->ctx), TG_ERROR_ARGUMENT, "compile: any_size is -1");
+    options.any_size = 0;
+    options.max_sizes = -2;
+    assert_null(tg_compile(f->ctx, any_loss, &any, &options));
+    refused(f->ctx, tg_error(f->ctx), TG_ERROR_ARGUMENT, "compile: max_sizes is -2");
+}
+
+/* ---------------------------------------------------------------- sizes that are kept and freed */
+
+static void the_size_not_used_for_longest_is_freed(void **state) {
+    fixture *f = *state;
+    any_model any = {TG_ANY, 0};
+    tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.01)));
+    options.max_sizes = 2;
+    tg_model *model = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options));
+    const struct {
+        int64_t size;
+        int builds;
+    } calls[] = {{3, 2}, {4, 3}, {3, 3}, {5, 4}, {3, 4}, {2, 4}, {4, 5}, {5, 6}, {4, 6}, {3, 7}, {4, 7}};
+    batch b;
+    int64_t bytes = 0, blocks = 0;
+    for (int t = 0; t < 2 * SUPPORT_COUNT(calls); t++) { /* the second round begins with 3 and 4, where the first ended */
+        const int i = t % SUPPORT_COUNT(calls);
+        ok(f->ctx, tg_step(model, batch_of(&b, calls[i].size, 5), 2, NULL));
+        if (t < SUPPORT_COUNT(calls)) assert_int_equal(any.builds, calls[i].builds);
+        if (t == SUPPORT_COUNT(calls) - 1) bytes = f->allocator.live_bytes, blocks = f->allocator.live_blocks;
+    }
+    assert_int_equal(f->allocator.live_bytes, bytes);
+    assert_int_equal(f->allocator.live_blocks, blocks);
+    tg_model_destroy(model);
+}
+
+static void steps_of_known_sizes_allocate_nothing(void **state) {
+    fixture *f = *state;
+    any_model any = {TG_ANY, 0};
+    const tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.01)));
+    tg_model *model = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options));
+    batch b;
+    float value = 0;
+    tg_ticket ticket;
+    for (int t = 0; t < 40; t++) {
+        const int64_t calls = f->allocator.calls;
+        batch_of(&b, visits[t % SUPPORT_COUNT(visits)], 1);
+        ok(f->ctx, tg_step(model, b.feeds, 2, NULL));
+        ok(f->ctx, tg_run(model, b.feeds, 2, &value, 1));
+        ok(f->ctx, tg_step_async(model, b.feeds, 2, &ticket));
+        if (t >= 3 * SUPPORT_COUNT(visits)) assert_int_equal(f->allocator.calls, calls);
+    }
+    tg_model_destroy(model);
+}
+
+/* Two models make the same calls; one of them waits for none of its steps. */
+static void steps_that_are_not_waited_for_may_differ_in_size(void **state) {
+    fixture *f = *state;
+    any_model any = {TG_ANY, 0};
+    tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.01)));
+    options.max_sizes = 1; /* every other call frees a size whose steps may be under way */
+    tg_model *a = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options)),
+             *b = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options));
+    tg_ticket tickets[50];
+    float want[50];
+    batch data;
+    for (int t = 0; t < 50; t++) {
+        batch_of(&data, (const int64_t[]){32, 2, 7}[(t / 4) % 3], (uint64_t)t);
+        ok(f->ctx, tg_step(a, data.feeds, 2, &want[t]));
+        ok(f->ctx, tg_step_async(b, data.feeds, 2, &tickets[t]));
+    }
+    for (int t = 0; t < 50; t++) {
+        float loss = 0;
+        ok(f->ctx, tg_wait(b, tickets[t], &loss));
+        assert_memory_equal(&loss, &want[t], sizeof loss);
+    }
+    same_parameters(a, b);
+    tg_model_destroy(b);
+    for (int t = 0; t < 2; t++) ok(f->ctx, tg_step_async(a, batch_of(&data, 5 + t, 1), 2, &tickets[0]));
+    tg_model_destroy(a); /* with steps under way */
+}
+
+/* ---------------------------------------------------------------- training on data sets */
+
+static void data_sets_come_in_batches_of_any_size(void **state) {
+    fixture *f = *state;
+    any_model any = {TG_ANY, 0};
+    tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.01)));
+    options.max_sizes = 1;
+    options.any_size = 6;
+    tg_model *model = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options)),
+             *same = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options));
+    batch b, piece;
+    batch_of(&b, 30, 1);
+    tg_dataset *six = tg_dataset_create(model, b.feeds, 2, 30), *five = tg_dataset_create_batch(model, b.feeds, 2, 30, 5);
+    assert_non_null(six);
+    assert_non_null(five);
+    refused(f->ctx, tg_dataset_create_batch(model, b.feeds, 2, 30, -1) == NULL ? tg_error(f->ctx) : TG_OK, TG_ERROR_ARGUMENT,
+            "batch is -1");
+    const tg_train_options train = {.steps = 4, .order = TG_BATCH_SEQUENTIAL};
+    float losses[4], want = 0;
+    for (int turn = 0; turn < 4; turn++) { /* t = 0, 4, 8, 12 */
+        const int64_t size = turn % 2 ? 5 : 6;
+        ok(f->ctx, tg_train(model, turn % 2 ? five : six, &train, losses, NULL));
+        for (int t = 0; t < 4; t++) {
+            for (int64_t i = 0; i < size; i++) {
+                const int64_t row = ((4 * turn + t) * size + i) % 30;
+                memcpy(piece.x + i * WIDE, b.x + row * WIDE, WIDE * sizeof(float));
+                piece.labels[i] = b.labels[row];
+            }
+            const tg_feed feeds[2] = {tg_feed_f32("x", piece.x, size * WIDE), tg_feed_i32("labels", piece.labels, size)};
+            ok(f->ctx, tg_step(same, feeds, 2, &want));
+            assert_memory_equal(&losses[t], &want, sizeof want);
+        }
+        float value;
+        for (int64_t other = 7; other < 10; other++)
+            ok(f->ctx, tg_run(model, batch_of(&piece, other, 1), 2, &value, 1)); /* frees no batch's */
+    }
+    same_parameters(model, same);
+    refused(f->ctx, tg_train(same, five, &train, NULL, NULL), TG_ERROR_ARGUMENT, "the data set is another model's");
+    tg_dataset_destroy(five);
+    tg_model_destroy(model);
+    refused(f->ctx, tg_train(same, six, &train, NULL, NULL), TG_ERROR_STATE, "the data set's model was destroyed");
+    tg_dataset_destroy(six);
+    any_model fixed_any = {6, 0};
+    tg_model *fixed = must(f->ctx, tg_compile(f->ctx, any_loss, &fixed_any, &options));
+    assert_null(tg_dataset_create_batch(fixed, b.feeds, 2, 30, 5));
+    refused(f->ctx, tg_error(f->ctx), TG_ERROR_SHAPE, "dataset: batches of 5 rows are asked for, the inputs listed take 6");
+    tg_dataset_destroy(tg_dataset_create_batch(fixed, b.feeds, 2, 30, 6));
+    tg_model_destroy(fixed);
+    tg_model_destroy(same);
+}
+
+/* ---------------------------------------------------------------- the state that all sizes share */
+
+static void reset_and_uploads_reach_all_sizes(void **state) {
+    fixture *f = *state;
+    any_model any = {TG_ANY, 0};
+    const tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.05)));
+    tg_model *model = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options));
+    batch b;
+    float first[6], again[6], weights[WIDE * 8];
+    for (int t = 0; t < 6; t++) ok(f->ctx, tg_step(model, batch_of(&b, 2 + t % 3, 1), 2, &first[t]));
+    ok(f->ctx, tg_model_reset(model));
+    for (int t = 0; t < 6; t++) ok(f->ctx, tg_step(model, batch_of(&b, 2 + t % 3, 1), 2, &again[t]));
+    assert_memory_equal(first, again, sizeof first);
+    ok(f->ctx, tg_param_download(model, "up.W", weights, WIDE * 8));
+    for (int i = 0; i < WIDE * 8; i++) weights[i] = 0;
+    ok(f->ctx, tg_param_upload(model, "up.W", weights, WIDE * 8));
+    tg_captures *captures = NULL;
+    ok(f->ctx, tg_step_captures(model, batch_of(&b, 4, 1), 2, NULL, &captures));
+    const float *hidden = tg_captures_get(captures, "hidden", NULL, NULL);
+    ok(f->ctx, tg_model_reset_optimizer(model));
+    assert_int_equal(tg_model_step_count(model), 0);
+    for (int i = 8; i < 32; i++) assert_true(hidden[i] == hidden[i - 8]); /* rows are alike: only the bias is left */
+    tg_captures_destroy(captures);
+    const char *text = tg_model_text(model, TG_TEXT_IR);
+    assert_non_null(strstr(text, "[4, 3]"));
+    tg_model_info info;
+    ok(f->ctx, tg_model_get_info(model, &info));
+    assert_true(info.kernels > 0);
+    tg_model_destroy(model);
+}
+
+/* Allocation n fails while a size is compiled, for every n: an error, nothing left behind, and the model goes on as if not asked. */
+static void memory_that_runs_out_while_a_size_is_compiled(void **state) {
+    fixture *f = *state;
+    any_model any = {TG_ANY, 0};
+    tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.05)));
+    options.max_sizes = 2;
+    tg_model *model = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options)),
+             *same = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options));
+    batch b;
+    float loss = 0, want = 0;
+    for (int64_t size = 3; size < 5; size++) { /* the cache is full: the third size would free one */
+        ok(f->ctx, tg_step(model, batch_of(&b, size, 1), 2, NULL));
+        ok(f->ctx, tg_step(same, b.feeds, 2, NULL));
+    }
+    const int64_t bytes = f->allocator.live_bytes, blocks = f->allocator.live_blocks;
+    int failures = 0;
+    const int step = support_home_now() == SUPPORT_CPU ? 1 : 61;
+    for (bool made = false; !made; failures++) {
+        f->allocator.fail_at = f->allocator.calls + 1 + failures * step;
+        const tg_status status = tg_step(model, batch_of(&b, 7, 1), 2, &loss);
+        f->allocator.fail_at = 0;
+        made = status == TG_OK;
+        if (made) break;
+        assert_int_equal(status, TG_ERROR_MEMORY);
+        assert_int_equal(f->allocator.live_blocks, blocks);
+        assert_int_equal(f->allocator.live_bytes, bytes);
+        assert_int_equal(tg_model_step_count(model), 2);
+        tg_clear_error(f->ctx);
+    }
+    assert_true(failures > 1);
+    ok(f->ctx, tg_step(same, b.feeds, 2, &want));
+    assert_memory_equal(&loss, &want, sizeof loss);
+    same_parameters(model, same);
+    tg_model_destroy(model);
+    tg_model_destroy(same);
+}
+
+int main(void) {
+    const int refused_home = support_home_refuses("test_life");
+    if (refused_home) return refused_home;
+#define LIFE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        LIFE_TEST(steps_of_all_sizes_are_those_of_models_of_one_size),
+        LIFE_TEST(runs_give_the_rows_they_are_fed),
+        LIFE_TEST(a_refused_size_compiles_and_changes_nothing),
+        LIFE_TEST(a_size_that_does_not_trace_rejects_its_call_alone),
+        LIFE_TEST(all_sizes_are_one_model),
+        LIFE_TEST(any_is_for_inputs_of_compiled_models),
+        LIFE_TEST(the_size_not_used_for_longest_is_freed),
+        LIFE_TEST(steps_of_known_sizes_allocate_nothing),
+        LIFE_TEST(steps_that_are_not_waited_for_may_differ_in_size),
+        LIFE_TEST(data_sets_come_in_batches_of_any_size),
+        LIFE_TEST(reset_and_uploads_reach_all_sizes),
+        LIFE_TEST(memory_that_runs_out_while_a_size_is_compiled),
+    };
+#undef LIFE_TEST
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

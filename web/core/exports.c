@@ -641,6 +641,7 @@ WEB_EXPORT(tg_model *, model_create)(const void *bytes, uint32_t size, const dou
 WEB_EXPORT(tg_model *, model_sibling)(tg_model *parent, const void *bytes, uint32_t size, int32_t averaged) {
     return tg_compile_sibling_bytes(parent, bytes, size, averaged != 0);
 }
+WEB_EXPORT(tg_model *, model_size)(tg_model *owner, const void *bytes, uint32_t size) { return tg_compile_size_bytes(owner, bytes, size); }
 WEB_EXPORT(void, model_destroy)(tg_model *model) { tg_model_destroy(model); }
 
 static void web_model_states(const tg_family *family) {

@@ -223,6 +223,9 @@ WEB_EXPORT(double, lr_value)(const double lr[WEB_LR], double t); /* NaN: the sch
 #define WEB_OPTIONS (5 + WEB_OPTIMIZER + 2)
 WEB_EXPORT(tg_model *, model_create)(const void *bytes, uint32_t size, const double options[WEB_OPTIONS]);
 WEB_EXPORT(tg_model *, model_sibling)(tg_model *parent, const void *bytes, uint32_t size, int32_t averaged); /* see tg_compile_average */
+/* One more size of `owner`, for which the same model was traced: it steps and runs as the owner does. As model_sibling otherwise; destroyed
+ * with its owner at the latest. */
+WEB_EXPORT(tg_model *, model_size)(tg_model *owner, const void *bytes, uint32_t size);
 WEB_EXPORT(void, model_destroy)(tg_model *model); /* with its siblings, whose addresses are dead then */
 /* {"training":bool, "device":text, "inputs":[{"name","shape","dtype"}], "captures":[names], "output":{"shape","dtype"},
  *  "params":[{"name","shape","offset","count","decay","frozen"}]  (offset, count: elements of the states of parameters and gradients),

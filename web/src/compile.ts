@@ -22,12 +22,13 @@ import {
 } from './protocol.js'
 import { pause } from './pause.js'
 import { coreNow } from './platform.js'
-import { call, copyOf, describe, dtypeOfArray, refuseNested, traceGraph, wholes, type Tensor, type Trace } from './tensor.js'
+import { sizeArguments, sizedShape, Sizes, type SizeArguments, type Sized, type SizeOptions } from './sizes.js'
+import { call, copyOf, describe, dtypeOfArray, refuseNested, traceGraph, type Tensor, type Trace } from './tensor.js'
 import type { DataArray, Device, Dtype, InputArrays, InputSpecs, InputTensors, Precision, Shape } from './types.js'
 
 // ---------------------------------------------------------------- what a caller gives and gets
 
-export interface ForwardOptions<I extends InputSpecs> {
+export interface ForwardOptions<I extends InputSpecs> extends SizeOptions {
   /** The inputs of `forward` by name. */
   inputs?: I
 }
@@ -55,7 +56,11 @@ interface RuntimeOptions {
 }
 
 /** Without an optimiser a step computes loss and gradients and changes nothing. */
-export interface CompileOptions<I extends InputSpecs = InputSpecs> extends ForwardOptions<I>, RuntimeOptions, Optimizers {}
+export interface CompileOptions<I extends InputSpecs = InputSpecs> extends ForwardOptions<I>, RuntimeOptions, Optimizers {
+  /** Names of parameters that are not trained, and have no backward work: '*' stands for any run of characters, '?' for any one. A pattern
+   *  that matches nothing is a NotFoundError. See also `Module.freeze`. */
+  frozen?: string | readonly string[]
+}
 export interface CompileForwardOptions<I extends InputSpecs = InputSpecs> extends ForwardOptions<I>, RuntimeOptions {}
 export interface CompileGraphOptions extends RuntimeOptions, Optimizers {
   /** Differentiate the result. Default: whether it is rank 0. */
@@ -68,6 +73,8 @@ export interface CallOptions {
   withCaptures?: boolean
 }
 export interface TrainOptions<I extends InputSpecs = InputSpecs> {
+  /** Of inputs with a null axis: rows of a batch. Default: `batch` of the compile options. */
+  batch?: number
   /** Rows for inputs whose first axis is the batch, or a data set made before. */
   data: Partial<InputArrays<I>> | Dataset
   /** The other inputs: the same in every step. */
@@ -107,8 +114,8 @@ export async function compileModule<M extends Module, const I extends InputSpecs
   options: CompileOptions<I> = {},
 ): Promise<CompiledModule<M, I>> {
   const plan: Plan<M> = { what: 'compileModule', above: compileModule, factory, options }
-  const { family, message, graph } = await compileRoot(plan, forward, true)
-  return new CompiledModule<M, I>(family, graph, message)
+  const { family, message, graph, sizes } = await compileRoot(plan, forward, true)
+  return new CompiledModule<M, I>(family, graph, message, sizes)
 }
 
 /** Compiles a forward pass alone: `forward` returns the output, of any shape and dtype. */
@@ -118,8 +125,8 @@ export async function compileForward<M extends Module, const I extends InputSpec
   options: CompileForwardOptions<I> = {},
 ): Promise<CompiledForward<M, I>> {
   const plan: Plan<M> = { what: 'compileForward', above: compileForward, factory, options }
-  const { family, message, graph } = await compileRoot(plan, forward, false)
-  return new CompiledForward<M, I>(family, graph, message)
+  const { family, message, graph, sizes } = await compileRoot(plan, forward, false)
+  return new CompiledForward<M, I>(family, graph, message, sizes)
 }
 
 /** Compiles a graph traced by hand (see `trace`), its writebacks with it. */
@@ -167,15 +174,38 @@ async function compileRoot<M extends Module, I extends InputSpecs>(
   plan: Plan<M>,
   forward: Forward<M, I>,
   training: boolean,
-): Promise<Started<M>> {
+): Promise<Started<M> & { sizes: Sizes | null }> {
   const frames = holdFrames(plan.above)
   refuseNested(frames)
-  const bytes = await checked(frames, async () => {
+  const whole = forward as Forward<M, InputSpecs>
+  const { bytes, sizes } = await checked(frames, async () => {
     checkFunctions(plan.what, plan.factory, forward)
+    const chosen = sizeArguments(plan.what, plan.options, null)
     await loadCore()
-    return writtenModel(plan, forward as Forward<M, InputSpecs>, frames, true, training)
+    return { bytes: await writtenModel(plan, whole, frames, true, training, chosen.batch), sizes: chosen }
   })
-  return startRuntime(plan, bytes, training, frames)
+  const started = await startRuntime(plan, bytes, training, frames)
+  started.family.sizes = sizes
+  return { ...started, sizes: sizesOf(plan, whole, training, started, sizes) }
+}
+
+/** How the other sizes of a model come about, where it has any. */
+function sizesOf<M extends Module>(
+  plan: Plan<M>,
+  forward: Forward<M, InputSpecs>,
+  training: boolean,
+  { family, graph, message }: Started<M>,
+  sizes: SizeArguments,
+): Sizes | null {
+  const specs = plan.options.inputs ?? {}, { connection } = family
+  if (!Sizes.areNeeded(specs)) return null
+  const compile = async (size: number, frames: Frames) => {
+    refuseNested(frames)
+    const bytes = await writtenModel(plan, forward, frames, false, training, size), number = family.nextGraph()
+    return { graph: number, message: await connection.request({ kind: 'compileSize', graph: number, parent: graph, bytes }, [bytes.buffer], frames) }
+  }
+  const drop = (number: number) => void connection.request({ kind: 'destroy', graph: number }, [], () => '').catch(() => undefined)
+  return new Sizes(specs, sizes, graph, message, compile, drop)
 }
 
 function checkFunctions(what: string, factory: unknown, forward: unknown): void {
@@ -191,9 +221,10 @@ async function writtenModel<M extends Module>(
   frames: Frames,
   keepInit: boolean,
   training: boolean,
+  size: number,
 ): Promise<Uint8Array<ArrayBuffer>> {
   await pause()
-  const trace = traceModel(plan, forward, frames, keepInit, training)
+  const trace = traceModel(plan, forward, frames, keepInit, training, size)
   await pause()
   await trace.settleSitesSlowly()
   const bytes = coreNow().writeGraph(trace.graph)
@@ -208,15 +239,16 @@ function traceModel<M extends Module>(
   frames: Frames,
   keepInit: boolean,
   training: boolean,
+  size: number,
 ): Trace {
   const { config } = chooseOptimizer(plan.options)
   const build = (trace: Trace) => {
     const site = trace.site(() => siteOf(frames()))
     const model = (plan.factory as () => M)()
-    materialize(trace, model, {}, keepInit)
+    materialize(trace, model, { frozen: plan.options.frozen }, keepInit)
     markParams(trace.graph, config)
     const inputs = Object.entries(plan.options.inputs ?? {}).map(([name, spec]) => {
-      const shape = wholes(plan.what, `the shape of the input ${name}`, (spec as { shape?: unknown } | undefined)?.shape)
+      const shape = sizedShape(plan.what, name, (spec as { shape?: unknown } | undefined)?.shape, size)
       return [name, trace.tensor(coreNow().input(site, trace.graph, name, shape, dtypeArgument(plan.what, name, spec.dtype)))] as const
     })
     return forward(model, Object.fromEntries(inputs))
@@ -298,6 +330,10 @@ async function openPort(what: string, frames: Frames) {
 /** What a model and its siblings share: the worker, its device, its parameters. */
 class Family<M extends Module> {
   #lastGraph = ROOT
+  /** What siblings take where they are not told otherwise. */
+  sizes: SizeArguments | null = null
+  /** Until the size being compiled is there, and the calls after it have gone out; null: none is. */
+  #line: Promise<void> | null = null
   /** Until the training runs asked for have ended; null: there are none. */
   turn: Promise<void> | null = null
   constructor(
@@ -320,6 +356,22 @@ class Family<M extends Module> {
     this.turn = turn
     return result
   }
+  /** Posts when the calls before have been posted, in their order, and when what `prepare` begins is there. */
+  send<R>(prepare: () => void | Promise<void>, post: () => Promise<R>): Promise<R> {
+    const ready = this.#line === null ? prepare() : this.#line.then(prepare)
+    if (ready === undefined) return post()
+    const result = ready.then(post)
+    const line: Promise<void> = ready.catch(() => undefined).then(() => {
+      if (this.#line === line) this.#line = null
+    })
+    this.#line = line
+    return result
+  }
+  /** Every call made so far has been answered; a training run: as far as it has been asked for. */
+  async settled(): Promise<void> {
+    await this.#line
+    await this.connection.settled()
+  }
   destroy(): Promise<void> {
     return this.connection.shutDown(ROOT, (kind) => new StateError(`${kind}: the model is destroyed`))
   }
@@ -332,16 +384,19 @@ const WAITS_FOR_TRAINING: ReadonlySet<RequestKind> = new Set<RequestKind>([
 
 /** Rows on the device, for many calls of `train`. */
 export class Dataset {
-  readonly #drop: () => Promise<unknown>
+  readonly #drop: (atOnce: boolean) => Promise<unknown>
   /** @internal */
   readonly owner: object
+  /** @internal The one whose batches it makes. */
+  readonly graph: number
   /** @internal */
   readonly number: number
   #destroyed = false
 
   /** @internal */
-  constructor(owner: object, number: number, drop: () => Promise<unknown>) {
+  constructor(owner: object, graph: number, number: number, drop: (atOnce: boolean) => Promise<unknown>) {
     this.owner = owner
+    this.graph = graph
     this.number = number
     this.#drop = drop
   }
@@ -349,10 +404,13 @@ export class Dataset {
     return this.#destroyed
   }
   /** Gives its memory back, after the runs that use it. Twice is fine. */
-  async destroy(): Promise<void> {
+  destroy(): Promise<void>
+  /** @internal atOnce: in a run's own turn. */
+  destroy(atOnce: boolean): Promise<void>
+  async destroy(atOnce = false): Promise<void> {
     if (this.#destroyed) return
     this.#destroyed = true
-    await this.#drop()
+    await this.#drop(atOnce)
   }
 }
 
@@ -360,21 +418,25 @@ export class Dataset {
 abstract class Compiled<M extends Module, I extends InputSpecs> {
   readonly #family: Family<M>
   readonly #graph: number
-  readonly #message: GraphMessage
+  /** @internal Null: all inputs have fixed shapes. */
+  protected readonly sizes: Sizes | null
+  /** Of the size whose call was answered last. */
+  #message: GraphMessage
   #device: string
   #precision: Precision
   #destroyed = false
 
   /** @internal */
-  constructor(family: Family<M>, graph: number, message: GraphMessage) {
+  constructor(family: Family<M>, graph: number, message: GraphMessage, sizes: Sizes | null = null) {
     this.#family = family
     this.#graph = graph
     this.#message = message
+    this.sizes = sizes
     this.#device = message.device
     this.#precision = message.precision
   }
 
-  /** Kernels of one step or run. */
+  /** Kernels of one step or run. Where inputs have a null axis, this and what follows are of the size whose call was answered last. */
   get kernelCount(): number {
     return this.#message.kernelCount
   }
@@ -424,7 +486,8 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
   async run(inputs: InputArrays<I>, options: CallOptions = {}): Promise<DataArray | RunResult<DataArray>> {
     const withCaptures = options.withCaptures ?? false
     const { feeds, transfer } = this.arrays('run', 'input', inputs, Compiled.prototype.run)
-    const answer = await this.ask({ kind: 'run', graph: this.#graph, feeds, withCaptures }, Compiled.prototype.run, transfer)
+    const body = { kind: 'run' as const, graph: this.#graph, feeds, withCaptures }
+    const answer = await this.ask(body, Compiled.prototype.run, transfer, (sizes) => sizes.sizeOf('run', feeds))
     return withCaptures ? { output: answer.output, captures: new Captures(answer.captures ?? []) } : answer.output
   }
 
@@ -460,7 +523,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
 
   /** The program as text: its IR, kernels, plan, WGSL, ... */
   inspect(what: TextKind): Promise<string> {
-    return this.ask({ kind: 'text', graph: this.#graph, what }, Compiled.prototype.inspect)
+    return this.ask({ kind: 'text', graph: this.#graph, what }, Compiled.prototype.inspect, [], (sizes) => sizes.last.size)
   }
 
   /** A forward pass that shares this model's parameters and worker. `forward` gets a new module of the same factory. */
@@ -469,11 +532,13 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     options: ForwardOptions<J> & AverageOption = {},
   ): Promise<CompiledForward<M, J>> {
     const above = Compiled.prototype.compileForward
-    const plan: Plan<M> = { what: 'compileForward', above, factory: this.#family.factory, options }
+    const plan: Plan<M> = { what: 'compileForward', above, factory: this.#family.factory, options }, whole = forward as Forward<M, InputSpecs>
     return this.#sibling<J>(above, options.average ?? false, async (frames) => {
       if (plan.factory === null) throw new ArgumentError('compileForward: the model was compiled from a graph: use compileGraph')
       checkFunctions(plan.what, plan.factory, forward)
-      return writtenModel(plan, forward as Forward<M, InputSpecs>, frames, false, false)
+      const chosen = sizeArguments(plan.what, options, this.#family.sizes)
+      const bytes = await writtenModel(plan, whole, frames, false, false, chosen.batch)
+      return { bytes, sizes: (graph, message) => sizesOf(plan, whole, false, { family: this.#family, graph, message }, chosen) }
     })
   }
 
@@ -482,23 +547,24 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     return this.#sibling<InputSpecs>(Compiled.prototype.compileGraph, options.average ?? false, async () => {
       checkGraph(graph)
       await graph.trace.settleSitesSlowly()
-      return graph.bytes()
+      return { bytes: graph.bytes(), sizes: () => null }
     })
   }
 
   async #sibling<J extends InputSpecs>(
     above: unknown,
     average: boolean,
-    write: (frames: Frames) => Promise<Uint8Array<ArrayBuffer>>,
+    write: (frames: Frames) => Promise<{ bytes: Uint8Array<ArrayBuffer>; sizes: (graph: number, message: GraphMessage) => Sizes | null }>,
   ): Promise<CompiledForward<M, J>> {
     const frames = holdFrames(above)
     try {
       refuseNested(frames)
       this.#refuseDestroyed('compileForward')
-      const bytes = await write(frames)
+      const { bytes, sizes } = await write(frames)
       const graph = this.#family.nextGraph()
       const body = { kind: 'compileForward' as const, graph, parent: ROOT, bytes, average }
-      return new CompiledForward<M, J>(this.#family, graph, await this.#family.connection.request(body, [bytes.buffer], frames))
+      const message = await this.#family.connection.request(body, [bytes.buffer], frames)
+      return new CompiledForward<M, J>(this.#family, graph, message, sizes(graph, message))
     } catch (error) {
       throw blameOnce(error, frames)
     }
@@ -510,8 +576,14 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     if (this.destroyed) return
     this.#destroyed = true
     const { connection } = this.#family
-    connection.abandon(this.#graph, (kind) => new StateError(`${kind}: the model is destroyed`))
+    for (const graph of [this.#graph, ...(this.sizes?.graphs ?? [])])
+      connection.abandon(graph, (kind) => new StateError(`${kind}: the model is destroyed`))
     await connection.request({ kind: 'destroy', graph: this.#graph }, [], () => '').catch(() => undefined)
+  }
+
+  /** @internal When all calls made so far, of its siblings too, have been answered. */
+  settled(): Promise<void> {
+    return this.#family.settled()
   }
 
   /** @internal */
@@ -530,21 +602,47 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     return this.#graph
   }
 
-  /** @internal */
+  /** @internal size: which one the request is for, where there are several; `use` is told right before the request goes out. */
   protected async ask<K extends RequestKind>(
     body: Extract<RequestBody, { kind: K }>,
     above: unknown,
     transfer: Transferable[] = [],
+    size: ((sizes: Sizes) => number) | null = null,
+    use: (sized: Sized) => void = () => undefined,
   ): Promise<Answers[K]> {
     const frames = holdFrames(above)
     try {
       this.#refuseDestroyed(body.kind)
+      const wanted = this.sizes === null || size === null ? null : size(this.sizes)
       const { turn } = this.#family
       if (turn !== null && WAITS_FOR_TRAINING.has(body.kind)) await turn
-      return await this.#family.connection.request(body, transfer, frames)
+      return await this.#send(body, transfer, frames, wanted, use)
     } catch (error) {
       throw blameOnce(error, frames)
     }
+  }
+
+  #send<K extends RequestKind>(
+    body: Extract<RequestBody, { kind: K }>,
+    transfer: Transferable[],
+    frames: Frames,
+    size: number | null,
+    use: (sized: Sized) => void,
+  ): Promise<Answers[K]> {
+    let sized: Sized | null = null
+    const take = (found: Sized): void => use((sized = found))
+    const prepare = (): void | Promise<void> => {
+      this.#refuseDestroyed(body.kind)
+      const found = this.sizes === null || size === null ? null : this.sizes.get(size, frames)
+      if (found instanceof Promise) return found.then(take)
+      if (found !== null) take(found)
+    }
+    return this.#family.send(prepare, async () => {
+      this.#refuseDestroyed(body.kind)
+      const answer = await this.#family.connection.request(sized === null ? body : { ...body, graph: sized.graph }, transfer, frames)
+      if (sized !== null) this.#message = sized.message
+      return answer
+    })
   }
 
   /** @internal Private copies, made now, that may be transferred. Names and lengths are checked by the core. */
@@ -624,7 +722,8 @@ export class CompiledModule<M extends Module = Module, I extends InputSpecs = In
     const withCaptures = options.withCaptures ?? false
     const { feeds, transfer } = this.arrays('step', 'input', inputs, above)
     try {
-      const { loss, captures } = await this.ask({ kind: 'step', graph: this.graph, feeds, withCaptures }, above, transfer)
+      const body = { kind: 'step' as const, graph: this.graph, feeds, withCaptures }
+      const { loss, captures } = await this.ask(body, above, transfer, (sizes) => sizes.sizeOf('step', feeds))
       return withCaptures ? { loss, captures: new Captures(captures ?? []) } : loss
     } catch (error) {
       if (error instanceof NotFiniteError) error.captures = withCaptures ? new Captures((error.captures ?? []) as CaptureMessage[]) : null
@@ -632,17 +731,43 @@ export class CompiledModule<M extends Module = Module, I extends InputSpecs = In
     }
   }
 
-  /** Rows for inputs, [N, ...] where the input is [B, ...], uploaded once: all names, lengths and indices are checked here. */
-  async dataset(data: Partial<InputArrays<I>>): Promise<Dataset> {
-    return this.#dataset(data, CompiledModule.prototype.dataset)
+  /** Rows for inputs, [N, ...] where the input is [B, ...], uploaded once: all names, lengths and indices are checked here. batch: B of
+   *  inputs with a null axis; default: `batch` of the compile options. */
+  async dataset(data: Partial<InputArrays<I>>, options: Pick<TrainOptions, 'batch'> = {}): Promise<Dataset> {
+    return this.#dataset('dataset', data, options.batch, CompiledModule.prototype.dataset)
   }
-  async #dataset(data: Partial<InputArrays<I>>, above: unknown): Promise<Dataset> {
+  async #dataset(what: string, data: Partial<InputArrays<I>>, batch: number | undefined, above: unknown): Promise<Dataset> {
     const { feeds, transfer } = this.arrays('dataset', 'input', data, above)
-    const number = this.family.nextDataset()
-    const drop = (): Promise<unknown> =>
-      this.family.inTurn(() => this.ask({ kind: 'dataset', graph: this.graph, dataset: number, arrays: null }, Dataset.prototype.destroy).catch(() => undefined))
-    await this.ask({ kind: 'dataset', graph: this.graph, dataset: number, arrays: feeds }, above, transfer)
-    return new Dataset(this, number, drop)
+    const number = this.family.nextDataset(), size = call(above, () => this.#batchSize(what, batch))
+    let users: Sized | null = null, graph = this.graph
+    const free = (): void => {
+      if (users !== null) users.users--
+    }
+    const use = (sized: Sized): void => {
+      users = sized
+      sized.users++
+      graph = sized.graph
+    }
+    try {
+      await this.ask({ kind: 'dataset', graph, dataset: number, arrays: feeds }, above, transfer, () => size, use)
+    } catch (error) {
+      free()
+      throw error
+    }
+    const drop = async (): Promise<void> => {
+      await this.ask({ kind: 'dataset', graph, dataset: number, arrays: null }, Dataset.prototype.destroy).catch(() => undefined)
+      free()
+    }
+    return new Dataset(this, graph, number, (atOnce) => (atOnce ? drop() : this.family.inTurn(drop)))
+  }
+  #batchSize(what: string, batch: number | undefined): number {
+    const { sizes } = this
+    if (batch !== undefined && (!Number.isInteger(batch) || batch < 1))
+      throw new ArgumentError(`${what}: batch is ${typeof batch === 'number' ? batch : describe(batch)}, not a whole number from 1 on`)
+    if (sizes === null && batch !== undefined) throw new ArgumentError(`${what}: batch is for models whose inputs have a null axis`)
+    if (sizes !== null && batch === undefined && !sizes.options.isDeclared)
+      throw new ArgumentError(`${what}: how many rows has a batch? Give \`batch\` here or where the model is compiled`)
+    return batch ?? sizes?.first.size ?? 0
   }
 
   /** Many steps, on batches drawn from data that is on the device: `step` with those rows, again and again. The losses of the steps made.
@@ -655,15 +780,17 @@ export class CompiledModule<M extends Module = Module, I extends InputSpecs = In
       const { data } = options
       if (data.destroyed) throw blame(new StateError('train: the data set is destroyed'), above)
       if (data.owner !== this) throw blame(new ArgumentError("train: the data set is another model's"), above)
+      if (options.batch !== undefined) throw blame(new ArgumentError('train: batch is given, and a data set, which has its own'), above)
       return this.family.inTurn(() => this.#trainOn(data, run, feeds, transfer, above))
     }
+    call(above, () => this.#batchSize('train', options.batch))
     const arrays = copiesOf(options.data)
     return this.family.inTurn(async () => {
-      const data = await this.#dataset(arrays, above)
+      const data = await this.#dataset('train', arrays, options.batch, above)
       try {
         return await this.#trainOn(data, run, feeds, transfer, above)
       } finally {
-        void this.ask({ kind: 'dataset', graph: this.graph, dataset: data.number, arrays: null }, above).catch(() => undefined)
+        void data.destroy(true)
       }
     })
   }
@@ -672,7 +799,7 @@ export class CompiledModule<M extends Module = Module, I extends InputSpecs = In
     const { message, onProgress, signal } = run
     const parts: Float32Array[] = []
     const ask = (options: TrainMessage | 'end' | null, arrays: ArrayMessage[] = [], moved: Transferable[] = []) =>
-      this.ask({ kind: 'train', graph: this.graph, dataset: data.number, feeds: arrays, options }, above, moved)
+      this.ask({ kind: 'train', graph: data.graph, dataset: data.number, feeds: arrays, options }, above, moved)
     signal?.throwIfAborted()
     try {
       for (let answer = await ask(message, feeds, transfer), more = true; more && !answer.isOver; ) {

@@ -204,6 +204,7 @@ interface Exports {
   lr_value(lr: Address, t: number): number
   model_create(bytes: Address, size: number, options: Address): ModelAddress
   model_sibling(parent: ModelAddress, bytes: Address, size: number, averaged: number): ModelAddress
+  model_size(owner: ModelAddress, bytes: Address, size: number): ModelAddress
   model_destroy(model: ModelAddress): void
   model_describe(model: ModelAddress): Address
   model_text(model: ModelAddress, what: number): Address
@@ -559,6 +560,9 @@ export class Core {
   }
   createSibling(parent: ModelAddress, bytes: Uint8Array, average: boolean): ModelAddress {
     return this.#made(this.#x.model_sibling(parent, this.#array(bytes), bytes.length, Number(average)))
+  }
+  createSize(owner: ModelAddress, bytes: Uint8Array): ModelAddress {
+    return this.#made(this.#x.model_size(owner, this.#array(bytes), bytes.length))
   }
   destroyModel(model: ModelAddress): void { this.#x.model_destroy(model) }
   describeModel(model: ModelAddress): ModelInfo { return JSON.parse(this.text(this.#x.model_describe(model))) as ModelInfo }

@@ -39,6 +39,8 @@ export type {
 } from './optimizer.js'
 export { Tensor } from './tensor.js'
 export { Captures } from './captures.js'
+export { latestWins, replaceModel, type ReplaceOptions } from './life.js'
+export type { SizeOptions } from './sizes.js'
 export {
   compileForward,
   compileGraph,
@@ -110,6 +112,7 @@ export type {
   Device,
   Dtype,
   InputArrays,
+  InputShape,
   InputSpec,
   InputSpecs,
   InputTensors,

@@ -3,7 +3,7 @@
 
 import { planned, coreNow } from './platform.js'
 import { Text, type GraphAddress, type GraphInfo, type ModelInfo, type ProgramInfo } from './core.js'
-import { ArgumentError, blame, holdFrames } from './errors.js'
+import { ArgumentError, blame, holdFrames, NotFoundError } from './errors.js'
 import { lrNumbers, rateArgument, type LR } from './lr.js'
 import { namedParams, type Module, type ParamOptions } from './module.js'
 import { chooseOptimizer, optimizerNumbers, type AdamConfig, type OptimizerConfig, type OptimizerKind, type Optimizers, type SGDConfig } from './optimizer.js'
@@ -113,14 +113,33 @@ export function materializeParams(module: Module, options: MaterializeOptions = 
 export interface MaterializeOptions {
   /** Overrides the parameters' decay flags. */
   decayFilter?: ((name: string) => boolean) | undefined
+  /** Names of parameters that are frozen, whatever their own option says: '*' stands for any run of characters, '?' for any one. */
+  frozen?: string | readonly string[] | undefined
 }
 
 /** @internal forward: initial values do not matter (a sibling shares its parent's). */
 export function materialize(trace: Trace, module: Module, options: MaterializeOptions, keepInit = true): Record<string, Tensor> {
-  const entries: [string, Tensor][] = []
-  for (const [parameter, name] of namedParams(module))
-    entries.push([name, trace.declare(parameter, name, options.decayFilter?.(name) ?? parameter.options.decay, keepInit)])
+  const entries: [string, Tensor][] = [], params = namedParams(module), frozen = frozenNames([...params.values()], options.frozen ?? [])
+  for (const [parameter, name] of params) {
+    const decay = options.decayFilter?.(name) ?? parameter.options.decay
+    entries.push([name, trace.declare(parameter, name, decay, keepInit, frozen.has(name))])
+  }
   return Object.fromEntries(entries)
+}
+
+/** The names that a pattern fits: each must fit one. */
+function frozenNames(names: readonly string[], patterns: unknown): Set<string> {
+  const fit = new Set<string>()
+  for (const pattern of (Array.isArray(patterns) ? patterns : [patterns]) as unknown[]) {
+    if (typeof pattern !== 'string' || pattern === '')
+      throw new ArgumentError(`compileModule: frozen is ${describe(pattern)}, not a pattern for names of parameters`)
+    const escaped = pattern.replaceAll(/[.+^${}()|[\]\\]/g, '\\$&').replaceAll('*', '.*').replaceAll('?', '.')
+    const those = names.filter((name) => new RegExp(`^${escaped}$`, 's').test(name))
+    if (those.length === 0)
+      throw new NotFoundError(`compileModule: frozen "${pattern}" matches no parameter (parameters: ${names.join(', ') || 'none'})`)
+    for (const name of those) fit.add(name)
+  }
+  return fit
 }
 
 // ---------------------------------------------------------------- gradients, optimisers

@@ -26,6 +26,13 @@ export abstract class Module {
     if (!Array.isArray(shape)) throw blame(new ArgumentError('param: the shape is not an array of numbers'), above)
     return new Parameter([...shape], { ...options }, holdFrames(above))
   }
+
+  /** Freezes the parameters that it has now, those of its modules too: no gradient is computed for them, nor for what leads to them alone,
+   *  and no optimiser changes them. false: trains them again. Takes effect where a model is compiled from it. */
+  freeze(frozen = true): this {
+    for (const parameter of namedParams(this).keys()) parameter.options.frozen = frozen
+    return this
+  }
 }
 Object.defineProperty(Module.prototype, BRAND, { value: Module })
 

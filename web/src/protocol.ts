@@ -64,6 +64,8 @@ export type RequestBody =
       module: WebAssembly.Module | null
     }
   | { kind: 'compileForward'; graph: number; parent: number; bytes: Uint8Array; average: boolean }
+  /** The model of `parent` traced for another size: it steps and runs as the parent does. */
+  | { kind: 'compileSize'; graph: number; parent: number; bytes: Uint8Array }
   | { kind: 'step'; graph: number; feeds: ArrayMessage[]; withCaptures: boolean }
   | { kind: 'run'; graph: number; feeds: ArrayMessage[]; withCaptures: boolean }
   | { kind: 'uploadParams'; graph: number; params: ArrayMessage[]; partial: boolean }
@@ -79,7 +81,7 @@ export type RequestBody =
   | { kind: 'train'; graph: number; dataset: number; feeds: ArrayMessage[]; options: TrainMessage | 'end' | null }
   | { kind: 'snapshot'; graph: number }
   | { kind: 'recover'; graph: number }
-  /** A parent takes its siblings along. */
+  /** A parent takes its siblings along, and a model its sizes. */
   | { kind: 'destroy'; graph: number }
 
 export type Request = RequestBody & { id: number }
@@ -140,6 +142,7 @@ export type TextKind = 'ir' | 'kernels' | 'plan' | 'dot' | 'c' | 'wgsl'
 export interface Answers {
   createRuntime: GraphMessage
   compileForward: GraphMessage
+  compileSize: GraphMessage
   step: { loss: number; captures: CaptureMessage[] | null }
   run: { output: DataArray; captures: CaptureMessage[] | null }
   uploadParams: null
@@ -169,6 +172,7 @@ interface Pending {
   reject(error: Error): void
   /** The user's frames of the call: an error made in the worker is given them. */
   frames: Frames
+  answered: Promise<unknown>
 }
 
 /** Why nothing can be asked any more. `kind`: of the call that is told so. */
@@ -200,10 +204,18 @@ export class Connection {
   request<K extends RequestKind>(body: Extract<RequestBody, { kind: K }>, transfer: Transferable[], frames: Frames): Promise<Answers[K]> {
     if (this.#closed !== null) return Promise.reject(this.#closed(body.kind))
     const id = ++this.#lastId
-    return new Promise<Answers[K]>((resolve, reject) => {
+    let settle: Pick<Pending, 'resolve' | 'reject'> | null = null
+    const answered = new Promise<Answers[K]>((resolve, reject) => {
+      settle = { resolve, reject }
       this.#port.post({ ...body, id }, transfer)
-      this.#pending.set(id, { kind: body.kind, graph: body.graph, resolve, reject, frames })
     })
+    if (settle !== null) this.#pending.set(id, { kind: body.kind, graph: body.graph, ...(settle as Pick<Pending, 'resolve' | 'reject'>), frames, answered })
+    return answered
+  }
+
+  /** When all calls in flight have been answered, one way or the other. */
+  async settled(): Promise<void> {
+    await Promise.allSettled([...this.#pending.values()].map((call) => call.answered))
   }
 
   /** Rejects the calls in flight of one graph; their answers are not waited for. */

@@ -101,8 +101,8 @@ export class Trace {
   }
 
   /** The node of a module's parameter, made now. */
-  declare(parameter: Parameter, name: string, decay: boolean | undefined, keepInit: boolean): Tensor {
-    const { shape, options, frames } = parameter
+  declare(parameter: Parameter, name: string, decay: boolean | undefined, keepInit: boolean, frozen: boolean): Tensor {
+    const { shape, frames } = parameter, options = frozen ? { ...parameter.options, frozen } : parameter.options
     try {
       if ((options.dtype ?? 'f32') !== 'f32') throw new ArgumentError(`param ${name}: parameters are f32, not ${options.dtype}`)
       const tensor = this.makeParam(this.site(parameter.heldSite), name, shape, keepInit ? options : { ...options, init: 'zeros' }, decay)

@@ -14,8 +14,12 @@ export type Precision = 'f32' | 'f16'
 export type DataArray = Float32Array | Int32Array | Uint8Array
 export type ArrayOf<D extends Dtype> = D extends 'i32' ? Int32Array : D extends 'bool' ? Uint8Array : Float32Array
 
+/** An input's shape: at most one axis may be null, whose size follows from the array that a call gives. All null axes of a call are of
+ *  the same size. */
+export type InputShape = readonly (number | null)[]
+
 export interface InputSpec {
-  readonly shape: Shape
+  readonly shape: InputShape
   /** Default 'f32'. */
   readonly dtype?: Dtype
 }

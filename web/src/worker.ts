@@ -40,6 +40,8 @@ interface Family {
 interface Model {
   family: Family
   address: ModelAddress
+  /** Whose size it is; null: a model of its own. */
+  owner: number | null
   /** Those that no request is using. */
   calls: CallAddress[]
   info: ModelInfo
@@ -132,6 +134,7 @@ class Worker {
   readonly #handlers: Handlers = {
     createRuntime: (body) => this.#createRuntime(body),
     compileForward: (body) => this.#compileSibling(body),
+    compileSize: (body) => this.#compileSize(body),
     step: async (body, next) => {
       const { result, captures } = await this.#call(body, body.withCaptures ? CallKind.stepWithCaptures : CallKind.step, next)
       return { loss: result[0] as number, captures }
@@ -255,12 +258,20 @@ class Worker {
     return making.then((model) => this.#describe(model, ''))
   }
 
-  async #make(family: Family, graph: number, body: () => ModelAddress): Promise<Model> {
+  #compileSize(body: Body<'compileSize'>): Promise<GraphMessage> {
+    const owner = this.#model(body.parent)
+    const making = this.#make(owner.family, body.graph, () => this.#theCore.createSize(owner.address, body.bytes), body.parent)
+    return making.then((model) => this.#describe(model, ''))
+  }
+
+  async #make(family: Family, graph: number, body: () => ModelAddress, owner: number | null = null): Promise<Model> {
     const core = this.#theCore
     let address: ModelAddress = 0
     try {
       await this.#guarded(family.gpu, 'compiling', () => (address = body()))
-      const model: Model = { family, address, calls: [core.createCall(address)], info: core.describeModel(address), datasets: new Map(), training: null }
+      const model: Model = {
+        family, address, owner, calls: [core.createCall(address)], info: core.describeModel(address), datasets: new Map(), training: null,
+      }
       this.#models.set(graph, model)
       family.models.add(graph)
       return model
@@ -533,15 +544,16 @@ class Worker {
     if (model === undefined) return null
     const core = this.#theCore
     const isRoot = Math.min(...model.family.models) === graph
-    for (const each of isRoot ? model.family.models : [graph]) {
+    const gone = [...model.family.models].filter((each) => isRoot || each === graph || this.#model(each).owner === graph)
+    for (const each of gone) {
       const { calls, training, datasets } = this.#model(each)
       if (training !== null) core.endTraining(training.address)
       for (const dataset of datasets.values()) core.destroyDataset(dataset)
       for (const call of calls) core.destroyCall(call)
       this.#models.delete(each)
+      model.family.models.delete(each)
     }
-    if (!isRoot) model.family.models.delete(graph)
-    core.destroyModel(model.address) // the core's siblings go with their parent
+    core.destroyModel(model.address) // the core's siblings go with their parent, and sizes with their model
     return null
   }
 }

@@ -5,38 +5,10 @@ import {
   add, argmax, bernoulli, capture, cast, categorical, compileForward, compileModule, div, embedding, IndexError, matmul, Module, mul, nn, NotFiniteError,
   NotFoundError, ones, rand, randInt, randn, relu, ShapeError, StateError, sumAll, TensorgradError, TraceError, where, WorkerError, type CompiledModule, type Device, type Tensor,
 } from 'tensorgrad'
+import { lifeTests } from './life.js'
+import { check, equal, near, refused, same, type Test } from './checks.js'
 import * as mlpSin from '../examples/mlp-sin.js'
 import * as transformerAdd from '../examples/transformer-add.js'
-
-/** What a home lends its tests. */
-export interface Lent {
-  device: Device
-  /** Ends every worker, as a crash would. */
-  killWorkers(): Promise<void>
-}
-export type Test = (lent: Lent) => Promise<void>
-
-function check(holds: boolean, what: string): void {
-  if (!holds) throw new Error(what)
-}
-function equal(got: unknown, want: unknown, what: string): void {
-  check(Object.is(got, want), `${what}: ${String(got)}, not ${String(want)}`)
-}
-function near(got: number, want: number, tolerance: number, what: string): void {
-  check(Math.abs(got - want) <= tolerance, `${what}: ${got}, not ${want}`)
-}
-function same(a: ArrayLike<number>, b: ArrayLike<number>, what: string): void {
-  equal(a.length, b.length, `${what}: length`)
-  for (let i = 0; i < a.length; i++) equal(a[i], b[i], `${what}[${i}]`)
-}
-/** Rejects with an error of that class whose message begins as said. */
-async function refused(promise: Promise<unknown>, type: abstract new (...args: never[]) => Error, message: RegExp): Promise<Error> {
-  const error = await promise.then(() => null, (thrown: unknown) => thrown)
-  check(error !== null, `it did not reject: ${message}`)
-  check(error instanceof type, `${String(error)} is no ${type.name}`)
-  check(message.test((error as Error).message), `the message is: ${(error as Error).message}, not ${message}`)
-  return error as Error
-}
 
 // ---------------------------------------------------------------- a small model
 
@@ -67,6 +39,8 @@ function lineRowsOf(t: number) {
 }
 
 export const tests: Record<string, Test> = {
+  ...lifeTests,
+
   async 'many steps in one call are those steps'({ device }) {
     const [stepped, trained] = await Promise.all([compileLine(device), compileLine(device)])
     const data = await trained.dataset(lineData()), want: number[] = [], got: number[] = []

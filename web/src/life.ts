@@ -1,0 +1,64 @@
+// The life of models on a page: one takes the place of another, and of calls that overlap only the newest matters.
+
+import { ArgumentError } from './errors.js'
+import type { CompiledForward, CompiledModule } from './compile.js'
+import { describe } from './tensor.js'
+
+// eslint-disable-next-line @typescript-eslint/no-explicit-any
+type AnyModel = CompiledModule<any, any> | CompiledForward<any, any>
+
+export interface ReplaceOptions {
+  /** The new model gets the old one's values of parameters that both have, by name and shape. Default false. */
+  carry?: boolean
+}
+
+/** Puts a model that `make` compiles in the place of `old`: when it is there (and has its parameters), the calls in flight on `old` are
+ *  waited for and `old` is destroyed; its training runs end at their next submission. When anything fails before, that is thrown, and
+ *  `old` is as it was. `old` null: there is none yet. */
+export async function replaceModel<C extends AnyModel>(old: AnyModel | null, make: () => Promise<C>, options: ReplaceOptions = {}): Promise<C> {
+  if (typeof make !== 'function') throw new ArgumentError(`replaceModel: make is ${describe(make)}, not a function that compiles a model`)
+  const made = await make()
+  if ((made as AnyModel) === old) throw new ArgumentError('replaceModel: make returned the old model itself')
+  if (old === null) return made
+  if (options.carry === true)
+    try {
+      await carryParams(old, made)
+    } catch (error) {
+      await made.destroy()
+      throw error
+    }
+  await old.settled()
+  await old.destroy()
+  return made
+}
+
+async function carryParams(from: AnyModel, to: AnyModel): Promise<void> {
+  const params = await from.downloadParams()
+  const fits = (name: string): boolean =>
+    from.paramNames.includes(name) && String(from.paramShape(name)) === String(to.paramShape(name))
+  await to.uploadParams(Object.fromEntries(to.paramNames.filter(fits).map((name) => [name, params[name] as Float32Array])), { partial: true })
+}
+
+/** Of calls that overlap only the newest matters: while `fn` runs for one, the last of those made meanwhile waits for it, and the others
+ *  never begin: their promises resolve with undefined. What `fn` returns or throws is its own caller's. */
+export function latestWins<A extends unknown[], R>(fn: (...args: A) => R | Promise<R>): (...args: A) => Promise<R | undefined> {
+  let running: Promise<unknown> | null = null
+  let waiting: { begin(): void; drop(): void } | null = null
+  const run = (args: A): Promise<R> => {
+    const result = (async () => fn(...args))()
+    running = result.then(() => undefined, () => undefined).then(() => {
+      running = null
+      const next = waiting
+      waiting = null
+      next?.begin()
+    })
+    return result
+  }
+  return (...args) => {
+    if (running === null) return run(args)
+    waiting?.drop()
+    return new Promise((resolve, reject) => {
+      waiting = { begin: () => void run(args).then(resolve, reject), drop: () => resolve(undefined) }
+    })
+  }
+}

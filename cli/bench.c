@@ -216,7 +216,7 @@ static int64_t threads_of(const char *device) {
 
 static int bench_example(bench_result *result, const cli_options *options) {
     cli_session session;
-    int code = cli_session_open(&session, result->example, options);
+    int code = cli_session_open(&session, result->example, options, true);
     tg_model_info info;
     if (code == CLI_DONE && tg_model_get_info(session.model, &info) != TG_OK)
         code = cli_context_error(session.ctx, result->workload, CLI_FAILED);

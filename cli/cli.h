@@ -27,7 +27,7 @@ typedef struct cli_options {
     tg_device_kind device;
     tg_precision precision;
     double target_loss; /* 0: not given */
-    const char *save, *resume, *plot;
+    const char *save, *resume, *plot, *data;
     const char *adapter;
     bool profile;
     double seconds; /* 0: not given */
@@ -81,8 +81,8 @@ typedef struct cli_session {
     void *arrays[TG_EXAMPLE_MAX_INPUTS];
     tg_feed feeds[TG_EXAMPLE_MAX_INPUTS];
 } cli_session;
-/* session.c. Prints what went wrong. Close in every case. */
-int cli_session_open(cli_session *session, const tg_example *example, const cli_options *options);
+/* session.c. Prints what went wrong. Close in every case. with_data: reads the files that the example's batches need. */
+int cli_session_open(cli_session *session, const tg_example *example, const cli_options *options, bool with_data);
 void cli_session_close(cli_session *session);
 /* Fills the batch of step t and runs it; *milliseconds is the time of the step alone. */
 tg_status cli_session_step(cli_session *session, uint64_t seed, int64_t t, float *loss, double *milliseconds);

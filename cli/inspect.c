@@ -67,7 +67,7 @@ static void print_json_head(const cli_session *session, const tg_model_info *inf
 
 static int inspect_example(const tg_example *example, const cli_options *options, const inspect_text *texts, int text_count) {
     cli_session session;
-    int code = cli_session_open(&session, example, options);
+    int code = cli_session_open(&session, example, options, false);
     tg_model_info info;
     if (code == CLI_DONE && tg_model_get_info(session.model, &info) != TG_OK)
         code = cli_context_error(session.ctx, example->name, CLI_FAILED);

@@ -13,6 +13,7 @@ typedef enum option_kind {
     OPTION_FLAG,
     OPTION_TEXT,
     OPTION_NAME,
+    OPTION_FOLDER,
     OPTION_COUNT,
     OPTION_SEED,
     OPTION_RATE,
@@ -41,6 +42,7 @@ static const option_entry option_table[] = {
     {"--threads", OPTION_COUNT, TRAIN | BENCH | INSPECT, FIELD(threads), MAX_THREADS},
     {"--seed", OPTION_SEED, TRAIN | BENCH, FIELD(seed), 0},
     {"--profile", OPTION_FLAG, BENCH, FIELD(profile), 0},
+    {"--data", OPTION_FOLDER, TRAIN | BENCH, FIELD(data), 0},
     {"--save", OPTION_TEXT, TRAIN, FIELD(save), 0},
     {"--resume", OPTION_TEXT, TRAIN, FIELD(resume), 0},
     {"--plot", OPTION_TEXT, TRAIN, FIELD(plot), 0},
@@ -78,6 +80,9 @@ void cli_help(FILE *out) {
         "    --adapter A        which WebGPU adapter: #0 as `devices` counts, or a part of its name, vendor or backend\n"
         "    --precision P      f32, or f16: large matrix products round their operands to f16, where the adapter offers it\n"
         "    --threads N        CPU threads; the result does not depend on it (default: TENSORGRAD_THREADS, else all cores)\n"
+        "    --data FOLDER      where scripts/get-data put the files that some examples train on (default: TENSORGRAD_DATA, else the "
+        "user's\n"
+        "                       tensorgrad folder)\n"
         "    --save FILE        write a checkpoint at the end (safetensors)\n"
         "    --resume FILE      go on from a checkpoint: same batches as if it had never stopped\n"
         "    --plot FILE.svg    draw the loss, and the fit where there is one\n"
@@ -87,7 +92,7 @@ void cli_help(FILE *out) {
         "                       steps at a time: the same losses, sooner\n"
         "    --json             one object per step: step, loss, lr, ms\n"
         "tensorgrad bench WORKLOAD... [--steps N] [--device D] [--adapter A] [--precision P] [--threads N] [--seed S]\n"
-        "                   [--json]\n"
+        "                   [--data FOLDER] [--json]\n"
         "    WORKLOAD: an example, or matmul:N. Of an example, a whole step is timed, its inputs sent and its loss read; then steps that\n"
         "    are not waited for (pipelined), and steps on data that is on the device (train). Of matmul on the CPU, the product on\n"
         "    one thread; on WebGPU, the product of two matrices that are there, until 4 bytes came back\n"
@@ -192,10 +197,12 @@ static int parse_value(const option_entry *entry, const char *text, cli_options 
     case OPTION_PRECISION: return parse_precision(text, field);
     case OPTION_FLAG:
     case OPTION_NAME:
+    case OPTION_FOLDER:
     case OPTION_TEXT: break;
     }
     if (!*text) {
-        cli_say("%s needs a %s", entry->name, entry->kind == OPTION_NAME ? "name" : "file name");
+        const char *noun = entry->kind == OPTION_NAME ? "name" : entry->kind == OPTION_FOLDER ? "folder" : "file name";
+        cli_say("%s needs a %s", entry->name, noun);
         return CLI_USAGE;
     }
     *(const char **)field = text;

@@ -75,7 +75,7 @@ int cli_profile(const cli_options *options) {
     if (on.device == TG_DEVICE_AUTO) on.device = TG_DEVICE_CPU;
     cli_session session;
     tg_model_info info;
-    int code = cli_session_open(&session, example, &on);
+    int code = cli_session_open(&session, example, &on, true);
     if (code == CLI_DONE && tg_model_get_info(session.model, &info) != TG_OK)
         code = cli_context_error(session.ctx, example->name, CLI_FAILED);
     if (code == CLI_DONE) code = profile_session(&session, options, &info);

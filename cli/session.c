@@ -17,13 +17,18 @@ static bool make_arrays(cli_session *session) {
     return true;
 }
 
-int cli_session_open(cli_session *session, const tg_example *example, const cli_options *options) {
+int cli_session_open(cli_session *session, const tg_example *example, const cli_options *options, bool with_data) {
     memset(session, 0, sizeof *session);
     session->example = example;
     session->ctx = cli_context();
     if (!session->ctx || !make_arrays(session)) {
         cli_say("out of memory");
         return CLI_FAILED;
+    }
+    const char *problem = with_data && example->load ? example->load(options->data) : NULL;
+    if (problem) {
+        cli_say("%s: %s", example->name, problem);
+        return CLI_USAGE;
     }
     session->optimizer = example->optimizer();
     tg_compile_options compile = {0};

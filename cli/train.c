@@ -150,7 +150,7 @@ static int prepare(training *run, const tg_example *example) {
         cli_say("out of memory");
         return CLI_FAILED;
     }
-    int code = cli_session_open(&run->session, example, &options);
+    int code = cli_session_open(&run->session, example, &options, true);
     if (code != CLI_DONE) return code;
     tg_model *model = run->session.model;
     if (options.resume && tg_model_load(model, options.resume) != TG_OK) {

@@ -71,7 +71,7 @@ static int tune_product(const char *word, cli_product *product, const cli_option
 
 static int tune_example(const tg_example *example, const cli_options *options) {
     cli_session session;
-    int code = cli_session_open(&session, example, options);
+    int code = cli_session_open(&session, example, options, false);
     if (code == CLI_DONE) code = tune_model(session.ctx, session.model, example->name, options);
     cli_session_close(&session);
     return code;

@@ -1,5 +1,5 @@
 /* The examples as data: what `tensorgrad train`, `bench` and `inspect` need to drive any of them. Each example is one
- * readable file (mlp_sin.c, transformer_add.c) that uses the public API only; examples.c holds the table. */
+ * readable file (mlp_sin.c, transformer_add.c, ...) that uses the public API only; examples.c holds the table. */
 #ifndef TENSORGRAD_EXAMPLES_H
 #define TENSORGRAD_EXAMPLES_H
 
@@ -27,13 +27,17 @@ typedef struct tg_example {
     int input_count;
     tg_example_input inputs[TG_EXAMPLE_MAX_INPUTS]; /* of the training model, batch dimension included */
 
+    /* Reads the files that batches and evaluation need from `folder` (NULL: see data.h), once. NULL when all is well, else what is wrong.
+     * load NULL: nothing needs to be read. */
+    const char *(*load)(const char *folder);
+
     /* Writes the batch of step t = 1, 2, ... A pure function of (seed, t): the same numbers on every machine, and a resumed
      * run goes on where it stopped. arrays[i] has room for inputs[i] (4 bytes an element). */
     void (*fill_batch)(uint64_t seed, int64_t t, void *const *arrays);
 
     /* Runs `forward` (compiled from .forward) on data the training has not seen; prints its findings on `out` (NULL: nothing).
      * *score gets the value that score_name names. */
-    const char *score_name; /* "exact_match" (1 is perfect), "max_error" (0 is perfect) */
+    const char *score_name; /* "exact_match", "accuracy" (1 is perfect), "max_error", "held_out_loss" (0 is perfect) */
     tg_status (*evaluate)(tg_model *forward, uint64_t seed, FILE *out, double *score);
 
     /* For a picture of the fit: fills x, truth and predicted (each fit_points long), x ascending. NULL where there is none. */
@@ -58,5 +62,29 @@ tg_tensor transformer_add_forward(tg_graph *g, void *user);
 tg_optimizer transformer_add_optimizer(void);
 void transformer_add_batch(uint64_t seed, int64_t t, void *const *arrays);
 tg_status transformer_add_evaluate(tg_model *forward, uint64_t seed, FILE *out, double *score);
+
+/* digits_cnn.c */
+tg_tensor digits_cnn_loss(tg_graph *g, void *user);
+tg_tensor digits_cnn_forward(tg_graph *g, void *user);
+tg_optimizer digits_cnn_optimizer(void);
+const char *digits_cnn_load(const char *folder);
+void digits_cnn_batch(uint64_t seed, int64_t t, void *const *arrays);
+tg_status digits_cnn_evaluate(tg_model *forward, uint64_t seed, FILE *out, double *score);
+
+/* makemore.c */
+tg_tensor makemore_loss(tg_graph *g, void *user);
+tg_tensor makemore_forward(tg_graph *g, void *user);
+tg_optimizer makemore_optimizer(void);
+const char *makemore_load(const char *folder);
+void makemore_batch(uint64_t seed, int64_t t, void *const *arrays);
+tg_status makemore_evaluate(tg_model *forward, uint64_t seed, FILE *out, double *score);
+
+/* char_gru.c */
+tg_tensor char_gru_loss(tg_graph *g, void *user);
+tg_tensor char_gru_forward(tg_graph *g, void *user);
+tg_optimizer char_gru_optimizer(void);
+const char *char_gru_load(const char *folder);
+void char_gru_batch(uint64_t seed, int64_t t, void *const *arrays);
+tg_status char_gru_evaluate(tg_model *forward, uint64_t seed, FILE *out, double *score);
 
 #endif

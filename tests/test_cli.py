@@ -61,7 +61,7 @@ def refused(*arguments, says, code=2, env=None):
 def test_help_and_version(_):
     status, out, err = call("--help")
     expect(status == 0 and not err, "help")
-    for word in ("devices", "train", "bench", "inspect", "mlp-sin", "transformer-add"):
+    for word in ("devices", "train", "bench", "inspect", "mlp-sin", "transformer-add", "digits-cnn", "makemore", "char-gru"):
         expect(word in out, word)
     expect(call("train", "--help")[1] == out, "train --help")
     status, out, _ = call("--version")
@@ -399,6 +399,36 @@ def test_examples_refused(_):
         refused("bench", text, says=[text, "whole number"])
 
 
+def test_missing_data_refused(folder):
+    for example, file in (("digits-cnn", "train-images-idx3-ubyte"), ("makemore", "names.txt"), ("char-gru", "novel.txt")):
+        for command in (["train"], ["bench"], ["bench", "--profile"]):
+            refused(*command, example, "--data", folder, says=[example, str(folder / file), "No such file", "scripts/get-data"])
+        refused("train", example, env={"TENSORGRAD_DATA": str(folder / "none")}, says=[str(folder / "none" / file)])
+        refused("train", example, env={"XDG_DATA_HOME": str(folder)}, says=[str(folder / "tensorgrad" / file)])
+        expect(call("inspect", example)[0] == 0, f"inspect {example} needs no data")
+    refused("train", "makemore", "--data", "", says=["--data", "folder"])
+    refused("train", "makemore", "--data", "x" * 2000, says="too long")
+
+
+def test_wrong_data_refused(folder):
+    images, labels = folder / "train-images-idx3-ubyte", folder / "train-labels-idx1-ubyte"
+    header = struct.pack(">4i", 0x803, 100, 28, 28)
+    for pixels, digits in ((b"", b""), (header, b""), (header + bytes(78400), struct.pack(">2i", 0x801, 100) + bytes([10]) * 100),
+                           (header + bytes(78399), struct.pack(">2i", 0x801, 100) + bytes(100))):
+        images.write_bytes(pixels)
+        labels.write_bytes(digits)
+        refused("train", "digits-cnn", "--data", folder, says=["digits-cnn", "not those of MNIST"])
+    for text in (b"", b"anna", b"anna\nbob\n", b"Anna\n" * 20, b"anna\0\n" * 20, b"\n" * 20 + b"x"):
+        (folder / "names.txt").write_bytes(text)
+        refused("train", "makemore", "--data", folder, says=["makemore", "names.txt"])
+    for text in (b"", b"Call me Ishmael.\n", b"\r\n" * 200000, "\u2014".encode() * 200000):
+        (folder / "novel.txt").write_bytes(text)
+        refused("train", "char-gru", "--data", folder, says=["char-gru", "novel.txt"])
+    (folder / "names.txt").write_bytes(b"anna\nbob\n" * 10)
+    status, out, err = call("train", "makemore", "--data", folder, "--steps", 2)
+    expect(status == 0 and "made up:" in out, f"the smallest list of names trains: {err}")
+
+
 def test_options_refused(_):
     refused("train", "mlp-sin", "--stepz", "3", says=["unknown option", "--stepz"])
     refused("train", "mlp-sin", "-x", says=["unknown option", "-x"])
@@ -410,7 +440,8 @@ def test_options_refused(_):
     for text in ("x", "0", "-1", "nan"):
         refused("tune", "matmul:8", "--seconds", text, says=["--seconds", "above 0"])
     refused("train", "mlp-sin", "--precision", "f64", says=["--precision", "f32 or f16", "f64"])
-    for option in ("--steps", "--seed", "--threads", "--device", "--adapter", "--precision", "--save", "--resume", "--plot", "--target-loss"):
+    for option in ("--steps", "--seed", "--threads", "--device", "--adapter", "--precision", "--save", "--resume", "--plot", "--target-loss",
+                   "--data"):
         refused("train", "mlp-sin", option, says=[option, "needs a value"])
     refused("train", "mlp-sin", "--json=1", says="takes no value")
     refused("train", "mlp-sin", "--save", "", says=["--save", "file name"])

@@ -1,4 +1,4 @@
-/* The two examples through the public API, as a user would compile them: the size of the compiled step (exact: a change of
+/* The examples through the public API, as a user would compile them: the size of the compiled step (exact: a change of
  * fusion or planning must be seen here), no allocation in a step, the same bits for every thread count and on every run, the
  * same curve without fusion, and that both learn. Longer training and the stored curves are tests of their own. */
 #include "support.h"
@@ -89,6 +89,14 @@ static void mlp_sin_has_its_size(void **state) {
 static void transformer_add_has_its_size(void **state) {
     (void)state;
     check_size((pinned){"transformer-add", 151360, 128, 13648276, 11218176, 393216, 929562624});
+}
+
+/* Those that learn from files, which compiling does not need. */
+static void file_examples_have_their_sizes(void **state) {
+    (void)state;
+    check_size((pinned){"digits-cnn", 19306, 24, 8566428, 8052992, 131072, 724592640});
+    check_size((pinned){"makemore", 56995, 16, 1327260, 409088, 98304, 43057152});
+    check_size((pinned){"char-gru", 77664, 180, 13130132, 11878656, 1048576, 443547648});
 }
 
 /* ---------------------------------------------------------------- steps */
@@ -188,6 +196,7 @@ static void transformer_add_learns(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mlp_sin_has_its_size),     cmocka_unit_test(transformer_add_has_its_size),
+        cmocka_unit_test(file_examples_have_their_sizes),
         cmocka_unit_test(a_step_allocates_nothing), cmocka_unit_test(losses_are_the_same_bits_every_time),
         cmocka_unit_test(fusion_changes_no_loss),   cmocka_unit_test(mlp_sin_learns),
         cmocka_unit_test(transformer_add_learns),

@@ -65,7 +65,8 @@ endforeach()
 
 # For scripts/make_curves.sh.
 if(EXISTS ${PROJECT_SOURCE_DIR}/tests/curves/dump.c AND example_sources)
-  add_executable(curves_dump EXCLUDE_FROM_ALL tests/curves/dump.c)
+  add_executable(curves_dump EXCLUDE_FROM_ALL tests/curves/dump.c tests/curve_models.c)
   tensorgrad_settings(curves_dump)
+  target_include_directories(curves_dump PRIVATE tests)
   target_link_libraries(curves_dump PRIVATE tensorgrad_examples tensorgrad_internal m)
 endif()

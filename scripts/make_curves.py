@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Trains the examples in PyTorch (Debian's python3-torch) from the initial values and batches in the dump files, and
-writes the losses as a C header. Called by scripts/make_curves.sh.
+"""Trains the examples, and the networks of tests/curve_models.c, in PyTorch (Debian's python3-torch) from the initial values and batches
+in the dump files NAME.safetensors of a folder, and writes the losses as a C header. Called by scripts/make_curves.sh.
 
-usage: make_curves.py SEED MLP_DUMP TRANSFORMER_DUMP HEADER [--check-noise]
+usage: make_curves.py SEED FOLDER HEADER [--check-noise]
 --check-noise trains in float64 too and prints how far rounding alone takes the curves apart.
 """
 import json
@@ -73,6 +73,55 @@ def transformer_add(p, batch, heads=4):
     return torch.nn.functional.cross_entropy(logits.reshape(rows * time, -1), targets.reshape(-1), ignore_index=-1)
 
 
+def conv_bars(p, batch):
+    h = torch.nn.functional.conv2d(batch["image"], p["conv1.W"], p["conv1.b"], padding=1)
+    h = torch.nn.functional.max_pool2d(torch.relu(h), 2)
+    h = torch.relu(torch.nn.functional.conv2d(h, p["conv2.W"], p["conv2.b"], stride=2, padding=1))
+    return torch.nn.functional.cross_entropy(linear(p, "output", h.flatten(1)), batch["kind"])
+
+
+def dropout_sin(p, batch):
+    h = dropout(torch.relu(linear(p, "l1", batch["x"])), 0.1, batch, 0)
+    h = dropout(torch.tanh(linear(p, "l2", h)), 0.3, batch, 1)
+    return torch.mean((linear(p, "l3", h) - batch["y"]) ** 2)
+
+
+def recurrent(p, name, x, run):
+    """One layer, from states of zeros, batch first; PyTorch's matrices are the transposes of ours."""
+    weights = [p[f"{name}.Wx"].t(), p[f"{name}.Wh"].t(), p[f"{name}.bx"], p[f"{name}.bh"]]
+    hidden = weights[1].shape[1]
+    zeros = [torch.zeros(1, x.shape[0], hidden, dtype=x.dtype) for _ in range(2)]
+    return run(x, zeros if run is torch.lstm else zeros[0], weights, True, 1, 0.0, True, False, True)[0]
+
+
+def recurrent_echo(p, batch):
+    h = recurrent(p, "lstm", recurrent(p, "gru", batch["x"], torch.gru), torch.lstm)
+    return torch.mean((linear(p, "output", h) - batch["y"]) ** 2)
+
+
+# ---------------------------------------------------------------- random numbers, as docs/internals/graph.md defines them
+
+def philox(counter, key):
+    """Philox 4x32 with ten rounds (Salmon et al. 2011)."""
+    a, b, c, d = counter
+    low, high = key
+    for _ in range(10):
+        left, right = 0xD2511F53 * a, 0xCD9E8D57 * c
+        a, b, c, d = (right >> 32) ^ b ^ low, right & 0xFFFFFFFF, (left >> 32) ^ d ^ high, left & 0xFFFFFFFF
+        low, high = (low + 0x9E3779B9) & 0xFFFFFFFF, (high + 0xBB67AE85) & 0xFFFFFFFF
+    return a, b, c, d
+
+
+def dropout(x, p, batch, stream):
+    """x / (1 - p) where 31 random bits are below (1 - p) 2^31, else 0."""
+    low, high, _, _ = philox((0, 0, 0, 1), (batch["seed"] & 0xFFFFFFFF, batch["seed"] >> 32))
+    key = ((low + batch["step"] - 1) & 0xFFFFFFFF, high)
+    bound = int((1 - p) * 2 ** 31 + 0.5)
+    words = (philox((i, 0, stream, 0), key) for i in range(x.numel()))
+    kept = torch.tensor([((first << 32 | second) >> 33) < bound for first, second, _, _ in words]).reshape(x.shape)
+    return torch.where(kept, x * (1 / (1 - p)), torch.zeros_like(x))
+
+
 # ---------------------------------------------------------------- optimisers
 
 def decayed(name):
@@ -139,26 +188,31 @@ def linear_decay(peak, final, steps):
 
 SCHEDULE = linear_decay(0.005, 0.0005, 1500)
 CURVES = [  # name, example, optimiser; tests/test_curves.c sets up the same ones
-    ("mlp_sin_adam", "mlp", lambda p: adam_uncorrected(p, constant(0.005))),
-    ("mlp_sin_adam_corrected", "mlp", lambda p: from_torch(adamw, p, constant(0.005))),
-    ("mlp_sin_sgd", "mlp", lambda p: from_torch(sgd(0.0, False), p, constant(0.01))),
-    ("mlp_sin_sgd_momentum", "mlp", lambda p: from_torch(sgd(0.9, False), p, constant(0.002))),
-    ("mlp_sin_sgd_nesterov", "mlp", lambda p: from_torch(sgd(0.9, True), p, constant(0.002))),
-    ("mlp_sin_sgd_clipped", "mlp", lambda p: from_torch(sgd(0.9, False), p, constant(0.002), clip=1.0)),
-    ("transformer_add_adamw", "transformer", lambda p: adam_uncorrected(p, SCHEDULE, decay=0.01)),
-    ("transformer_add_adamw_corrected", "transformer", lambda p: from_torch(adamw, p, SCHEDULE, decay=0.01)),
+    ("mlp_sin_adam", "mlp-sin", lambda p: adam_uncorrected(p, constant(0.005))),
+    ("mlp_sin_adam_corrected", "mlp-sin", lambda p: from_torch(adamw, p, constant(0.005))),
+    ("mlp_sin_sgd", "mlp-sin", lambda p: from_torch(sgd(0.0, False), p, constant(0.01))),
+    ("mlp_sin_sgd_momentum", "mlp-sin", lambda p: from_torch(sgd(0.9, False), p, constant(0.002))),
+    ("mlp_sin_sgd_nesterov", "mlp-sin", lambda p: from_torch(sgd(0.9, True), p, constant(0.002))),
+    ("mlp_sin_sgd_clipped", "mlp-sin", lambda p: from_torch(sgd(0.9, False), p, constant(0.002), clip=1.0)),
+    ("transformer_add_adamw", "transformer-add", lambda p: adam_uncorrected(p, SCHEDULE, decay=0.01)),
+    ("transformer_add_adamw_corrected", "transformer-add", lambda p: from_torch(adamw, p, SCHEDULE, decay=0.01)),
+    ("conv_bars", "conv-bars", lambda p: adam_uncorrected(p, constant(0.01))),
+    ("dropout_sin", "dropout-sin", lambda p: adam_uncorrected(p, constant(0.003))),
+    ("recurrent_echo", "recurrent-echo", lambda p: adam_uncorrected(p, constant(0.01))),
 ]
+FORWARD = {"mlp-sin": mlp_sin, "transformer-add": transformer_add, "conv-bars": conv_bars, "dropout-sin": dropout_sin,
+           "recurrent-echo": recurrent_echo}
 
 
-def train(example, dump, make_update, dtype):
-    params, batches = read_dump(dump, dtype)
-    forward = {"mlp": mlp_sin, "transformer": transformer_add}[example]
+def train(example, seed, folder, make_update, dtype):
+    params, batches = read_dump(f"{folder}/{example}.safetensors", dtype)
     update = make_update(params)
     losses = []
     for t in range(1, STEPS + 1):
         for p in params.values():
             p.grad = None
-        loss = forward(params, {name: stack[t - 1] for name, stack in batches.items()})
+        batch = {name: stack[t - 1] for name, stack in batches.items()}
+        loss = FORWARD[example](params, {**batch, "seed": seed, "step": t})
         loss.backward()
         losses.append(loss.item())
         update(t)
@@ -166,15 +220,15 @@ def train(example, dump, make_update, dtype):
 
 
 def main():
-    dumps = {"mlp": sys.argv[2], "transformer": sys.argv[3]}
-    lines = [f"/* Losses of the first {STEPS} steps of the examples in PyTorch {torch.__version__}, float32, one thread.",
+    seed, folder, header = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    lines = [f"/* Losses of the first {STEPS} steps of the examples, and of tests/curve_models.c, in PyTorch {torch.__version__}, float32, one thread.",
              " * Made by scripts/make_curves.sh; do not edit. */", "#ifndef TENSORGRAD_TESTS_CURVES_H",
              "#define TENSORGRAD_TESTS_CURVES_H", f"#define CURVE_STEPS {STEPS}",
-             f"#define CURVE_SEED {sys.argv[1]}"]
+             f"#define CURVE_SEED {seed}"]
     for name, example, make_update in CURVES:
-        losses = train(example, dumps[example], make_update, torch.float32)
+        losses = train(example, seed, folder, make_update, torch.float32)
         if "--check-noise" in sys.argv:
-            exact = train(example, dumps[example], make_update, torch.float64)
+            exact = train(example, seed, folder, make_update, torch.float64)
             apart = [abs(a - b) / abs(b) for a, b in zip(losses, exact)]
             print(f"{name}: {losses[0]:.6f} -> {losses[-1]:.6f}, float32 against float64: {max(apart):.2e} relative at most")
         lines.append(f"static const float curve_{name}[CURVE_STEPS] = {{")
@@ -182,7 +236,7 @@ def main():
             lines.append("    " + ", ".join(f"{loss:.9g}F" for loss in losses[i:i + 5]) + ",")
         lines.append("};")
     lines.append("#endif")
-    with open(sys.argv[4], "w", encoding="ascii") as out:
+    with open(header, "w", encoding="ascii") as out:
         out.write("\n".join(lines) + "\n")
 
 

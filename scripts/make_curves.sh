@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes tests/curves/curves.h again: dumps initial values and batches, trains both examples on them in PyTorch.
+# Makes tests/curves/curves.h again: dumps initial values and batches, trains the same networks on them in PyTorch.
 # The seed is one whose curves survive rounding: in the first steps of transformer-add (rate 0.005) a ReLU that flips because of the
 # last bit of a sum changes the loss in the third digit twenty steps later, in PyTorch too. With most seeds float32 and float64 curves
 # part within 50 steps by more than the test's tolerance; with this one by 1e-5. --check-noise prints that distance.
@@ -14,7 +14,8 @@ fi
 mkdir -p build/curves
 cmake -S . -B build/curves -DTENSORGRAD_BUILD_TESTS=ON > build/curves/configure.log
 cmake --build build/curves --target curves_dump -j "$(nproc)" > build/curves/build.log
-build/curves/curves_dump mlp-sin "$seed" 50 build/curves/mlp.safetensors
-build/curves/curves_dump transformer-add "$seed" 50 build/curves/transformer.safetensors
-"$python" scripts/make_curves.py "$seed" build/curves/mlp.safetensors build/curves/transformer.safetensors tests/curves/curves.h "$@"
+for name in mlp-sin transformer-add conv-bars dropout-sin recurrent-echo; do
+  build/curves/curves_dump "$name" "$seed" 50 "build/curves/$name.safetensors"
+done
+"$python" scripts/make_curves.py "$seed" build/curves tests/curves/curves.h "$@"
 echo "wrote tests/curves/curves.h"

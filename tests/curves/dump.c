@@ -1,6 +1,6 @@
-/* dump: writes an example's initial parameters and its first batches as one safetensors file, so that another framework can
+/* dump: writes an example's, or a curve model's, initial parameters and its first batches as one safetensors file, so that another framework can
  * start from the same numbers. usage: curves_dump EXAMPLE SEED STEPS FILE */
-#include "examples.h"
+#include "curve_models.h"
 #include "io/safetensors.h"
 
 #include <stdio.h>
@@ -62,6 +62,7 @@ static tg_status add_batches(dump *to, const tg_example *example, uint64_t seed,
 int main(int argc, char **argv) {
     static dump to;
     const tg_example *example = argc == 5 ? tg_example_find(argv[1]) : NULL;
+    if (argc == 5 && !example) example = curve_model_find(argv[1]);
     if (!example) {
         fprintf(stderr, "usage: curves_dump EXAMPLE SEED STEPS FILE\n");
         return 2;

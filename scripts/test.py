@@ -9,6 +9,8 @@ marked optional, which print "skipped: reason".
 import argparse
 import collections
 import concurrent.futures
+import json
+import math
 import os
 import pathlib
 import platform
@@ -248,7 +250,7 @@ def webgpu_environment():
             "TENSORGRAD_TEST_WEBGPU": "required", "TENSORGRAD_TEST_HOME": "webgpu"}, ""
 
 
-WEBGPU_SUITES = "^test_(ops|conv|nn|gradients|random_graphs|random|cases|values|kinds|attack|fusion|wgsl|webgpu|webgpu_training|train|life)$"
+WEBGPU_SUITES = "^test_(ops|conv|nn|gradients|random_graphs|random|cases|values|kinds|attack|fusion|wgsl|webgpu|webgpu_training|train|life|net_curves)$"
 # with the guaranteed limits a software adapter is given the kernels of a GPU, workgroup memory and all
 GUARANTEED_SUITES = "^test_(ops|random_graphs|fusion|wgsl|wgsl_contract)$"
 
@@ -408,6 +410,56 @@ def stage_demo():
     print(f"    make demo took {time.monotonic() - start:.0f} s, the build included", flush=True)
 
 
+DATA = ROOT / "build/data"
+QUALITY = [("digits-cnn", "accuracy", 0.97, 1), ("makemore", "held_out_loss", 2.15, -1), ("char-gru", "held_out_loss", 1.75, -1)]
+
+
+def data_fetched():
+    return check("get-data fetches digits, names and a novel", [sys.executable, "scripts/get-data", DATA], "examples")
+
+
+def example_lines(folder, name, *options, env=None):
+    """What `train NAME --json` prints, parsed; None when it failed."""
+    status, output = run([folder / "tensorgrad", "train", name, "--data", DATA, "--json", *options], f"examples-{name}", env=env)
+    lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    return lines if status == 0 and lines else None
+
+
+def example_learns(folder, name, key, bound, sign):
+    lines = example_lines(folder, name, "--device", "cpu", "--threads", 1)
+    score = lines[-1].get(key) if lines else None
+    if score is None or sign * score < sign * bound:
+        return tally.bad(f"{name}: {key} is {score}, {bound} wanted (log: build/test/logs/examples-{name}.log)")
+    tally.ok()
+    return print(f"    {name}: {key} {score:.4f} ({bound} wanted), loss {lines[0]['loss']:.4f} to {lines[-1]['loss']:.4f}", flush=True)
+
+
+def example_agrees(folder, name, steps, environment):
+    """Same bits with one and three threads; on a software GPU the same losses up to rounding."""
+    cpu = example_lines(folder, name, "--steps", steps, "--device", "cpu", "--threads", 1)
+    three = example_lines(folder, name, "--steps", steps, "--device", "cpu", "--threads", 3)
+    def apart(other):
+        return max(abs(a["loss"] - b["loss"]) / abs(a["loss"]) for a, b in zip(cpu, other, strict=True)) if cpu and other else math.inf
+    if apart(three) == 0:
+        tally.ok()
+    else:
+        tally.bad(f"{name}: the loss depends on the number of threads ({apart(three):.1e} relative)")
+    if environment is None:
+        return tally.skip(f"{name} on WebGPU")
+    gpu = example_lines(folder, name, "--steps", steps, "--device", "webgpu", env=environment)
+    return tally.ok() if apart(gpu) <= 1e-4 else tally.bad(f"{name}: on WebGPU {apart(gpu):.1e} from the CPU")
+
+
+def stage_examples():
+    """The examples that learn from files reach the quality that README.md states; threads and WebGPU change nothing."""
+    folder = gcc_release()
+    if not folder or not data_fetched():
+        return
+    environment, _ = webgpu_environment()
+    together(*(lambda row=row: example_learns(folder, *row) for row in QUALITY),
+             *(lambda row=row: example_agrees(folder, row[0], 3, environment) for row in QUALITY))
+
+
 def counted(name, command, **options):
     """A program that ends with "N passed, N failed", or node's own runner."""
     status, output = run(command, f"web-{name}", cwd=ROOT / "web", **options)
@@ -424,7 +476,7 @@ def counted(name, command, **options):
     return None
 
 
-WASM_SUITES = [f"test_{name}" for name in ("ops", "conv", "nn", "gradients", "random_graphs", "contract", "vm", "optim", "fusion", "life")]
+WASM_SUITES = [f"test_{name}" for name in ("ops", "conv", "nn", "gradients", "random_graphs", "contract", "vm", "optim", "fusion", "life", "net_curves")]
 
 
 def stage_web():
@@ -454,14 +506,15 @@ def stage_web():
 
     # the suites compile shaders most of the time, on one core; what measures speed comes after
     together(*([lambda: counted("suites", ["node", "test/suites.mjs", "../build/wasm"])] if suites else []), others)
-    counted("node", ["node", "test/node.mjs", "--webgpu", "--native", program], env=vulkan)
-    counted("browser", ["node", "test/browser.mjs", "--native", program])
+    data = ["--data", DATA] if data_fetched() else []
+    counted("node", ["node", "test/node.mjs", "--webgpu", "--native", program, *data], env=vulkan)
+    counted("browser", ["node", "test/browser.mjs", "--native", program, *data])
     return None
 
 
 STAGES = [
     ("source", stage_source), ("demo", stage_demo), ("gcc", stage_gcc), ("header", stage_header), ("readme", stage_readme),
-    ("one-file", stage_one_file), ("install", stage_install), ("webgpu", stage_webgpu), ("clang", stage_clang),
+    ("examples", stage_examples), ("one-file", stage_one_file), ("install", stage_install), ("webgpu", stage_webgpu), ("clang", stage_clang),
     ("gcc-sanitize", stage_gcc_sanitize), ("cli", stage_cli), ("clang-sanitize", stage_clang_sanitize),
     ("threads", stage_threads), ("aarch64", stage_aarch64), ("fuzz", stage_fuzz), ("web", stage_web),
 ]

@@ -52,7 +52,8 @@ enum { POINTS = 64, WIDTH = 32 };
 static tg_tensor dropout_loss(tg_graph *g, void *user) {
     (void)user;
     tg_tensor x = tg_input(g, "x", TG_SHAPE(POINTS, 1), TG_F32), y = tg_input(g, "y", TG_SHAPE(POINTS, 1), TG_F32);
-    tg_linear first = tg_nn_linear(g, "l1", 1, WIDTH), second = tg_nn_linear(g, "l2", WIDTH, WIDTH), third = tg_nn_linear(g, "l3", WIDTH, 1);
+    tg_linear first = tg_nn_linear(g, "l1", 1, WIDTH), second = tg_nn_linear(g, "l2", WIDTH, WIDTH),
+              third = tg_nn_linear(g, "l3", WIDTH, 1);
     tg_tensor h = tg_dropout(tg_relu(tg_nn_linear_fwd(first, x)), 0.1);
     h = tg_dropout(tg_tanh(tg_nn_linear_fwd(second, h)), 0.3);
     return tg_nn_mse(tg_nn_linear_fwd(third, h), y);

@@ -195,10 +195,13 @@ static void transformer_add_learns(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mlp_sin_has_its_size),     cmocka_unit_test(transformer_add_has_its_size),
+        cmocka_unit_test(mlp_sin_has_its_size),
+        cmocka_unit_test(transformer_add_has_its_size),
         cmocka_unit_test(file_examples_have_their_sizes),
-        cmocka_unit_test(a_step_allocates_nothing), cmocka_unit_test(losses_are_the_same_bits_every_time),
-        cmocka_unit_test(fusion_changes_no_loss),   cmocka_unit_test(mlp_sin_learns),
+        cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(losses_are_the_same_bits_every_time),
+        cmocka_unit_test(fusion_changes_no_loss),
+        cmocka_unit_test(mlp_sin_learns),
         cmocka_unit_test(transformer_add_learns),
     };
     return cmocka_run_group_tests_name("examples", tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* dump: writes an example's, or a curve model's, initial parameters and its first batches as one safetensors file, so that another framework can
- * start from the same numbers. usage: curves_dump EXAMPLE SEED STEPS FILE */
+/* dump: writes an example's, or a curve model's, initial parameters and its first batches as one safetensors file, so that another
+ * framework can start from the same numbers. usage: curves_dump EXAMPLE SEED STEPS FILE */
 #include "curve_models.h"
 #include "io/safetensors.h"
 

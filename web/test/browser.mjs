@@ -1,4 +1,4 @@
-// The package in headless Chromium, as built: node test/browser.mjs [--native PROGRAM]. Each test of home.ts on the CPU (no WebGPU there) and on
+// The package in headless Chromium, as built: node test/browser.mjs [--native PROGRAM] [--data FOLDER]. Each test of home.ts on the CPU (no WebGPU there) and on
 // WebGPU (SwiftShader); values of the operations; losses against native ones; what only a page has: long tasks, policies, a lost device, an
 // adapter that comes late. Ends with "N passed, N failed".
 
@@ -8,9 +8,9 @@ import { parseArgs } from 'node:util'
 import { bundle, web } from './bundle.mjs'
 import { launch } from './chromium.mjs'
 import { serve } from './serve.mjs'
-import { checkAgainstNative, checkCurve, checkManySteps, nativeCurve, runner } from './support.mjs'
+import { checkAgainstNative, checkCurve, checkManySteps, FROM_FILES, nativeCurve, runner } from './support.mjs'
 
-const { values: options } = parseArgs({ options: { native: { type: 'string' } } })
+const { values: options } = parseArgs({ options: { native: { type: 'string' }, data: { type: 'string' } } })
 const { test, finish } = runner('browser')
 const SEED = 5
 
@@ -20,7 +20,7 @@ const page = (entry) => `<!doctype html><meta charset="utf-8"><title>tests</titl
 // What a careful site says: no blob:, no eval, nothing inline but the import map.
 const strict = "default-src 'none'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'"
 const server = await serve(
-  { '/favicon.ico': () => '', '/dist/': path.join(web, 'dist'), '/built/': built, '/page/': (name) => page(name.replace('.html', '')), '/strict/': (name) => page(name.replace('.html', '')) },
+  { '/favicon.ico': () => '', '/dist/': path.join(web, 'dist'), '/built/': built, ...(options.data && { '/data/': path.resolve(options.data) }), '/page/': (name) => page(name.replace('.html', '')), '/strict/': (name) => page(name.replace('.html', '')) },
   0, (name) => (name.startsWith('/strict/') || name.startsWith('/dist/') ? { 'content-security-policy': strict } : {}),
 )
 
@@ -51,15 +51,18 @@ async function inPage(opened, body, argument) {
 
 async function home(browser, device, examples) {
   const opened = await open(browser)
-  const names = await inPage(opened, async () => Object.keys((globalThis.home = await import('/built/home.js')).tests))
+  const names = await inPage(opened, async () => {
+    globalThis.readData = async (name) => new Uint8Array(await (await fetch(`/data/${name}`)).arrayBuffer())
+    return Object.keys((globalThis.home = await import('/built/home.js')).tests)
+  })
   for (const name of names)
     await test(`${device}: ${name}`, () => inPage(opened, ([n, d]) => globalThis.home.tests[n]({ device: d, killWorkers: globalThis.killWorkers }), [name, device]))
   await test(`${device}: values and gradients of every operation`, async () =>
     assert.deepEqual(await inPage(opened, async (d) => (await import('/built/cases.js')).runCases(d), device), []))
-  for (const [example, steps] of options.native ? examples : [])
+  for (const [example, steps] of options.native ? [...examples, ...(options.data ? FROM_FILES[device] : [])] : [])
     await test(`${device}: ${example} learns as native C does`, async () =>
       checkCurve(await inPage(opened, ([e, d, s, n]) => globalThis.home.curve(e, d, s, n), [example, device, SEED, steps]),
-        nativeCurve(options.native, example, SEED, steps)))
+        nativeCurve(options.native, example, SEED, steps, options.data)))
   await test(`${device}: nothing on the console`, () => assert.deepEqual(opened.said, []))
   await opened.context().close()
 }

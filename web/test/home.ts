@@ -7,6 +7,9 @@ import {
 } from 'tensorgrad'
 import { lifeTests } from './life.js'
 import { check, equal, near, refused, same, type Test } from './checks.js'
+import * as charGru from '../examples/char-gru.js'
+import * as digitsCnn from '../examples/digits-cnn.js'
+import * as makemore from '../examples/makemore.js'
 import * as mlpSin from '../examples/mlp-sin.js'
 import * as transformerAdd from '../examples/transformer-add.js'
 
@@ -472,20 +475,48 @@ class Module_ extends Module {}
 
 // ---------------------------------------------------------------- curves
 
-const batches = { 'mlp-sin': mlpSin.batch, 'transformer-add': transformerAdd.batch }
-export type Example = keyof typeof batches
+/** A file of scripts/get-data: the runner puts this function there. */
+declare const readData: (name: string) => Promise<Uint8Array>
+const text = async (name: string) => new TextDecoder().decode(await readData(name))
+
+type Batches = (seed: number, t: number) => unknown
+const examples = {
+  'mlp-sin': { compile: mlpSin.compile, batches: async (): Promise<Batches> => mlpSin.batch },
+  'transformer-add': { compile: transformerAdd.compile, batches: async (): Promise<Batches> => transformerAdd.batch },
+  'digits-cnn': {
+    compile: digitsCnn.compile,
+    batches: async (): Promise<Batches> => {
+      const data = digitsCnn.digits(await readData(digitsCnn.FILES[0]), await readData(digitsCnn.FILES[1]))
+      return (seed, t) => digitsCnn.batch(data, seed, t)
+    },
+  },
+  makemore: {
+    compile: makemore.compile,
+    batches: async (): Promise<Batches> => {
+      const data = makemore.names(await text('names.txt'))
+      return (seed, t) => makemore.batch(data, seed, t)
+    },
+  },
+  'char-gru': {
+    compile: charGru.compile,
+    batches: async (): Promise<Batches> => {
+      const novel = charGru.encode(await text('novel.txt'))
+      return (seed, t) => charGru.batch(novel, seed, t)
+    },
+  },
+}
+export type Example = keyof typeof examples
 
 async function compileExample(example: Example, device: Device, seed: number): Promise<CompiledModule> {
-  const options = { seed, device }
-  return ((await (example === 'mlp-sin' ? mlpSin.compile(options) : transformerAdd.compile(options))) as { model: unknown }).model as CompiledModule
+  return ((await examples[example].compile({ seed, device })) as { model: unknown }).model as CompiledModule
 }
 
 /** Losses of the first steps. */
 export async function curve(example: Example, device: Device, seed: number, steps: number): Promise<{ losses: number[]; device: string; msPerStep: number }> {
-  const model = await compileExample(example, device, seed)
+  const [model, batch] = [await compileExample(example, device, seed), await examples[example].batches()]
   const losses: number[] = []
   const start = performance.now()
-  for (let t = 1; t <= steps; t++) losses.push(await model.step(batches[example](seed, t) as never))
+  for (let t = 1; t <= steps; t++) losses.push(await model.step(batch(seed, t) as never))
   const msPerStep = (performance.now() - start) / steps
   await model.destroy()
   return { losses, device: model.device, msPerStep }
@@ -494,8 +525,8 @@ export async function curve(example: Example, device: Device, seed: number, step
 /** Milliseconds of a step that is waited for, and of one of many in flight: the best of rounds, until both are at most `enough`. The batches
  *  are there before. A busy machine makes any round slow. */
 export async function speed(example: Example, device: Device, steps: number, rounds: number, enough: number): Promise<{ awaited: number; inFlight: number }> {
-  const model = await compileExample(example, device, 1)
-  const data = Array.from({ length: steps }, (_, t) => batches[example](1, t + 1) as never)
+  const [model, batch] = [await compileExample(example, device, 1), await examples[example].batches()]
+  const data = Array.from({ length: steps }, (_, t) => batch(1, t + 1) as never)
   const timed = async (body: () => Promise<unknown>): Promise<number> => {
     const start = performance.now()
     await body()
@@ -512,3 +543,34 @@ export async function speed(example: Example, device: Device, steps: number, rou
   return { awaited, inFlight }
 }
 
+/** What the examples that learn from files say after a short training: names and prose of letters, digits read better than by chance. */
+export async function learnedFromFiles(device: Device, steps: number): Promise<string> {
+  const [images, labels] = [await readData(digitsCnn.FILES[2]), await readData(digitsCnn.FILES[3])]
+  const test = digitsCnn.digits(images, labels)
+  const digits = await digitsCnn.compile({ device })
+  const draw = await examples['digits-cnn'].batches()
+  for (let t = 1; t <= steps; t++) await digits.model.step(draw(1, t) as never)
+  const few = { ...test, count: 5 * digitsCnn.TEST_BATCH }
+  const right = await digitsCnn.accuracy((image) => digits.forward.run({ image }) as Promise<Int32Array>, few)
+  await digits.model.destroy()
+
+  const data = makemore.names(await text('names.txt'))
+  const names = await makemore.compile({ device })
+  for (let t = 1; t <= 5 * steps; t++) await names.model.step(makemore.batch(data, 1, t))
+  const guess = (letters: Int32Array) => names.forward.run({ letters }) as Promise<Float32Array>
+  const heldOut = await makemore.heldOutLoss(guess, data)
+  const made = await makemore.makeNames(guess)
+  await names.model.destroy()
+
+  const novel = charGru.encode(await text('novel.txt'))
+  const prose = await charGru.compile({ device })
+  for (let t = 1; t <= steps; t++) await prose.model.step(charGru.batch(novel, 1, t))
+  const written = await charGru.write(prose.forward, 'The ship ', 40)
+  await prose.model.destroy()
+
+  if (!(right > 0.3)) throw new Error(`digits-cnn reads ${right} right`)
+  if (!(heldOut < 2.9)) throw new Error(`makemore's loss on names kept out is ${heldOut}`)
+  if (made.length !== makemore.TEST_BATCH || !made.every((name) => /^[a-z]*$/.test(name))) throw new Error(`makemore makes ${made.join()}`)
+  if (!/^The ship [ -~\n]{40}$/.test(written)) throw new Error(`char-gru writes ${JSON.stringify(written)}`)
+  return `${(100 * right).toFixed(1)} % of digits, names at ${heldOut.toFixed(2)}, ${JSON.stringify(written)}`
+}

@@ -1,17 +1,18 @@
-// The package in Node, as built: node test/node.mjs [--webgpu] [--curves FILE]. Each test of home.ts on the CPU and, with --webgpu (the package
+// The package in Node, as built: node test/node.mjs [--webgpu] [--native PROGRAM] [--data FOLDER]. Each test of home.ts on the CPU and, with --webgpu (the package
 // `webgpu` and an adapter must be there), on WebGPU; the operations' values; losses against native ones. Ends with "N passed, N failed".
 
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 import workerThreads from 'node:worker_threads'
 import { bundle, web } from './bundle.mjs'
-import { checkAgainstNative, checkCurve, checkManySteps, nativeCurve, runner } from './support.mjs'
+import { checkAgainstNative, checkCurve, checkManySteps, FROM_FILES, nativeCurve, runner } from './support.mjs'
 
-const { values: options } = parseArgs({ options: { webgpu: { type: 'boolean' }, native: { type: 'string' } } })
+const { values: options } = parseArgs({ options: { webgpu: { type: 'boolean' }, native: { type: 'string' }, data: { type: 'string' } } })
 const { test, finish } = runner('node')
 
 // every thread that the package starts, so that a test can kill it
@@ -30,6 +31,7 @@ const built = await bundle(['test/home.ts', 'test/cases.ts'], 'test')
 const home = await import(pathToFileURL(path.join(built, 'home.js')).href)
 const { runCases } = await import(pathToFileURL(path.join(built, 'cases.js')).href)
 
+globalThis.readData = async (name) => new Uint8Array(readFileSync(path.join(options.data, name)))
 const devices = options.webgpu ? ['cpu', 'webgpu'] : ['cpu']
 for (const device of devices) {
   for (const [name, body] of Object.entries(home.tests)) await test(`${device}: ${name}`, () => body({ device, killWorkers }))
@@ -38,10 +40,12 @@ for (const device of devices) {
 if (options.native)
   for (const device of devices) {
     const examples = device === 'cpu' ? [['mlp-sin', 50], ['transformer-add', 50]] : [['mlp-sin', 50]]
+    if (options.data) examples.push(...FROM_FILES[device])
     for (const [example, steps] of examples)
       await test(`${device}: ${example} learns as native C does`, async () =>
-        checkCurve(await home.curve(example, device, 5, steps), nativeCurve(options.native, example, 5, steps)))
+        checkCurve(await home.curve(example, device, 5, steps), nativeCurve(options.native, example, 5, steps, options.data)))
   }
+if (options.data) await test('cpu: what the examples say that learn from files', () => home.learnedFromFiles('cpu', 60))
 
 await test('cpu: mlp-sin makes over 1,000 steps a second', () => checkManySteps(home.speed))
 if (options.native)

@@ -8,8 +8,11 @@ import { bundle } from './bundle.mjs'
 import { launch } from './chromium.mjs'
 import { serve } from './serve.mjs'
 
-const ON_CPU = ['test_ops', 'test_nn', 'test_gradients', 'test_random_graphs', 'test_contract', 'test_vm', 'test_optim', 'test_fusion', 'test_life']
-const ON_WEBGPU = ['test_ops', 'test_random_graphs']
+const ON_CPU = [
+  'test_ops', 'test_conv', 'test_nn', 'test_gradients', 'test_random_graphs', 'test_contract', 'test_vm', 'test_optim', 'test_fusion', 'test_life',
+  'test_net_curves',
+]
+const ON_WEBGPU = ['test_ops', 'test_random_graphs', 'test_net_curves']
 
 const folder = path.resolve(process.argv[2])
 const built = await bundle(['test/suite.ts'], 'suite')

@@ -26,12 +26,16 @@ export function runner(where) {
   return { test, finish }
 }
 
+/** Examples that learn from files, and how many of their steps are compared. */
+export const FROM_FILES = { cpu: [['digits-cnn', 20], ['makemore', 50], ['char-gru', 10]], webgpu: [['digits-cnn', 2], ['makemore', 20], ['char-gru', 2]] }
+
 const curves = new Map()
-/** Losses of the first steps of the native program on its CPU. */
-export function nativeCurve(program, example, seed, steps) {
+/** Losses of the first steps of the native program on its CPU. `data`: the folder of scripts/get-data. */
+export function nativeCurve(program, example, seed, steps, data) {
   const key = `${example} ${seed}`
   if ((curves.get(key)?.length ?? 0) < steps) {
-    const text = execFileSync(program, ['train', example, '--device', 'cpu', '--seed', seed, '--steps', Math.max(50, steps), '--json'], { encoding: 'utf8' })
+    const folder = data === undefined ? [] : ['--data', data]
+    const text = execFileSync(program, ['train', example, '--device', 'cpu', '--seed', seed, '--steps', Math.max(50, steps), '--json', ...folder], { encoding: 'utf8' })
     curves.set(key, text.trim().split('\n').map((line) => JSON.parse(line).loss))
   }
   return curves.get(key).slice(0, steps)

@@ -396,7 +396,8 @@ static tg_tensor check_build_mlp(tg_graph *g, void *user) {
     (void)user;
     const tg_tensor x = tg_input(g, "x", TG_SHAPE(37, 3), TG_F32), y = tg_input(g, "y", TG_SHAPE(37, 2), TG_F32);
     const tg_tensor hidden = tg_tanh(tg_nn_linear_fwd(tg_nn_linear(g, "l1", 3, 19), x));
-    return tg_nn_mse(tg_nn_linear_fwd(tg_nn_linear(g, "l2", 19, 2), hidden), y);
+    const tg_tensor out = tg_nn_linear_fwd(tg_nn_linear(g, "l2", 19, 2), hidden);
+    return tg_nn_mse(out, y);
 }
 
 static bool check_train(tg_context *ctx, const tg_compile_options *device, float losses[CHECK_STEPS], check_report *report) {

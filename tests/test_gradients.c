@@ -265,6 +265,19 @@ BUILD(cross_entropy, tg_tensor a = CUBE; return tg_nn_cross_entropy(a, tg_input(
 BUILD(mse, tg_tensor a = A; return tg_nn_mse(a, B);)
 BUILD(bce_with_logits, tg_tensor a = A; return tg_nn_bce_with_logits(a, B);)
 
+BUILD(cross_entropy_smoothed, tg_tensor a = CUBE;
+      return tg_nn_cross_entropy(a, tg_input(g, "i", TG_SHAPE(2, 3), TG_I32), 2, .label_smoothing = .2, .reduction = TG_REDUCTION_SUM);)
+BUILD(cross_entropy_each, tg_tensor a = CUBE;
+      return tg_nn_cross_entropy(a, tg_input(g, "i", TG_SHAPE(2, 3), TG_I32), 2, .label_smoothing = .1, .reduction = TG_REDUCTION_NONE);)
+BUILD(nll, tg_tensor a = CUBE; return tg_nn_nll(tg_log_softmax(a, -1), tg_input(g, "i", TG_SHAPE(2, 3), TG_I32), 2);)
+BUILD(mse_sum, tg_tensor a = A; return tg_nn_mse(a, B, .reduction = TG_REDUCTION_SUM);)
+BUILD(l1, tg_tensor a = A; return tg_nn_l1(a, B, .reduction = TG_REDUCTION_NONE);)
+BUILD(huber, tg_tensor a = A; return tg_nn_huber(a, B, .delta = .7);)
+BUILD(bce_weighted, tg_tensor a = A; tg_tensor b = B;
+      return tg_nn_bce_with_logits(a, b, .positive_weight = in(g, w, "v", TG_SHAPE(5)), .reduction = TG_REDUCTION_NONE);)
+BUILD(kl_div, tg_tensor a = A; return tg_nn_kl_div(a, B, .reduction = TG_REDUCTION_NONE);)
+BUILD(kl_div_log, tg_tensor a = A; return tg_nn_kl_div(a, B, .log_target = true);)
+
 BUILD(attention, tg_tensor q = in(g, w, "a", TG_SHAPE(2, 3, 2)); tg_tensor k = in(g, w, "b", TG_SHAPE(2, 3, 2));
       tg_tensor v = in(g, w, "v", TG_SHAPE(2, 3, 2));
       return tg_matmul_batched(tg_softmax_causal_last(tg_mul(tg_matmul_batched(q, tg_swap_axes(k, -1, -2)), 0.7)), v);)
@@ -440,6 +453,15 @@ static const gradient_case cases[] = {CASE(neg, ANY, false),
                                       CASE(cross_entropy, INDICES, true),
                                       CASE(mse, ANY, true),
                                       CASE(bce_with_logits, ANY, true),
+                                      CASE(cross_entropy_smoothed, INDICES, true),
+                                      CASE(cross_entropy_each, INDICES, false),
+                                      CASE(nll, INDICES, false),
+                                      CASE(mse_sum, ANY, false),
+                                      CASE(l1, ANY, false),
+                                      CASE(huber, ANY, false),
+                                      CASE(bce_weighted, ANY, true),
+                                      CASE(kl_div, POSITIVE, true),
+                                      CASE(kl_div_log, ANY, true),
                                       CASE(attention, ANY, true),
                                       CASE(mlp, ANY, true)};
 

@@ -281,7 +281,17 @@ static void numbers_that_do_not_fit_are_refused(void **state) {
 
 /* ---------------------------------------------------------------- indices */
 
-typedef enum indexed { EMBEDDING, ONE_HOT, CROSS_ENTROPY_LAST, CROSS_ENTROPY, GATHER, TAKE_ALONG_AXIS, SCATTER_ADD, INDEXED_COUNT } indexed;
+typedef enum indexed {
+    EMBEDDING,
+    ONE_HOT,
+    CROSS_ENTROPY_LAST,
+    CROSS_ENTROPY,
+    GATHER,
+    TAKE_ALONG_AXIS,
+    SCATTER_ADD,
+    NLL,
+    INDEXED_COUNT
+} indexed;
 typedef struct index_case {
     indexed op;
     bool computed, captured;
@@ -300,7 +310,8 @@ static tg_tensor build_indexed(tg_graph *g, void *user) {
     case GATHER: y = tg_gather(w, idx, 1); break;
     case TAKE_ALONG_AXIS: y = tg_take_along_axis(w, tg_expand_dims(idx, 1), 1); break;
     case SCATTER_ADD: y = tg_scatter_add(tg_transpose(w, TG_AXES(1, 0)), idx, tg_narrow(w, 1, 0, 3), 0); break;
-    default: y = tg_nn_cross_entropy(w, idx, -7); break;
+    case NLL: y = tg_nn_nll(w, idx, -7); break;
+    default: y = tg_nn_cross_entropy(w, idx, -7, .label_smoothing = 0.1); break;
     }
     tg_capture("y", y);
     return c.captured ? tg_sum_all(w) : tg_add(tg_sum_all(w), tg_sum_all(y));
@@ -337,7 +348,7 @@ static void check_index(index_case c, const char *name) {
 static void an_index_outside_its_table_is_an_error_wherever_it_comes_from(void **state) {
     (void)state;
     static const char *const names[INDEXED_COUNT] = {"embedding", "one_hot",         "cross_entropy_last", "cross_entropy",
-                                                     "gather",    "take_along_axis", "scatter_add"};
+                                                     "gather",    "take_along_axis", "scatter_add",        "nll"};
     for (int op = 0; op < INDEXED_COUNT; op++)
         for (int way = 0; way < 4; way++) check_index((index_case){(indexed)op, way % 2 == 1, way >= 2}, names[op]);
 }

@@ -1055,12 +1055,12 @@ FAMILY(losses) {
             "cross_entropy: the targets need the logits' shape without its last axis: s[] and n[] i32\n"
             "  s: input at model.c:5\n"
             "  n: input at model.c:3",
-            tg_nn_cross_entropy_at(HERE, S, input_of(g, "n", 3, TG_SCALAR, TG_I32), -1));
+            tg_nn_cross_entropy_at(HERE, S, input_of(g, "n", 3, TG_SCALAR, TG_I32), -1, (tg_cross_entropy_options){0}));
     MISTAKE(DTYPE,
             "cross_entropy: takes i32, not f32: y[2] (with x[2, 9])\n"
             "  x: input at model.c:1\n"
             "  y: input at model.c:2",
-            tg_nn_cross_entropy_at(HERE, X(2, 9), Y(2), -1));
+            tg_nn_cross_entropy_at(HERE, X(2, 9), Y(2), -1, (tg_cross_entropy_options){0}));
     MISTAKE(DTYPE,
             "cross_entropy_last: takes f32, not bool: b[2, 9] bool (with n[2] i32)\n"
             "  b: input at model.c:4\n"
@@ -1070,17 +1070,40 @@ FAMILY(losses) {
             "mse: shapes differ (a loss does not broadcast): x[2, 1] and y[2]\n"
             "  x: input at model.c:1\n"
             "  y: input at model.c:2",
-            tg_nn_mse_at(HERE, X(2, 1), Y(2)));
+            tg_nn_mse_at(HERE, X(2, 1), Y(2), (tg_loss_options){0}));
     MISTAKE(DTYPE,
             "mse: takes f32, not i32: n[2] i32 (with x[2])\n"
             "  x: input at model.c:1\n"
             "  n: input at model.c:3",
-            tg_nn_mse_at(HERE, X(2), N(2)));
+            tg_nn_mse_at(HERE, X(2), N(2), (tg_loss_options){0}));
     MISTAKE(SHAPE,
             "bce_with_logits: shapes differ (a loss does not broadcast): x[2] and y[1]\n"
             "  x: input at model.c:1\n"
             "  y: input at model.c:2",
-            tg_nn_bce_with_logits_at(HERE, X(2), Y(1)));
+            tg_nn_bce_with_logits_at(HERE, X(2), Y(1), (tg_bce_options){0}));
+    MISTAKE(SHAPE, BY("l1: shapes differ (a loss does not broadcast): x[2] and y[2, 1]"),
+            tg_nn_l1_at(HERE, X(2), Y(2, 1), (tg_loss_options){0}));
+    MISTAKE(SHAPE, BY("huber: shapes differ (a loss does not broadcast): x[2] and y[2, 1]"),
+            tg_nn_huber_at(HERE, X(2), Y(2, 1), (tg_huber_options){0}));
+    MISTAKE(SHAPE, BY("kl_div: shapes differ (a loss does not broadcast): x[2, 3] and y[3]"),
+            tg_nn_kl_div_at(HERE, X(2, 3), Y(3), (tg_kl_options){0}));
+    MISTAKE(ARGUMENT, "huber: delta is -1, not over 0 and finite", tg_nn_huber_at(HERE, X(2), Y(2), (tg_huber_options){.delta = -1}));
+    MISTAKE(ARGUMENT, "mse: 7 is no reduction: mean is 0, sum 1, none 2",
+            tg_nn_mse_at(HERE, X(2), Y(2), (tg_loss_options){.reduction = (tg_reduction)7}));
+    MISTAKE(ARGUMENT, "cross_entropy: the label smoothing is 1, not in [0, 1)",
+            tg_nn_cross_entropy_at(HERE, X(2, 9), N(2), -1, (tg_cross_entropy_options){.label_smoothing = 1}));
+    MISTAKE(ARGUMENT, "cross_entropy: the label smoothing is nan, not in [0, 1)",
+            tg_nn_cross_entropy_at(HERE, X(2, 9), N(2), -1, (tg_cross_entropy_options){.label_smoothing = (double)NAN}));
+    MISTAKE(SHAPE,
+            "nll: the targets need the logits' shape without its last axis: x[2, 9] and n[9] i32\n"
+            "  x: input at model.c:1\n"
+            "  n: input at model.c:3",
+            tg_nn_nll_at(HERE, X(2, 9), N(9), -1, (tg_loss_options){0}));
+    MISTAKE(SHAPE,
+            "bce_with_logits: the positive weight does not broadcast to the logits: z[2] and x[2, 3]\n"
+            "  z: input at model.c:6\n"
+            "  x: input at model.c:1",
+            tg_nn_bce_with_logits_at(HERE, X(2, 3), Y(2, 3), (tg_bce_options){.positive_weight = Z(2)}));
 }
 
 /* ---------------------------------------------------------------- leaves */

@@ -11,19 +11,27 @@
 
 /* ---------------------------------------------------------------- values of leaves, and comparing */
 
+/* f32: rounded; "p...": from 0 on, the first is 0. i32: classes 0 .. 4, those of "t" with IGNORED among them, or nothing else where *user
+ * says so. */
+#define IGNORED (-7)
 static void fill_rounded(void *user, const char *name, tg_shape shape, tg_dtype dtype, double *out, int64_t count) {
-    (void)user;
+    const bool *all_ignored = user;
     support_fill_default(NULL, name, shape, dtype, out, count);
-    for (int64_t i = 0; i < count; i++) out[i] = (double)(float)out[i];
+    for (int64_t i = 0; i < count; i++) {
+        if (name[0] == 'p') out[i] = i == 0 ? 0.0 : fabs(out[i]);
+        if (dtype == TG_I32) out[i] = i % 3 == 2 || (all_ignored != NULL && *all_ignored) ? IGNORED : fmod(fabs(out[i]), 5.0);
+        out[i] = (double)(float)out[i];
+    }
 }
 
 /* What the leaf `name` is filled with. Free it. */
-static double *leaf(const char *name, int64_t count) {
+static double *leaf_of(const char *name, tg_dtype dtype, int64_t count) {
     double *values = calloc((size_t)count, sizeof *values);
     assert_non_null(values);
-    fill_rounded(NULL, name, TG_SHAPE(count), TG_F32, values, count);
+    fill_rounded(NULL, name, TG_SHAPE(count), dtype, values, count);
     return values;
 }
+static double *leaf(const char *name, int64_t count) { return leaf_of(name, TG_F32, count); }
 
 /* Fused and not, and with few arguments: each output named in `names` (NULL ends) is `want` of that name. */
 typedef struct wanted {
@@ -32,10 +40,10 @@ typedef struct wanted {
     int64_t count;
 } wanted;
 
-static void check_outputs(const char *what, tg_build_fn build, void *user, const wanted *wants) {
+static void check_filled(const char *what, tg_build_fn build, void *user, void *fill_user, const wanted *wants) {
     static const support_options ways[] = {{0}, {.max_arguments = 7}, {.no_fusion = true}};
     const int count = support_home_now() == SUPPORT_WEBGPU ? 1 : SUPPORT_COUNT(ways);
-    const support_case c = {build, user, fill_rounded, NULL};
+    const support_case c = {build, user, fill_rounded, fill_user};
     for (int way = -1; way < count; way++) { /* -1: the reference */
         support_outputs got;
         if (!(way < 0 ? support_run_reference(&c, 1, &got) : support_run_home(&c, &ways[way], &got)))
@@ -49,6 +57,10 @@ static void check_outputs(const char *what, tg_build_fn build, void *user, const
         }
         support_outputs_free(&got);
     }
+}
+
+static void check_outputs(const char *what, tg_build_fn build, void *user, const wanted *wants) {
+    check_filled(what, build, user, NULL, wants);
 }
 
 /* ---------------------------------------------------------------- recurrent layers */
@@ -202,6 +214,124 @@ TEST(kernels_of_a_step) {
         }
 }
 
+/* ---------------------------------------------------------------- losses */
+
+enum { ROWS = 6, CLASSES = 5, ELEMENTS = ROWS * CLASSES };
+#define SMOOTHING 0.2
+#define DELTA 0.75
+
+/* Each loss under its own name, with the reduction *user. */
+static tg_tensor build_losses(tg_graph *g, void *user) {
+    const tg_reduction r = *(const tg_reduction *)user;
+    const tg_shape shape = TG_SHAPE(2, ROWS / 2, CLASSES);
+    const tg_tensor x = tg_input(g, "x", shape, TG_F32), y = tg_input(g, "y", shape, TG_F32), p = tg_input(g, "p", shape, TG_F32);
+    const tg_tensor t = tg_input(g, "t", TG_SHAPE(2, ROWS / 2), TG_I32), w = tg_input(g, "pw", TG_SHAPE(CLASSES), TG_F32);
+    tg_capture("ce", tg_nn_cross_entropy(x, t, IGNORED, .reduction = r));
+    tg_capture("smooth", tg_nn_cross_entropy(x, t, IGNORED, .reduction = r, .label_smoothing = SMOOTHING));
+    tg_capture("nll", tg_nn_nll(x, t, IGNORED, .reduction = r));
+    tg_capture("l1", tg_nn_l1(x, y, .reduction = r));
+    tg_capture("huber", tg_nn_huber(x, y, .reduction = r));
+    tg_capture("huber .75", tg_nn_huber(x, y, .reduction = r, .delta = DELTA));
+    tg_capture("bce", tg_nn_bce_with_logits(x, p, .reduction = r));
+    tg_capture("weighted", tg_nn_bce_with_logits(x, p, .reduction = r, .positive_weight = w));
+    tg_capture("kl", tg_nn_kl_div(x, p, .reduction = r));
+    tg_capture("log kl", tg_nn_kl_div(x, y, .reduction = r, .log_target = true));
+    return tg_nn_mse(x, y, .reduction = r);
+}
+
+static double huber(double e, double delta) { return fabs(e) <= delta ? e * e / 2 : delta * (fabs(e) - delta / 2); }
+
+/* out[0 .. n) of `losses` to what the reduction leaves; those counted for the mean. */
+static int64_t reduce_direct(tg_reduction r, double *losses, int64_t n, double counted) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += losses[i];
+    if (r == TG_REDUCTION_NONE) return n;
+    losses[0] = r == TG_REDUCTION_SUM ? sum : sum / counted;
+    return 1;
+}
+
+TEST(losses) {
+    (void)state;
+    double *x = leaf("x", ELEMENTS), *y = leaf("y", ELEMENTS), *p = leaf("p", ELEMENTS), *w = leaf("pw", CLASSES);
+    double *t = leaf_of("t", TG_I32, ROWS);
+    enum { MSE, L1, HUBER, HUBER_75, BCE, WEIGHTED, KL, LOG_KL, EACH_COUNT };
+    static const char *const names[EACH_COUNT] = {"result", "l1", "huber", "huber .75", "bce", "weighted", "kl", "log kl"};
+    for (tg_reduction r = TG_REDUCTION_MEAN; r <= TG_REDUCTION_NONE; r++) {
+        double rows[3][ROWS], each[EACH_COUNT][ELEMENTS], counted = 0;
+        wanted wants[EACH_COUNT + 4] = {{NULL, NULL, 0}};
+        for (int i = 0; i < ROWS; i++) {
+            const double *logits = x + i * CLASSES;
+            double sum = 0, mean = 0;
+            for (int v = 0; v < CLASSES; v++) sum += exp(logits[v]);
+            for (int v = 0; v < CLASSES; v++) mean += (log(sum) - logits[v]) / CLASSES;
+            const bool counts = t[i] != IGNORED;
+            const double picked = counts ? logits[(int)t[i]] : 0;
+            counted += counts;
+            rows[0][i] = counts ? log(sum) - picked : 0;
+            rows[1][i] = counts ? (1 - SMOOTHING) * rows[0][i] + SMOOTHING * mean : 0;
+            rows[2][i] = -picked;
+        }
+        assert_true(counted == 4);
+        for (int i = 0; i < ELEMENTS; i++) {
+            const double e = x[i] - y[i], on = -log(sigmoid(x[i])), off = -log(sigmoid(-x[i]));
+            each[MSE][i] = e * e;
+            each[L1][i] = fabs(e);
+            each[HUBER][i] = huber(e, 1);
+            each[HUBER_75][i] = huber(e, DELTA);
+            each[BCE][i] = p[i] * on + (1 - p[i]) * off;
+            each[WEIGHTED][i] = w[i % CLASSES] * p[i] * on + (1 - p[i]) * off;
+            each[KL][i] = p[i] == 0 ? 0 : p[i] * (log(p[i]) - x[i]);
+            each[LOG_KL][i] = exp(y[i]) * (y[i] - x[i]);
+        }
+        static const char *const row_names[3] = {"ce", "smooth", "nll"};
+        for (int i = 0; i < 3; i++) wants[i] = (wanted){row_names[i], rows[i], reduce_direct(r, rows[i], ROWS, counted)};
+        for (int i = 0; i < EACH_COUNT; i++) wants[3 + i] = (wanted){names[i], each[i], reduce_direct(r, each[i], ELEMENTS, ELEMENTS)};
+        check_outputs("losses", build_losses, &r, wants);
+    }
+    free(x), free(y), free(p), free(w), free(t);
+}
+
+static tg_tensor build_ignored(tg_graph *g, void *user) {
+    const tg_reduction r = *(const tg_reduction *)user;
+    const tg_tensor x = tg_input(g, "x", TG_SHAPE(ROWS, CLASSES), TG_F32), t = tg_input(g, "t", TG_SHAPE(ROWS), TG_I32);
+    const tg_tensor smooth = tg_nn_cross_entropy(x, t, IGNORED, .reduction = r, .label_smoothing = SMOOTHING);
+    const tg_tensor nll = tg_nn_nll(x, t, IGNORED, .reduction = r), loss = tg_add(smooth, nll);
+    tg_tensor dx;
+    tg_vjp(loss, tg_ones(g, tg_tensor_shape(loss)), &x, 1, &dx);
+    tg_capture("dx", dx);
+    return loss;
+}
+
+TEST(every_target_ignored) {
+    (void)state;
+    bool all = true;
+    static const double zeros[ELEMENTS];
+    for (tg_reduction r = TG_REDUCTION_MEAN; r <= TG_REDUCTION_NONE; r++) {
+        const wanted wants[] = {{"result", zeros, r == TG_REDUCTION_NONE ? ROWS : 1}, {"dx", zeros, ELEMENTS}, {NULL, NULL, 0}};
+        check_filled("ignored", build_ignored, &r, &all, wants);
+    }
+}
+
+/* An infinite log probability where the target is 0 is worth 0, as are the gradients. */
+static tg_tensor build_impossible(tg_graph *g, void *user) {
+    (void)user;
+    static const float certain[] = {0, -INFINITY}, shares[] = {1, 0}, log_shares[] = {0, -INFINITY};
+    const tg_tensor q = tg_constant(g, TG_SHAPE(2), TG_F32, certain, 2), p = tg_constant(g, TG_SHAPE(2), TG_F32, shares, 2);
+    const tg_tensor log_p = tg_constant(g, TG_SHAPE(2), TG_F32, log_shares, 2);
+    const tg_tensor loss = tg_add(tg_nn_kl_div(q, p), tg_nn_kl_div(q, log_p, .log_target = true));
+    tg_tensor grads[3];
+    tg_grad(loss, ((const tg_tensor[]){q, p, log_p}), 3, grads);
+    for (int i = 0; i < 3; i++) tg_capture(((const char *const[]){"dq", "dp", "dlog p"})[i], grads[i]);
+    return loss;
+}
+
+TEST(kl_of_what_cannot_be) {
+    (void)state;
+    static const double zero[1], dq[] = {-1, 0}, dp[] = {0.5, 0};
+    const wanted wants[] = {{"result", zero, 1}, {"dq", dq, 2}, {"dp", dp, 2}, {"dlog p", dp, 2}, {NULL, NULL, 0}};
+    check_outputs("kl", build_impossible, NULL, wants);
+}
+
 /* ---------------------------------------------------------------- */
 
 int main(void) {
@@ -210,6 +340,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cells),
         cmocka_unit_test(test_kernels_of_a_step),
+        cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_every_target_ignored),
+        cmocka_unit_test(test_kl_of_what_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

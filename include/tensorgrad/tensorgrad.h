@@ -819,18 +819,64 @@ TG_API tg_tensor tg_nn_merge_heads_at(tg_site site, tg_tensor x);               
 #define tg_nn_split_heads(x, heads) tg_nn_split_heads_at(TG_SITE, (x), (heads))
 #define tg_nn_merge_heads(x) tg_nn_merge_heads_at(TG_SITE, (x))
 
-/* logits [..., V], targets i32 [...] -> per-position -log softmax(logits)[target], [...]. A target outside [0, V) that is not
- * `ignore` is TG_ERROR_INDEX, as in an embedding. */
+/* ---- losses. Shapes must be equal: a loss never broadcasts. mean and sum: over all elements (all positions that count) -> rank 0; none:
+ * one for each. */
+typedef enum tg_reduction { TG_REDUCTION_MEAN = 0, TG_REDUCTION_SUM = 1, TG_REDUCTION_NONE = 2 } tg_reduction;
+typedef struct tg_loss_options {
+    int reserved_;
+    tg_reduction reduction;
+} tg_loss_options;
+
+/* logits [..., V], targets i32 [...] -> per-position -log softmax(logits)[target], [...]. A target outside [0, V) is TG_ERROR_INDEX, as in
+ * an embedding. */
 TG_API tg_tensor tg_nn_cross_entropy_last_at(tg_site site, tg_tensor logits, tg_tensor targets);
-/* As above, averaged over positions whose target is not `ignore` -> rank 0; every target ignored: 0, gradient 0. */
-TG_API tg_tensor tg_nn_cross_entropy_at(tg_site site, tg_tensor logits, tg_tensor targets, int32_t ignore);
-/* Shapes must be equal: a loss never broadcasts. Mean over all elements -> rank 0. */
-TG_API tg_tensor tg_nn_mse_at(tg_site site, tg_tensor prediction, tg_tensor target);
-TG_API tg_tensor tg_nn_bce_with_logits_at(tg_site site, tg_tensor logits, tg_tensor target);
+typedef struct tg_cross_entropy_options {
+    int reserved_;
+    tg_reduction reduction;
+    double label_smoothing; /* e in [0, 1): (1 - e) of the above and e mean(-log softmax(logits)) over the V classes */
+} tg_cross_entropy_options;
+/* As above, over the positions whose target is not `ignore` (any number, a class too): the others count as 0, and not in the mean, which is
+ * 0 with gradient 0 where every target is ignored. Other targets outside [0, V) are TG_ERROR_INDEX. */
+TG_API tg_tensor tg_nn_cross_entropy_at(tg_site site, tg_tensor logits, tg_tensor targets, int32_t ignore,
+                                        tg_cross_entropy_options options);
+/* The same of log probabilities [..., V]: -log_probabilities[target]. */
+TG_API tg_tensor tg_nn_nll_at(tg_site site, tg_tensor log_probabilities, tg_tensor targets, int32_t ignore, tg_loss_options options);
+TG_API tg_tensor tg_nn_mse_at(tg_site site, tg_tensor prediction, tg_tensor target, tg_loss_options options); /* (p - t)^2 */
+TG_API tg_tensor tg_nn_l1_at(tg_site site, tg_tensor prediction, tg_tensor target, tg_loss_options options);  /* |p - t| */
+typedef struct tg_huber_options {
+    int reserved_;
+    tg_reduction reduction;
+    double delta; /* over 0; 0 means 1 */
+} tg_huber_options;
+/* With e = |p - t|: e^2 / 2 up to delta, delta (e - delta / 2) beyond (Huber 1964). */
+TG_API tg_tensor tg_nn_huber_at(tg_site site, tg_tensor prediction, tg_tensor target, tg_huber_options options);
+typedef struct tg_bce_options {
+    int reserved_;
+    tg_reduction reduction;
+    tg_tensor positive_weight; /* w, left out: 1; f32, and this alone may broadcast to the logits */
+} tg_bce_options;
+/* -w t log sigmoid(x) - (1 - t) log sigmoid(-x), without overflow. */
+TG_API tg_tensor tg_nn_bce_with_logits_at(tg_site site, tg_tensor logits, tg_tensor target, tg_bce_options options);
+typedef struct tg_kl_options {
+    int reserved_;
+    tg_reduction reduction;
+    bool log_target; /* the target is log p */
+} tg_kl_options;
+/* p (log p - log q), q the prediction, given as log q, p the target; 0 with gradient 0 where p is 0. Summed over a row it is the divergence
+ * KL(p || q), Kullback & Leibler 1951; mean, as everywhere here, is over all elements. */
+TG_API tg_tensor tg_nn_kl_div_at(tg_site site, tg_tensor log_prediction, tg_tensor target, tg_kl_options options);
 #define tg_nn_cross_entropy_last(logits, targets) tg_nn_cross_entropy_last_at(TG_SITE, (logits), (targets))
-#define tg_nn_cross_entropy(logits, targets, ignore) tg_nn_cross_entropy_at(TG_SITE, (logits), (targets), (ignore))
-#define tg_nn_mse(prediction, target) tg_nn_mse_at(TG_SITE, (prediction), (target))
-#define tg_nn_bce_with_logits(logits, target) tg_nn_bce_with_logits_at(TG_SITE, (logits), (target))
+#define tg_nn_cross_entropy(logits, targets, ignore, ...) \
+  tg_nn_cross_entropy_at(TG_SITE, (logits), (targets), (ignore), TG_OPTIONS_(tg_cross_entropy_options, __VA_ARGS__))
+#define tg_nn_nll(log_probabilities, targets, ignore, ...) \
+  tg_nn_nll_at(TG_SITE, (log_probabilities), (targets), (ignore), TG_OPTIONS_(tg_loss_options, __VA_ARGS__))
+#define tg_nn_mse(prediction, target, ...) tg_nn_mse_at(TG_SITE, (prediction), (target), TG_OPTIONS_(tg_loss_options, __VA_ARGS__))
+#define tg_nn_l1(prediction, target, ...) tg_nn_l1_at(TG_SITE, (prediction), (target), TG_OPTIONS_(tg_loss_options, __VA_ARGS__))
+#define tg_nn_huber(prediction, target, ...) tg_nn_huber_at(TG_SITE, (prediction), (target), TG_OPTIONS_(tg_huber_options, __VA_ARGS__))
+#define tg_nn_bce_with_logits(logits, target, ...) \
+  tg_nn_bce_with_logits_at(TG_SITE, (logits), (target), TG_OPTIONS_(tg_bce_options, __VA_ARGS__))
+#define tg_nn_kl_div(log_prediction, target, ...) \
+  tg_nn_kl_div_at(TG_SITE, (log_prediction), (target), TG_OPTIONS_(tg_kl_options, __VA_ARGS__))
 
 /* ---------------------------------------------------------------- gradients */
 

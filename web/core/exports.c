@@ -407,6 +407,27 @@ static tg_tensor web_scan_op(const web_op_call *c, tg_tensor x) {
     return c->op == WEB_OP_cumsum ? tg_cumsum_at(c->site, x, axis, options) : tg_cumprod_at(c->site, x, axis, options);
 }
 
+static tg_tensor web_loss_op(const web_op_call *c, tg_tensor x, tg_tensor target) {
+    const double *n = c->n;
+    const bool by_class = c->op == WEB_OP_nn_cross_entropy || c->op == WEB_OP_nn_nll;
+    const tg_reduction reduction = (tg_reduction)web_small(n[by_class ? 1 : 0]);
+    const tg_loss_options options = {.reduction = reduction};
+    switch (c->op) {
+    case WEB_OP_nn_cross_entropy:
+        return tg_nn_cross_entropy_at(c->site, x, target, web_small(n[0]),
+                                      (tg_cross_entropy_options){.reduction = reduction, .label_smoothing = n[2]});
+    case WEB_OP_nn_nll: return tg_nn_nll_at(c->site, x, target, web_small(n[0]), options);
+    case WEB_OP_nn_mse: return tg_nn_mse_at(c->site, x, target, options);
+    case WEB_OP_nn_l1: return tg_nn_l1_at(c->site, x, target, options);
+    case WEB_OP_nn_huber: return tg_nn_huber_at(c->site, x, target, (tg_huber_options){.reduction = reduction, .delta = n[1]});
+    case WEB_OP_nn_kl_div: return tg_nn_kl_div_at(c->site, x, target, (tg_kl_options){.reduction = reduction, .log_target = n[1] != 0.0});
+    default: {
+        const tg_tensor weight = c->operand_count > 2 ? web_tensor(&c->operands[2]) : (tg_tensor){NULL, 0};
+        return tg_nn_bce_with_logits_at(c->site, x, target, (tg_bce_options){.reduction = reduction, .positive_weight = weight});
+    }
+    }
+}
+
 static tg_tensor web_recurrent_op(const web_op_call *c, tg_tensor x) {
     const tg_tensor none = {NULL, 0};
     const bool step = c->n[1] != 0.0, has_bias = c->n[2] != 0.0;
@@ -463,7 +484,13 @@ static tg_tensor web_other_op(const web_op_call *c, tg_tensor x) {
     case WEB_OP_masked_softmax: return tg_masked_softmax_at(c->site, x, web_tensor(&o[1]), web_small(n[0]));
     case WEB_OP_tril: return tg_tril_at(c->site, x, web_whole(n[0]));
     case WEB_OP_triu: return tg_triu_at(c->site, x, web_whole(n[0]));
-    case WEB_OP_nn_cross_entropy: return tg_nn_cross_entropy_at(c->site, x, web_tensor(&o[1]), web_small(n[0]));
+    case WEB_OP_nn_cross_entropy:
+    case WEB_OP_nn_nll:
+    case WEB_OP_nn_mse:
+    case WEB_OP_nn_l1:
+    case WEB_OP_nn_huber:
+    case WEB_OP_nn_bce_with_logits:
+    case WEB_OP_nn_kl_div: return web_loss_op(c, x, web_tensor(&o[1]));
     case WEB_OP_nn_split_heads: return tg_nn_split_heads_at(c->site, x, web_whole(n[0]));
     case WEB_OP_nn_linear_fwd: {
         bool has_bias = c->operand_count > 2;

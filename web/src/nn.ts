@@ -1,4 +1,4 @@
-// Layers and losses. Parameter names are those of C's tg_nn_*: Linear has W and b, LayerNorm g and b.
+// Layers. Parameter names are those of C's tg_nn_*: Linear has W and b, LayerNorm g and b.
 
 import type { Captures } from './captures.js'
 import { ArgumentError, blame, ShapeError } from './errors.js'
@@ -74,6 +74,7 @@ export interface ConvTransposeLayerOptions extends ConvLayerOptions {
   outputPadding?: Pair
 }
 
+export * from './losses.js'
 export * from './recurrent.js'
 
 const product = (numbers: readonly number[]) => numbers.reduce((a, b) => a * b, 1)
@@ -157,24 +158,4 @@ export function unsplitHeads(captures: Captures, name: string): Float32Array[] {
     throw blame(new ShapeError(`unsplit_heads: ${name} needs at least 2 axes, [H, ...]: it is [${shape.join(', ')}]`), unsplitHeads)
   const each = data.length / heads
   return Array.from({ length: heads }, (_, head) => data.subarray(head * each, (head + 1) * each))
-}
-
-/** logits [..., V], targets i32 [...] -> -log softmax(logits)[target] at each position, [...]. A target outside [0, V) rejects the call. */
-export function crossEntropyLast(logits: Tensor, targets: Tensor): Tensor {
-  return invoke('nn_cross_entropy_last', crossEntropyLast, [logits, targets])
-}
-
-/** The mean of crossEntropyLast over the positions whose target is not `ignore`, rank 0; every target ignored: 0. */
-export function crossEntropy(logits: Tensor, targets: Tensor, ignore = -1): Tensor {
-  return invoke('nn_cross_entropy', crossEntropy, [logits, targets], () => [whole('cross_entropy', 'ignore', ignore)])
-}
-
-/** Mean squared error, rank 0. Shapes must be equal: a loss never broadcasts. */
-export function mse(prediction: Tensor, target: Tensor): Tensor {
-  return invoke('nn_mse', mse, [prediction, target])
-}
-
-/** Mean binary cross entropy of logits, rank 0. Shapes must be equal. */
-export function bceWithLogits(logits: Tensor, target: Tensor): Tensor {
-  return invoke('nn_bce_with_logits', bceWithLogits, [logits, target])
 }

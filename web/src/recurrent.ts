@@ -4,7 +4,8 @@
 import { ArgumentError, blame } from './errors.js'
 import { init, type Init } from './init.js'
 import { Module } from './module.js'
-import { describe, invoke, type Tensor } from './tensor.js'
+import { check, checkOptions } from './options.js'
+import { invoke, whole, type Tensor } from './tensor.js'
 
 export interface RecurrentOptions {
   /** Default true. */
@@ -46,13 +47,14 @@ abstract class Recurrent extends Module {
     readonly kind: Kind,
     inDim: number,
     hidden: number,
-    { bias = true, init: wanted }: RecurrentOptions,
+    options: RecurrentOptions,
     private readonly relu = false,
   ) {
     super()
+    check(new.target, () => checkOptions(kind, options, ['bias', 'init']))
+    const { bias = true, init: wanted } = options
     this.hidden = hidden
-    if (!Number.isSafeInteger(hidden))
-      throw blame(new ArgumentError(`${kind}: the hidden size is ${describe(hidden)}, not a whole number`), new.target)
+    check(new.target, () => whole(kind, 'the hidden size', hidden))
     const wide = GATES[kind] * hidden
     const usual = init.uniform({ bound: 1 / Math.sqrt(Math.max(hidden, 1)) })
     this.Wx = this.param([inDim, wide], { init: wanted ?? usual })

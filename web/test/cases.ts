@@ -821,6 +821,24 @@ check(
     dnone: [0, 0, 0, 0, 0, 0],
   },
 )
+check(
+  'losses with options',
+  { p: f([2], 1, 3), q: f([2], 0, 1), w: f([2], 2, 3), l: f([2, 3], 2, 2, 1, 0, 1, 0), t: i([2], 2, 4) },
+  ({ p, q, w, l, t }) => ({
+    mse: nn.mse(p as Tensor, q as Tensor, { reduction: 'sum' }),
+    l1: nn.l1(p as Tensor, q as Tensor, { reduction: 'none' }),
+    huber: nn.huber(p as Tensor, q as Tensor, { reduction: 'none', delta: 1.5 }),
+    weighted: nn.bceWithLogits(p as Tensor, q as Tensor, { reduction: 'none', positiveWeight: w as Tensor }),
+    kl: nn.klDiv(p as Tensor, q as Tensor, { reduction: 'none' }),
+    logKl: nn.klDiv(p as Tensor, q as Tensor, { reduction: 'sum', logTarget: true }),
+    smooth: nn.crossEntropy(l as Tensor, t as Tensor, { reduction: 'none', labelSmoothing: 0.3, ignore: 4 }),
+    nll: nn.nll(logSoftmaxLast(l as Tensor), t as Tensor, { reduction: 'sum', ignore: 4 }),
+  }),
+  {
+    mse: [5], l1: [1, 2], huber: [0.5, 1.5 * (2 - 0.75)], weighted: [Math.log1p(Math.exp(1)), 3 * Math.log1p(Math.exp(-3))], kl: [0, -3],
+    logKl: [-1 - 2 * Math.E], smooth: [0.7 * 1.8619948 + 0.3 * (1.8619948 + 2 * 0.8619948) / 3, 0], nll: [1.8619948],
+  },
+)
 const logistic = (v: number): number => 1 / (1 + Math.exp(-v))
 /** Two steps of each cell from zeros, one unit: gates' inputs 0.5 Wx + bx and so on. */
 function cells(): Record<string, number[]> {

@@ -1,0 +1,93 @@
+// Losses: names, arguments and defaults. What they compute and what they say of shapes that do not fit is the core's.
+
+import { ArgumentError } from './errors.js'
+import { checkOptions } from './options.js'
+import { describe, invoke, whole, type Tensor } from './tensor.js'
+
+export interface LossOptions {
+  /** 'mean' (default) and 'sum' over all elements (all positions that count): rank 0. 'none': one for each. */
+  reduction?: 'mean' | 'sum' | 'none'
+}
+export interface NLLOptions extends LossOptions {
+  /** Positions with this target do not count. Default -1. */
+  ignore?: number
+}
+export interface CrossEntropyOptions extends NLLOptions {
+  /** e in [0, 1): (1 - e) of the loss and e times its mean over all classes. Default 0. */
+  labelSmoothing?: number
+}
+export interface HuberOptions extends LossOptions {
+  /** Over 0. Default 1. */
+  delta?: number
+}
+export interface BCEOptions extends LossOptions {
+  /** w, f32; this alone may broadcast to the logits. Default 1. */
+  positiveWeight?: Tensor
+}
+export interface KLOptions extends LossOptions {
+  /** The target is log p. Default false. */
+  logTarget?: boolean
+}
+
+/** tg_reduction, once the options are known to be some. */
+function reduction(op: string, options: LossOptions, ...names: string[]): number {
+  checkOptions(op, options, ['reduction', ...names])
+  const { reduction = 'mean' } = options, number = ['mean', 'sum', 'none'].indexOf(reduction)
+  if (number < 0) throw new ArgumentError(`${op}: the reduction is ${describe(reduction)}: 'mean', 'sum' or 'none'`)
+  return number
+}
+
+/** logits [..., V], targets i32 [...] -> -log softmax(logits)[target] at each position, [...]. A target outside [0, V) rejects the call. */
+export function crossEntropyLast(logits: Tensor, targets: Tensor): Tensor {
+  return invoke('nn_cross_entropy_last', crossEntropyLast, [logits, targets])
+}
+
+/** crossEntropyLast over the positions whose target is not `ignore` (the options may be that number); every target ignored: 0. */
+export function crossEntropy(logits: Tensor, targets: Tensor, options: number | CrossEntropyOptions = {}): Tensor {
+  const op = 'cross_entropy'
+  return invoke('nn_cross_entropy', crossEntropy, [logits, targets], () => {
+    const given = typeof options === 'number' ? { ignore: options } : options
+    const how = reduction(op, given, 'ignore', 'labelSmoothing')
+    return [whole(op, 'ignore', given.ignore ?? -1), how, given.labelSmoothing ?? 0]
+  })
+}
+
+/** -logProbabilities[target] over the positions whose target is not `ignore`: logProbabilities [..., V], targets i32 [...]. */
+export function nll(logProbabilities: Tensor, targets: Tensor, options: NLLOptions = {}): Tensor {
+  return invoke('nn_nll', nll, [logProbabilities, targets], () => {
+    const how = reduction('nll', options, 'ignore')
+    return [whole('nll', 'ignore', options.ignore ?? -1), how]
+  })
+}
+
+/** (prediction - target)^2. Shapes must be equal: a loss never broadcasts. */
+export function mse(prediction: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
+  return invoke('nn_mse', mse, [prediction, target], () => [reduction('mse', options)])
+}
+
+/** |prediction - target|. Shapes must be equal. */
+export function l1(prediction: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
+  return invoke('nn_l1', l1, [prediction, target], () => [reduction('l1', options)])
+}
+
+/** With e = |prediction - target|: e^2 / 2 up to delta, delta (e - delta / 2) beyond. Shapes must be equal. */
+export function huber(prediction: Tensor, target: Tensor, options: HuberOptions = {}): Tensor {
+  return invoke('nn_huber', huber, [prediction, target], () => {
+    const how = reduction('huber', options, 'delta'), { delta = 1 } = options
+    if (!(delta > 0)) throw new ArgumentError(`huber: delta is ${describe(delta)}, not over 0`)
+    return [how, delta]
+  })
+}
+
+/** -w t log sigmoid(x) - (1 - t) log sigmoid(-x) of logits x and targets t. Shapes must be equal. */
+export function bceWithLogits(logits: Tensor, target: Tensor, options: BCEOptions = {}): Tensor {
+  const weight = options?.positiveWeight
+  return invoke('nn_bce_with_logits', bceWithLogits, weight === undefined ? [logits, target] : [logits, target, weight], () => [
+    reduction('bce_with_logits', options, 'positiveWeight'),
+  ])
+}
+
+/** p (log p - log q), the prediction given as log q, the target as p; 0 where p is 0. Summed over a row: KL(p || q). Shapes must be equal. */
+export function klDiv(logPrediction: Tensor, target: Tensor, options: KLOptions = {}): Tensor {
+  return invoke('nn_kl_div', klDiv, [logPrediction, target], () => [reduction('kl_div', options, 'logTarget'), options.logTarget ? 1 : 0])
+}

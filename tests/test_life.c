@@ -1,11 +1,15 @@
 /* Model life: batches of any size in one model, the sizes that are kept and freed, what all of them share; outputs and captures of every
  * dtype; frozen parts. A model of any size is compared, bit for bit, with models made for one size each, whose states are moved by hand. */
+#define _XOPEN_SOURCE 700
 #include "support.h"
 
 #include "run/model.h"
 
 #include <stdlib.h>
 #include <string.h>
+#if !defined(__wasm__)
+#  include <unistd.h>
+#endif
 
 typedef struct fixture {
     support_allocator allocator;
@@ -129,7 +133,7 @@ static void same_parameters(tg_model *a, tg_model *b) {
     }
 }
 
-static const int64_t visits[] = {32, 7, 32, 1, 2, 7, 40, 32};
+static const int64_t visits[] = {32, 7, 1, 2, 40, 32};
 
 /* Steps at one size after another: as if each were the only one. */
 static void steps_of_all_sizes_are_those_of_models_of_one_size(void **state) {
@@ -394,9 +398,9 @@ static void steps_that_are_not_waited_for_may_differ_in_size(void **state) {
     fixture *f = *state;
     any_model any = {TG_ANY, 0};
     tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.01)));
-    options.max_sizes = 1; /* every other call frees a size whose steps may be under way */
-    tg_model *a = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options)),
-             *b = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options));
+    tg_model *a = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options));
+    options.max_sizes = 1; /* every fourth call frees a size whose steps may be under way */
+    tg_model *b = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options));
     tg_ticket tickets[50];
     float want[50];
     batch data;
@@ -498,6 +502,41 @@ static void reset_and_uploads_reach_all_sizes(void **state) {
     tg_model_destroy(model);
 }
 
+#if !defined(__wasm__) /* where there are no files */
+static void checkpoints_are_of_the_model_not_of_a_size(void **state) {
+    fixture *f = *state;
+    any_model any = {TG_ANY, 0}, four = {4, 0};
+    const tg_compile_options options = options_with(tg_adamw(.lr = tg_lr_cosine_decay(0.05, 0.01, 20), .accumulate = 2));
+    const char *folder = getenv("TMPDIR");
+    char path[256];
+    snprintf(path, sizeof path, "%s/test_life_%ld.safetensors", folder != NULL && strlen(folder) < 150 ? folder : P_tmpdir, (long)getpid());
+    tg_model *saved = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options));
+    tg_model *loaded = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options));
+    tg_model *fixed = must(f->ctx, tg_compile(f->ctx, any_loss, &four, &options));
+    batch b;
+    for (int t = 0; t < 3; t++) ok(f->ctx, tg_step(saved, batch_of(&b, 3 + t, 1), 2, NULL));
+    for (int t = 0; t < 2; t++)
+        ok(f->ctx, tg_step(loaded, batch_of(&b, 4 + t, 2), 2, NULL)); /* its sizes stay, and see the file's values */
+    ok(f->ctx, tg_model_save(saved, path));
+    ok(f->ctx, tg_model_load(loaded, path));
+    ok(f->ctx, tg_model_load(fixed, path));
+    remove(path);
+    for (int t = 0; t < 4; t++) {
+        float one = 0, other = 0, third = 0;
+        ok(f->ctx, tg_step(saved, batch_of(&b, 4, (uint64_t)t), 2, &one));
+        ok(f->ctx, tg_step(loaded, b.feeds, 2, &other));
+        ok(f->ctx, tg_step(fixed, b.feeds, 2, &third));
+        assert_memory_equal(&one, &other, sizeof one);
+        assert_memory_equal(&one, &third, sizeof one);
+    }
+    same_parameters(saved, loaded);
+    same_parameters(saved, fixed);
+    tg_model_destroy(saved);
+    tg_model_destroy(loaded);
+    tg_model_destroy(fixed);
+}
+#endif
+
 /* Allocation n fails while a size is compiled, for every n: an error, nothing left behind, and the model goes on as if not asked. */
 static void memory_that_runs_out_while_a_size_is_compiled(void **state) {
     fixture *f = *state;
@@ -535,6 +574,236 @@ static void memory_that_runs_out_while_a_size_is_compiled(void **state) {
     tg_model_destroy(same);
 }
 
+/* ---------------------------------------------------------------- results of every dtype */
+
+enum { SCORES = 4, LARGE = 3000, GUARD = 0x5A };
+
+typedef enum outcome { BEST, ABOVE, COUNT_ABOVE, ANY_ABOVE, OUTCOMES } outcome;
+
+static tg_tensor outcome_of(tg_graph *g, void *user) {
+    tg_tensor x = tg_capture("x", tg_mul(tg_input(g, "x", TG_SHAPE(TG_ANY, SCORES), TG_F32), 2.0));
+    tg_tensor k = tg_capture("k", tg_add(tg_input(g, "k", TG_SHAPE(TG_ANY), TG_I32), 1.0));
+    tg_tensor above = tg_capture("above", tg_greater(x, 1.5)), many = tg_sum_all(tg_cast(above, TG_I32));
+    (void)k;
+    switch (*(const outcome *)user) {
+    case BEST: return tg_argmax(x, -1);
+    case ABOVE: return above;
+    case COUNT_ABOVE: return many;
+    default: return tg_greater(many, 0.0);
+    }
+}
+
+typedef struct scores {
+    float x[LARGE * SCORES];
+    int32_t k[LARGE], best[LARGE], count;
+    uint8_t above[LARGE * SCORES];
+} scores;
+
+static void scores_fill(scores *s, int rows) {
+    support_random r = support_random_make((uint64_t)rows);
+    s->count = 0;
+    for (int i = 0; i < rows; i++) {
+        s->k[i] = i == 0 ? INT32_MIN : i % 2 ? 2147483646 - i : -i;
+        s->best[i] = 0;
+        for (int j = 0; j < SCORES; j++) {
+            const int at = i * SCORES + j;
+            s->x[at] = support_random_float(&r, -1, 1);
+            if (s->x[at] > s->x[i * SCORES + s->best[i]]) s->best[i] = j;
+            s->above[at] = 2 * s->x[at] > 1.5f;
+            s->count += s->above[at];
+        }
+    }
+}
+
+static void outcome_captures(tg_captures *captures, const scores *s, int rows) {
+    tg_dtype dtype = TG_BOOL;
+    tg_shape shape;
+    const float *x = tg_captures_get(captures, "x", &shape, &dtype);
+    assert_true(dtype == TG_F32 && tg_shape_equal(shape, TG_SHAPE(rows, SCORES)));
+    for (int i = 0; i < rows * SCORES; i++) assert_true(x[i] == 2 * s->x[i]);
+    const int32_t *k = tg_captures_get(captures, "k", &shape, &dtype);
+    assert_true(dtype == TG_I32 && tg_shape_equal(shape, TG_SHAPE(rows)));
+    for (int i = 0; i < rows; i++) assert_int_equal(k[i], s->k[i] + 1);
+    const uint8_t *above = tg_captures_get(captures, "above", &shape, &dtype);
+    assert_true(dtype == TG_BOOL && tg_shape_equal(shape, TG_SHAPE(rows, SCORES)));
+    assert_memory_equal(above, s->above, (size_t)rows * SCORES);
+    tg_captures_destroy(captures);
+}
+
+/* Room is counted in elements of the output's dtype: nothing behind them is touched, and one too few is refused. */
+static void results_have_their_own_dtype(void **state) {
+    fixture *f = *state;
+    scores *s = malloc(sizeof *s);
+    uint8_t *out = malloc(LARGE * SCORES + 64);
+    for (outcome which = BEST; which < OUTCOMES; which++) {
+        const tg_compile_options options = options_with((tg_optimizer){.kind = TG_OPTIMIZER_NONE});
+        tg_model *model = must(f->ctx, tg_compile_forward(f->ctx, outcome_of, &which, &options));
+        const int sizes[] = {1, 5, LARGE};
+        assert_int_equal(tg_model_output_dtype(model), which == BEST || which == COUNT_ABOVE ? TG_I32 : TG_BOOL);
+        for (int i = 0; i < SUPPORT_COUNT(sizes); i++) {
+            const int rows = sizes[i];
+            scores_fill(s, rows);
+            const uint8_t any = s->count > 0;
+            const void *want[OUTCOMES] = {s->best, s->above, &s->count, &any};
+            const int64_t counts[OUTCOMES] = {rows, (int64_t)rows * SCORES, 1, 1},
+                          bytes = counts[which] * (which == BEST || which == COUNT_ABOVE ? 4 : 1);
+            const tg_feed feeds[2] = {tg_feed_f32("x", s->x, (int64_t)rows * SCORES), tg_feed_i32("k", s->k, rows)};
+            tg_captures *captures = NULL;
+            memset(out, GUARD, LARGE * SCORES + 64);
+            refused(f->ctx, tg_run(model, feeds, 2, out, counts[which] - 1), TG_ERROR_ARGUMENT, "there is room for");
+            assert_int_equal(out[0], GUARD);
+            ok(f->ctx, tg_run(model, feeds, 2, out, counts[which]));
+            assert_memory_equal(out, want[which], (size_t)bytes);
+            for (int j = 0; j < 64; j++) assert_int_equal(out[bytes + j], GUARD);
+            memset(out, GUARD, (size_t)bytes);
+            ok(f->ctx, tg_run_captures(model, feeds, 2, out, counts[which] + 7, &captures));
+            assert_memory_equal(out, want[which], (size_t)bytes);
+            outcome_captures(captures, s, rows);
+        }
+        tg_model_destroy(model);
+    }
+    free(out);
+    free(s);
+}
+
+/* ---------------------------------------------------------------- frozen parts */
+
+typedef enum freezing { FREEZE_NOTHING, FREEZE_DECLARED, FREEZE_GROUP, FEED_INSTEAD } freezing;
+
+/* lower1, lower2 -> upper; the lower weights trained, frozen, or fed. */
+static tg_tensor backbone_output(tg_graph *g, freezing how) {
+    const tg_choice frozen = how == FREEZE_DECLARED ? TG_YES : TG_NO;
+    tg_tensor h = tg_input(g, "x", TG_SHAPE(5, 6), TG_F32);
+    for (int i = 0; i < 2; i++) {
+        tg_scope_pushf(g, "lower%d", i);
+        tg_tensor w = how == FEED_INSTEAD ? tg_input(g, i == 0 ? "w0" : "w1", TG_SHAPE(6, 6), TG_F32)
+                                          : tg_param(g, "W", TG_SHAPE(6, 6), .init = tg_init_randn(0.5), .frozen = frozen);
+        tg_scope_pop(g);
+        h = tg_relu(tg_matmul(h, w));
+    }
+    return tg_matmul(h, tg_param(g, "upper.W", TG_SHAPE(6, 2), .init = tg_init_randn(0.5)));
+}
+
+static tg_tensor backbone_loss(tg_graph *g, void *user) {
+    return tg_mean(tg_square(tg_sub(backbone_output(g, *(const freezing *)user), 1.0)), TG_ALL);
+}
+
+static tg_tensor backbone_forward(tg_graph *g, void *user) { return backbone_output(g, *(const freezing *)user); }
+
+static int contractions_of(tg_model *model) {
+    int count = 0;
+    for (const char *at = tg_model_text(model, TG_TEXT_IR); at != NULL && (at = strstr(at, "= contract")) != NULL; at++) count++;
+    return count;
+}
+
+/* Nothing of a frozen part is differentiated: the program is that of a model into which those weights are fed. */
+static void frozen_parts_have_no_backward_work(void **state) {
+    fixture *f = *state;
+    const tg_param_group group = {.pattern = "lower*", .frozen = true};
+    float x[30], w[36], before[36], after[36], loss = 0, other = 0;
+    support_random r = support_random_make(3);
+    for (int i = 0; i < 30; i++) x[i] = support_random_float(&r, -1, 1);
+    const tg_feed feed = tg_feed_f32("x", x, 30);
+    for (int no_fusion = 0; no_fusion < 2; no_fusion++) {
+        int kernels[4], contractions[4];
+        for (freezing how = FREEZE_NOTHING; how <= FEED_INSTEAD; how++) {
+            tg_compile_options options = options_with(tg_sgd(.lr = tg_lr_constant(0.1)));
+            options.optimizer.groups = &group;
+            options.optimizer.group_count = how == FREEZE_GROUP;
+            options.no_fusion = no_fusion;
+            tg_model *model = must(f->ctx, tg_compile(f->ctx, backbone_loss, &how, &options));
+            tg_model_info info;
+            ok(f->ctx, tg_model_get_info(model, &info));
+            kernels[how] = info.kernels;
+            contractions[how] = contractions_of(model);
+            if (how == FREEZE_DECLARED || how == FREEZE_GROUP) {
+                ok(f->ctx, tg_param_download(model, "lower1.W", before, 36));
+                for (int t = 0; t < 3; t++) ok(f->ctx, tg_step(model, &feed, 1, &loss));
+                ok(f->ctx, tg_param_download(model, "lower1.W", after, 36));
+                assert_memory_equal(before, after, sizeof before);
+                ok(f->ctx, tg_param_grad_download(model, "lower1.W", w, 36));
+                for (int i = 0; i < 36; i++) assert_true(w[i] == 0);
+                ok(f->ctx, tg_param_grad_download(model, "upper.W", w, 12));
+                assert_true(w[0] != 0 || w[1] != 0);
+                for (int i = 0; i < 36; i++) w[i] = 0.25f * before[i];
+                ok(f->ctx, tg_param_upload(model, "lower1.W", w, 36));
+                ok(f->ctx, tg_run(model, &feed, 1, &other, 1));
+                assert_true(other != loss);
+                tg_model *sibling = must(f->ctx, tg_compile_sibling(model, backbone_forward, &how));
+                float out[10];
+                double sum = 0;
+                ok(f->ctx, tg_run(sibling, &feed, 1, out, 10));
+                for (int i = 0; i < 10; i++) sum += (out[i] - 1.0) * (out[i] - 1.0) / 10;
+                assert_true(sum > other - 1e-4 && sum < other + 1e-4);
+                ok(f->ctx, tg_model_reset(model));
+                ok(f->ctx, tg_param_download(model, "lower1.W", after, 36));
+                assert_memory_equal(before, after, sizeof before);
+            }
+            tg_model_destroy(model);
+        }
+        assert_int_equal(contractions[FREEZE_NOTHING], 8); /* 3 forward, 3 of weights, 2 of what the layers were given */
+        for (freezing how = FREEZE_DECLARED; how <= FEED_INSTEAD; how++) {
+            assert_int_equal(contractions[how], 4); /* 3 forward, 1 of the upper weights */
+            assert_int_equal(kernels[how], kernels[FEED_INSTEAD]);
+        }
+        assert_true(kernels[FREEZE_DECLARED] < kernels[FREEZE_NOTHING]);
+    }
+}
+
+/* ---------------------------------------------------------------- one model in the place of another */
+
+static tg_tensor wider(tg_graph *g, void *user) {
+    (void)user;
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(5, 6), TG_F32);
+    tg_tensor h = tg_matmul(tg_matmul(x, tg_param(g, "lower0.W", TG_SHAPE(6, 6))), tg_param(g, "lower1.W", TG_SHAPE(6, 7)));
+    return tg_matmul(h, tg_param(g, "middle.W", TG_SHAPE(7, 2)));
+}
+
+static void parameters_are_carried_by_name_and_shape(void **state) {
+    fixture *f = *state;
+    support_allocator counts = {.calls = 0};
+    tg_context *elsewhere = support_context_counting(&counts);
+    const freezing how = FREEZE_NOTHING;
+    const tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.1), .average = 0.5));
+    float x[30] = {1, 2, 3}, w[42], got[42], first[42];
+    const tg_feed feed = tg_feed_f32("x", x, 30);
+    int count = 0;
+    tg_model *old = must(f->ctx, tg_compile(f->ctx, backbone_loss, (void *)&how, &options));
+    ok(f->ctx, tg_step(old, &feed, 1, NULL));
+    for (int i = 0; i < 2; i++) {
+        tg_context *ctx = i == 0 ? f->ctx : elsewhere;
+        tg_model *made = must(ctx, tg_compile_forward(ctx, wider, NULL, &options));
+        ok(ctx, tg_param_download(made, "lower1.W", first, 42));
+        const int64_t blocks = f->allocator.live_blocks;
+        ok(ctx, tg_params_carry(made, old, &count));
+        assert_int_equal(count, 1);
+        if (i == 1) assert_int_equal(f->allocator.live_blocks, blocks);
+        ok(f->ctx, tg_param_download(old, "lower0.W", w, 36));
+        ok(ctx, tg_param_download(made, "lower0.W", got, 36));
+        assert_memory_equal(w, got, 36 * sizeof *w);
+        ok(ctx, tg_param_download(made, "lower1.W", got, 42));
+        assert_memory_equal(first, got, sizeof first);
+        counts.fail_at = counts.calls + 1;
+        if (i == 1) refused(ctx, tg_params_carry(made, old, &count), TG_ERROR_MEMORY, "");
+        counts.fail_at = 0;
+        tg_model_destroy(made);
+    }
+    tg_model *same = must(f->ctx, tg_compile(f->ctx, backbone_loss, (void *)&how, &options));
+    ok(f->ctx, tg_params_carry(same, old, NULL));
+    ok(f->ctx, tg_param_download(old, "upper.W", w, 12));
+    ok(f->ctx, tg_param_average_download(same, "upper.W", got, 12)); /* where averages begin */
+    assert_memory_equal(w, got, 12 * sizeof *w);
+    assert_int_equal(tg_model_step_count(same), 0);
+    ok(f->ctx, tg_params_carry(same, same, &count));
+    assert_int_equal(count, 3);
+    assert_int_equal(tg_params_carry(same, NULL, NULL), TG_ERROR_ARGUMENT);
+    assert_int_equal(tg_params_carry(NULL, same, NULL), TG_ERROR_ARGUMENT);
+    tg_model_destroy(same);
+    tg_model_destroy(old);
+    tg_context_destroy(elsewhere);
+    assert_int_equal(counts.live_blocks, 0);
+}
+
 int main(void) {
     const int refused_home = support_home_refuses("test_life");
     if (refused_home) return refused_home;
@@ -552,6 +821,12 @@ int main(void) {
         LIFE_TEST(data_sets_come_in_batches_of_any_size),
         LIFE_TEST(reset_and_uploads_reach_all_sizes),
         LIFE_TEST(memory_that_runs_out_while_a_size_is_compiled),
+#if !defined(__wasm__)
+        LIFE_TEST(checkpoints_are_of_the_model_not_of_a_size),
+#endif
+        LIFE_TEST(results_have_their_own_dtype),
+        LIFE_TEST(frozen_parts_have_no_backward_work),
+        LIFE_TEST(parameters_are_carried_by_name_and_shape),
     };
 #undef LIFE_TEST
     return cmocka_run_group_tests(tests, NULL, NULL);

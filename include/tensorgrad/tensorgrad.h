@@ -1216,6 +1216,10 @@ TG_API tg_status tg_param_average_download(tg_model *model, const char *name, fl
 TG_API tg_status tg_param_grad_download(tg_model *model, const char *name, float *data, int64_t count);
 /* Many at once: every name and length is checked before anything is written. partial: names may be missing. */
 TG_API tg_status tg_params_upload(tg_model *model, const tg_feed *params, int n, bool partial);
+/* Puts a model in the place of another: the parameters of `to` that `from` has too, by name and shape, get its values; *count (NULL: not
+ * wanted) gets how many. The two may differ in device and context; errors are recorded on `to`'s. All is read before anything is
+ * written. */
+TG_API tg_status tg_params_carry(tg_model *to, tg_model *from, int *count);
 
 /* Initial values again (same seed, same values); optimiser state, user states, random numbers and step counter back to the start. A
  * schedule set by tg_model_set_lr stays in force and begins again. */

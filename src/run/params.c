@@ -151,6 +151,52 @@ tg_status tg_params_upload(tg_model *model, const tg_feed *params, int n, bool p
     return status;
 }
 
+/* The entry of `from` that is the same parameter, or NULL. */
+static const tg_layout_entry *params_twin(const tg_family *from, const tg_layout_entry *entry) {
+    const tg_layout_entry *twin = tg_layout_find(&from->layout, entry->name);
+    return twin != NULL && tg_shape_equal(twin->shape, entry->shape) ? twin : NULL;
+}
+
+/* Into values, laid out as `to` has them. */
+static tg_status params_read_twins(const tg_model *to, const tg_model *from, float *values) {
+    const int32_t slot = tg_family_find(from->family, "tg.parameters");
+    for (int i = 0; i < to->family->layout.count; i++) {
+        const tg_layout_entry *entry = &to->family->layout.entries[i], *twin = params_twin(from->family, entry);
+        tg_status status = twin != NULL ? tg_family_read(from->family, slot, twin->offset, values + entry->offset, entry->count) : TG_OK;
+        if (status == TG_OK) continue;
+        if (to->ctx == from->ctx) return status;
+        return tg_fail(to->ctx, status, TG_SITE_NONE, "params_carry: %s", tg_error_message(from->ctx));
+    }
+    return TG_OK;
+}
+
+static tg_status params_write_twins(tg_model *to, const tg_model *from, const float *values, int *count) {
+    *count = 0;
+    for (int i = 0; i < to->family->layout.count; i++) {
+        const tg_layout_entry *entry = &to->family->layout.entries[i];
+        if (params_twin(from->family, entry) == NULL) continue;
+        tg_status status = tg_family_write_parameters(to->family, entry->offset, values + entry->offset, entry->count);
+        if (status != TG_OK) return status;
+        ++*count;
+    }
+    return TG_OK;
+}
+
+tg_status tg_params_carry(tg_model *to, tg_model *from, int *count) {
+    int carried = 0;
+    if (to == NULL || from == NULL) return TG_ERROR_ARGUMENT;
+    tg_model_enter(from);
+    tg_model_enter(to);
+    const size_t bytes = (size_t)to->family->layout.total * sizeof(float);
+    float *values = tg_alloc(to->ctx, bytes);
+    if (values == NULL) return TG_ERROR_MEMORY;
+    tg_status status = params_read_twins(to, from, values);
+    if (status == TG_OK) status = params_write_twins(to, from, values, &carried);
+    if (status == TG_OK && count != NULL) *count = carried;
+    tg_release(to->ctx, values, bytes);
+    return status;
+}
+
 /* ---------------------------------------------------------------- reset, learning rate, steps */
 
 /* The schedule in force (the optimiser's, or the one of tg_model_set_lr) begins again too. */

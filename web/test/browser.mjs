@@ -195,23 +195,52 @@ await test('a lost device: every call says so; recover() goes on from the snapsh
     const { compileModule, Module, nn, matmul } = mlp
     class Line extends Module { W = this.param([3, 2]) }
     const model = await compileModule(() => new Line(), (m, { x, y }) => nn.mse(matmul(x, m.W), y),
-      { adam: { lr: 0.1 }, inputs: { x: { shape: [4, 3] }, y: { shape: [4, 2] } }, device: 'webgpu' })
-    const batch = { x: new Float32Array(12).fill(0.5), y: new Float32Array(8).fill(1) }
+      { adam: { lr: 0.1 }, inputs: { x: { shape: [null, 3] }, y: { shape: [null, 2] } }, batch: 4, device: 'webgpu' })
+    const rows = (n) => ({ x: new Float32Array(3 * n).fill(0.5), y: new Float32Array(2 * n).fill(1) }), batch = rows(4)
+    const sizes = async () => [await model.step(batch), await model.step(rows(2)), await model.step(rows(7)), await model.step(batch)].join()
     const message = async (promise) => promise.then(() => 'no error', (error) => `${error.name}: ${error.message}`)
-    await model.step(batch)
+    await model.step(rows(2))
     await model.snapshot()
     const kept = await model.downloadParams()
-    const second = await model.step(batch)
+    const second = await sizes()
     new BroadcastChannel('lose').postMessage('now')
     await new Promise((resolve) => setTimeout(resolve, 200))
     const said = [await message(model.step(batch)), await message(model.downloadParams()), await message(model.reset())]
     await model.recover()
     const back = await model.downloadParams()
-    return { said, same: back.W.every((value, i) => value === kept.W[i]), again: (await model.step(batch)) === second }
+    return { said, same: back.W.every((value, i) => value === kept.W[i]), again: (await sizes()) === second }
   })
   for (const said of result.said) assert.match(said, /^DeviceLostError: webgpu: the device( \(.*\))? was lost/)
   assert.ok(result.same, 'the parameters are those of the snapshot')
-  assert.ok(result.again, 'the next step is as it was')
+  assert.ok(result.again, 'the next steps, of sizes there were and of new ones, are as they were')
+})
+const buffers = `let live = 0
+const make = GPUDevice.prototype.createBuffer, destroy = GPUBuffer.prototype.destroy, gone = new WeakSet()
+GPUDevice.prototype.createBuffer = function (d) { live++; return make.call(this, d) }
+GPUBuffer.prototype.destroy = function () { if (!gone.has(this)) { gone.add(this); live-- } return destroy.call(this) }
+const asked = new BroadcastChannel('buffers')
+asked.onmessage = ({ data }) => data === 'how many' && asked.postMessage(live)`
+await test('the buffers of a size go with it', async () => {
+  const counts = await faulty(buffers, async () => {
+    const channel = new BroadcastChannel('buffers')
+    const count = () => new Promise((resolve) => {
+      channel.onmessage = ({ data }) => typeof data === 'number' && resolve(data)
+      channel.postMessage('how many')
+    })
+    const { compileModule, matmul, Module, nn } = await import('tensorgrad')
+    class Line extends Module { W = this.param([3, 2]) }
+    const model = await compileModule(() => new Line(), (m, { x, y }) => nn.mse(matmul(x, m.W), y),
+      { adam: { lr: 0.1 }, inputs: { x: { shape: [null, 3] }, y: { shape: [null, 2] } }, maxSizes: 2, device: 'webgpu' })
+    const step = (n) => model.step({ x: new Float32Array(3 * n).fill(0.5), y: new Float32Array(2 * n).fill(1) })
+    const counts = []
+    for (const sizes of [[3, 4], [5, 6], [7, 3], [4, 3]]) {
+      for (let i = 0; i < 4; i++) for (const n of sizes) await step(n)
+      counts.push(await count())
+    }
+    return counts
+  })
+  assert.ok(counts[0] > 0 && counts.every((each) => each === counts[0]), counts.join(', '))
+  return `${counts[0]} buffers`
 })
 const counting = `const submit = GPUQueue.prototype.submit
 let submissions = 0

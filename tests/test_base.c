@@ -12,6 +12,8 @@
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -423,14 +425,12 @@ static void random_streams_are_pure_functions(void **state) {
 /* ---------------------------------------------------------------- threads */
 
 typedef struct part_log {
-    int count[1000], worker[1000], threads;
-    int64_t sum;
+    int count[1000], threads;
 } part_log;
 
 static void log_part(void *user, int part, int worker) {
     part_log *log = user;
     log->count[part]++;
-    log->worker[part] = worker;
     if (worker < 0 || worker >= log->threads) log->count[part] = -1000;
 }
 
@@ -447,7 +447,6 @@ static void every_part_runs_once(void **state) {
                 part_log log = {.threads = tg_pool_threads(pool)};
                 tg_pool_run(pool, log_part, &log, parts[p]);
                 for (int i = 0; i < 1000; i++) assert_int_equal(log.count[i], i < parts[p]);
-                for (int i = 1; i < parts[p]; i++) assert_true(log.worker[i] >= log.worker[i - 1]);
             }
         tg_pool_destroy(pool, ctx);
     }
@@ -458,6 +457,53 @@ static void every_part_runs_once(void **state) {
     tg_pool_destroy(NULL, ctx);
     assert_int_equal(ctx->live_bytes, 0);
     assert_true(tg_cpu_count() >= 1);
+    tg_context_destroy(ctx);
+}
+
+typedef struct part_gate {
+    _Atomic int begun, done;
+} part_gate;
+
+/* The first one to be begun of parts 4 to 7 waits for all others: another thread must take over what its range holds. */
+static void wait_in_part(void *user, int part, int worker) {
+    (void)worker;
+    part_gate *gate = user;
+    if (part >= 4 && atomic_fetch_add(&gate->begun, 1) == 0)
+        while (atomic_load(&gate->done) < 7) (void)sched_yield();
+    atomic_fetch_add(&gate->done, 1);
+}
+
+static void parts_of_a_late_worker_are_taken_over(void **state) {
+    (void)state;
+    tg_context *ctx = tg_context_create(NULL);
+    tg_pool *pool = tg_pool_create(ctx, 2);
+    assert_int_equal(tg_pool_threads(pool), 2);
+    for (int round = 0; round < 200; round++) {
+        part_gate gate = {0};
+        tg_pool_run(pool, wait_in_part, &gate, 8);
+        assert_int_equal(atomic_load(&gate.done), 8);
+    }
+    tg_pool_destroy(pool, ctx);
+    tg_context_destroy(ctx);
+}
+
+static void count_part(void *user, int part, int worker) {
+    (void)worker;
+    uint8_t *count = user;
+    count[part]++;
+}
+
+/* More than a range of parts can number. */
+static void many_parts_run_once(void **state) {
+    (void)state;
+    enum { MANY = 200001 };
+    tg_context *ctx = tg_context_create(NULL);
+    tg_pool *pool = tg_pool_create(ctx, 3);
+    uint8_t *count = calloc(MANY, 1);
+    tg_pool_run(pool, count_part, count, MANY);
+    for (int i = 0; i < MANY; i++) assert_int_equal(count[i], 1);
+    free(count);
+    tg_pool_destroy(pool, ctx);
     tg_context_destroy(ctx);
 }
 
@@ -527,6 +573,8 @@ int main(void) {
         cmocka_unit_test(random_numbers_have_their_moments),
         cmocka_unit_test(random_streams_are_pure_functions),
         cmocka_unit_test(every_part_runs_once),
+        cmocka_unit_test(parts_of_a_late_worker_are_taken_over),
+        cmocka_unit_test(many_parts_run_once),
         cmocka_unit_test(runs_follow_each_other),
         cmocka_unit_test(pools_survive_no_memory),
     };

@@ -1,6 +1,8 @@
-/* threads: a fixed pool. Parts are dealt in contiguous ranges, the same for the same counts, and the caller is worker 0.
- * Workers wait for the next run by spinning some microseconds and then sleep; so does the caller for its workers.
- * Must not know what a part does. Without threads (plain WebAssembly) the same functions run everything in the caller. */
+/* threads: a fixed pool. Parts are dealt in contiguous ranges, the same for the same counts, so that the same rows come to the same core
+ * in kernel after kernel; the caller is worker 0. Who is done takes over what others have not begun: a worker that the system
+ * does not let run holds nobody up. Workers wait for the next run by spinning some microseconds and then sleep; so does the caller
+ * for its workers. Must not know what a part does. Without threads (plain WebAssembly) the same functions run everything in the caller;
+ * WebAssembly with atomics has its host start the workers (web/src/threads.ts) and sleeps by its own instructions. */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #  define _GNU_SOURCE 1 /* sched_getaffinity */
 #endif
@@ -32,81 +34,168 @@ void tg_pool_run(tg_pool *pool, tg_part_fn fn, void *user, int parts) {
 
 #else
 
-#  include <pthread.h>
 #  include <stdatomic.h>
 #  include <stdio.h>
 
-#  if defined(_WIN32)
-#    include <windows.h>
+#  if defined(__wasm__)
+#    define POOL_STACK_BYTES (1 << 17)
 #  else
-#    include <sched.h>
-#    include <unistd.h>
+#    include <pthread.h>
+#    define POOL_STACK_BYTES (1 << 20)
+#    if defined(_WIN32)
+#      include <windows.h>
+#    else
+#      include <sched.h>
+#      include <unistd.h>
+#    endif
 #  endif
 
 /* One spin is about 10 to 40 ns, by processor: the longest wait before sleeping is 0.2 to 0.8 ms, more than the kernels of a
  * step that run on one thread. Waking a sleeper costs tens of microseconds, the time of a kernel. */
-enum { POOL_SPINS = 20000, POOL_SHORT_SPINS = 1000, POOL_LARGEST = 255, POOL_STACK_BYTES = 1 << 20 };
+enum { POOL_SPINS = 20000, POOL_SHORT_SPINS = 1000, POOL_LARGEST = 255, POOL_MOST_PARTS = 0xFFFF };
+
+/* Parts that nobody has begun: the next one in the upper 16 bits, the end in the lower. On a cache line of its own. */
+typedef struct pool_range {
+    _Atomic uint32_t left;
+    char apart[60];
+} pool_range;
 
 typedef struct pool_worker {
     tg_pool *pool;
-    pthread_t thread;
     int index;
+#  if defined(__wasm__)
+    char *stack;
+#  else
+    pthread_t thread;
+#  endif
 } pool_worker;
 
-/* `run` counts runs in its upper 24 bits and holds the number of active workers (the caller included) in its lower 8;
- * a worker that is not active in a run never looks at the job, so the caller need not wait for it. */
 struct tg_pool {
     int threads, spins;
-    int64_t started; /* entries of workers, for releasing */
-    tg_part_fn fn;
+    int64_t started; /* workers there is room for, with the caller, for releasing */
+    tg_part_fn fn;   /* of this run: to be read after claiming a part of it, for until that is done the run goes on */
     void *user;
-    int parts;
-    bool stop;
-    _Atomic uint32_t run;
-    _Atomic int busy;     /* active workers, without the caller, that are not done with this run */
-    _Atomic int sleepers; /* workers waiting on `wake` */
-    _Atomic int caller_sleeps;
+    int first; /* part 0 of the ranges */
+    char apart[64];
+    _Atomic uint32_t run; /* counts runs */
+    _Atomic uint32_t stop;
+    _Atomic uint32_t sleepers; /* workers that sleep, or are about to */
+    char apart_too[64];
+    _Atomic uint32_t pending; /* parts of this run that are not done */
+    _Atomic uint32_t caller_sleeps;
+    _Atomic uint32_t alive; /* WebAssembly: workers that have not ended */
+#  if !defined(__wasm__)
     pthread_mutex_t lock;
-    pthread_cond_t wake, done;
-    pool_worker *workers; /* [threads - 1] */
+    pthread_cond_t changed;
+#  endif
+    pool_worker *workers; /* [threads], the caller's unused */
+    pool_range *ranges;   /* [threads] */
 };
 
+/* ---- what differs from home to home: counting cores, sleeping until a word changes, waking, starting and joining */
+
+#  if defined(__wasm__)
+
+#    define POOL_IMPORT(name) __attribute__((import_module("tg"), import_name(#    name)))
+POOL_IMPORT(thread_count) int tg_host_thread_count(void);
+/* 0: there is no thread left. Else one of the host's calls tg_pool_worker with `stack_top` as its stack pointer. */
+POOL_IMPORT(thread_start) int tg_host_thread_start(void *worker, void *stack_top);
+#    undef POOL_IMPORT
+
+int tg_cpu_count(void) { return tg_host_thread_count(); }
+static inline void pool_pause(void) {}
+static inline void pool_yield(void) {}
+static void pool_sleep(tg_pool *pool, _Atomic uint32_t *word, uint32_t old) {
+    (void)pool;
+    (void)__builtin_wasm_memory_atomic_wait32((int *)(void *)word, (int)old, -1);
+}
+static void pool_wake(tg_pool *pool, _Atomic uint32_t *word) {
+    (void)pool;
+    (void)__builtin_wasm_memory_atomic_notify((int *)(void *)word, UINT32_MAX);
+}
+static bool pool_make_locks(tg_pool *pool) {
+    (void)pool;
+    return true;
+}
+static void pool_drop_locks(tg_pool *pool) { (void)pool; }
+
+#  else
+
 int tg_cpu_count(void) {
-#  if defined(_WIN32)
+#    if defined(_WIN32)
     SYSTEM_INFO info;
     GetSystemInfo(&info);
     return info.dwNumberOfProcessors < 1 ? 1 : (int)info.dwNumberOfProcessors;
-#  else
-#    if defined(__linux__) && defined(CPU_COUNT)
+#    else
+#      if defined(__linux__) && defined(CPU_COUNT)
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 0) return CPU_COUNT(&allowed);
-#    endif
+#      endif
     const long count = sysconf(_SC_NPROCESSORS_ONLN);
     return count < 1 ? 1 : (int)count;
-#  endif
+#    endif
 }
-
 static inline void pool_pause(void) {
-#  if defined(__x86_64__) || defined(__i386__)
+#    if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
-#  elif defined(__aarch64__)
+#    elif defined(__aarch64__)
     __asm__ volatile("isb" ::: "memory");
-#  endif
+#    endif
 }
-
 static inline void pool_yield(void) {
-#  if defined(_WIN32)
+#    if defined(_WIN32)
     (void)SwitchToThread();
-#  else
+#    else
     (void)sched_yield();
-#  endif
+#    endif
+}
+static void pool_sleep(tg_pool *pool, _Atomic uint32_t *word, uint32_t old) {
+    (void)pthread_mutex_lock(&pool->lock);
+    while (atomic_load(word) == old) (void)pthread_cond_wait(&pool->changed, &pool->lock);
+    (void)pthread_mutex_unlock(&pool->lock);
+}
+static void pool_wake(tg_pool *pool, _Atomic uint32_t *word) {
+    (void)word;
+    (void)pthread_mutex_lock(&pool->lock);
+    (void)pthread_cond_broadcast(&pool->changed);
+    (void)pthread_mutex_unlock(&pool->lock);
+}
+/* False with none of them left when one is refused. */
+static bool pool_make_locks(tg_pool *pool) {
+    if (pthread_mutex_init(&pool->lock, NULL) != 0) return false;
+    if (pthread_cond_init(&pool->changed, NULL) == 0) return true;
+    (void)pthread_mutex_destroy(&pool->lock);
+    return false;
+}
+static void pool_drop_locks(tg_pool *pool) {
+    (void)pthread_cond_destroy(&pool->changed);
+    (void)pthread_mutex_destroy(&pool->lock);
 }
 
-static void pool_run_range(const tg_pool *pool, int worker, int active) {
-    const int64_t parts = pool->parts;
-    const int first = (int)(parts * worker / active), end = (int)(parts * (worker + 1) / active);
-    for (int part = first; part < end; part++) pool->fn(pool->user, part, worker);
+#  endif
+
+/* ---- parts */
+
+/* The next part of a range, or -1. */
+static int pool_claim(pool_range *range) {
+    uint32_t left = atomic_load(&range->left);
+    while (left >> 16 < (left & POOL_MOST_PARTS))
+        if (atomic_compare_exchange_weak(&range->left, &left, left + 0x10000u)) return (int)(left >> 16);
+    return -1;
 }
+
+/* Its own range first. */
+static void pool_work(tg_pool *pool, int worker) {
+    for (int k = 0; k < pool->threads; k++) {
+        pool_range *range = &pool->ranges[(worker + k) % pool->threads];
+        for (int part = pool_claim(range); part >= 0; part = pool_claim(range)) {
+            pool->fn(pool->user, pool->first + part, worker);
+            if (atomic_fetch_sub(&pool->pending, 1) == 1 && atomic_load(&pool->caller_sleeps)) pool_wake(pool, &pool->pending);
+        }
+    }
+}
+
+/* ---- waiting */
 
 /* Lets others run now and then once the wait is no longer short: with more threads than cores, spinning must not hold up the
  * very thread that is waited for. */
@@ -122,60 +211,42 @@ static uint32_t pool_wait_run(tg_pool *pool, uint32_t seen) {
         if (now != seen) return now;
         pool_linger(spin);
     }
-    (void)pthread_mutex_lock(&pool->lock);
     atomic_fetch_add(&pool->sleepers, 1);
     uint32_t now = atomic_load(&pool->run);
-    while (now == seen) {
-        (void)pthread_cond_wait(&pool->wake, &pool->lock);
-        now = atomic_load(&pool->run);
-    }
+    for (; now == seen; now = atomic_load(&pool->run)) pool_sleep(pool, &pool->run, seen);
     atomic_fetch_sub(&pool->sleepers, 1);
-    (void)pthread_mutex_unlock(&pool->lock);
     return now;
 }
 
-static void pool_finish(tg_pool *pool) {
-    if (atomic_fetch_sub(&pool->busy, 1) != 1 || !atomic_load(&pool->caller_sleeps)) return;
-    (void)pthread_mutex_lock(&pool->lock);
-    (void)pthread_cond_signal(&pool->done);
-    (void)pthread_mutex_unlock(&pool->lock);
-}
-
-static void *pool_worker_main(void *argument) {
-    const pool_worker *self = argument;
-    tg_pool *pool = self->pool;
-    uint32_t seen = 0;
-    for (;;) {
-        seen = pool_wait_run(pool, seen);
-        const int active = (int)(seen & 0xFFu);
-        if (self->index >= active) continue;
-        if (pool->stop) return NULL;
-        pool_run_range(pool, self->index, active);
-        pool_finish(pool);
-    }
-}
-
-/* Publishes the job fields and wakes who sleeps. The counter is read after `run` is written, and a worker counts itself
- * before it reads `run` (both sequentially consistent): one of the two sees the other. */
-static void pool_publish(tg_pool *pool, int active) {
-    const uint32_t before = atomic_load_explicit(&pool->run, memory_order_relaxed);
-    atomic_store(&pool->run, ((before & 0xFFFFFF00u) + 0x100u) | (uint32_t)active);
-    if (atomic_load(&pool->sleepers) == 0) return;
-    (void)pthread_mutex_lock(&pool->lock);
-    (void)pthread_cond_broadcast(&pool->wake);
-    (void)pthread_mutex_unlock(&pool->lock);
+/* The sleepers are counted after `run` is written, and a worker counts itself before it reads `run` (both sequentially
+ * consistent): one of the two sees the other. */
+static void pool_publish(tg_pool *pool) {
+    atomic_fetch_add(&pool->run, 1);
+    if (atomic_load(&pool->sleepers) != 0) pool_wake(pool, &pool->run);
 }
 
 static void pool_wait_done(tg_pool *pool) {
     for (int spin = 0; spin < pool->spins; spin++) {
-        if (atomic_load_explicit(&pool->busy, memory_order_acquire) == 0) return;
+        if (atomic_load_explicit(&pool->pending, memory_order_acquire) == 0) return;
         pool_linger(spin);
     }
-    (void)pthread_mutex_lock(&pool->lock);
     atomic_store(&pool->caller_sleeps, 1);
-    while (atomic_load(&pool->busy) != 0) (void)pthread_cond_wait(&pool->done, &pool->lock);
+    for (uint32_t left = atomic_load(&pool->pending); left != 0; left = atomic_load(&pool->pending)) pool_sleep(pool, &pool->pending, left);
     atomic_store(&pool->caller_sleeps, 0);
-    (void)pthread_mutex_unlock(&pool->lock);
+}
+
+static void pool_run_block(tg_pool *pool, tg_part_fn fn, void *user, int first, int parts) {
+    pool->fn = fn;
+    pool->user = user;
+    pool->first = first;
+    atomic_store(&pool->pending, (uint32_t)parts);
+    for (int w = 0; w < pool->threads; w++) {
+        const uint32_t begin = (uint32_t)(parts * (int64_t)w / pool->threads), end = (uint32_t)(parts * (int64_t)(w + 1) / pool->threads);
+        atomic_store_explicit(&pool->ranges[w].left, begin << 16 | end, memory_order_release);
+    }
+    pool_publish(pool);
+    pool_work(pool, 0);
+    pool_wait_done(pool);
 }
 
 void tg_pool_run(tg_pool *pool, tg_part_fn fn, void *user, int parts) {
@@ -183,63 +254,106 @@ void tg_pool_run(tg_pool *pool, tg_part_fn fn, void *user, int parts) {
         for (int part = 0; part < parts; part++) fn(user, part, 0);
         return;
     }
-    const int active = parts < pool->threads ? parts : pool->threads;
-    pool->fn = fn;
-    pool->user = user;
-    pool->parts = parts;
-    atomic_store(&pool->busy, active - 1);
-    pool_publish(pool, active);
-    pool_run_range(pool, 0, active);
-    pool_wait_done(pool);
+    for (int first = 0; first < parts; first += POOL_MOST_PARTS)
+        pool_run_block(pool, fn, user, first, parts - first < POOL_MOST_PARTS ? parts - first : POOL_MOST_PARTS);
 }
 
-static bool pool_start_worker(tg_pool *pool, pool_worker *worker, int index) {
+static void pool_worker_loop(const pool_worker *self) {
+    tg_pool *pool = self->pool;
+    for (uint32_t seen = 0;;) {
+        seen = pool_wait_run(pool, seen);
+        if (atomic_load(&pool->stop)) return;
+        pool_work(pool, self->index);
+    }
+}
+
+/* ---- starting and ending */
+
+#  if defined(__wasm__)
+
+/* What a thread of the host runs. */
+__attribute__((export_name("thread_main"))) void tg_pool_worker(void *worker) {
+    tg_pool *pool = ((pool_worker *)worker)->pool;
+    pool_worker_loop(worker);
+    if (atomic_fetch_sub(&pool->alive, 1) == 1) pool_wake(pool, &pool->alive);
+}
+static bool pool_start_worker(tg_pool *pool, tg_context *ctx, pool_worker *worker) {
+    worker->stack = tg_alloc(ctx, POOL_STACK_BYTES);
+    if (!worker->stack) {
+        tg_clear_error(ctx);
+        return false;
+    }
+    atomic_fetch_add(&pool->alive, 1);
+    if (tg_host_thread_start(worker, worker->stack + POOL_STACK_BYTES)) return true;
+    atomic_fetch_sub(&pool->alive, 1);
+    return false;
+}
+static void pool_join(tg_pool *pool) {
+    for (uint32_t left = atomic_load(&pool->alive); left != 0; left = atomic_load(&pool->alive)) pool_sleep(pool, &pool->alive, left);
+}
+static void pool_release_stacks(tg_pool *pool, tg_context *ctx) {
+    for (int64_t i = 0; i < pool->started; i++)
+        if (pool->workers[i].stack) tg_release(ctx, pool->workers[i].stack, POOL_STACK_BYTES);
+}
+
+#  else
+
+static void *pool_worker_main(void *argument) {
+    pool_worker_loop(argument);
+    return NULL;
+}
+static bool pool_start_worker(tg_pool *pool, tg_context *ctx, pool_worker *worker) {
+    (void)pool, (void)ctx;
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes) != 0) return false;
     (void)pthread_attr_setstacksize(&attributes, POOL_STACK_BYTES);
-    worker->pool = pool;
-    worker->index = index;
     const bool ok = pthread_create(&worker->thread, &attributes, pool_worker_main, worker) == 0;
     (void)pthread_attr_destroy(&attributes);
     return ok;
 }
+static void pool_join(tg_pool *pool) {
+    for (int i = 1; i < pool->threads; i++) (void)pthread_join(pool->workers[i].thread, NULL);
+}
+static void pool_release_stacks(tg_pool *pool, tg_context *ctx) { (void)pool, (void)ctx; }
+
+#  endif
 
 static void pool_start_workers(tg_pool *pool, tg_context *ctx, int threads) {
-    pool->threads = 1;
-    while (pool->threads < threads && pool_start_worker(pool, &pool->workers[pool->threads - 1], pool->threads)) pool->threads++;
-    if (pool->threads < threads && ctx->log) {
+    int count = 1;
+    for (; count < threads; count++) {
+        pool->workers[count].pool = pool;
+        pool->workers[count].index = count;
+        if (!pool_start_worker(pool, ctx, &pool->workers[count])) break;
+    }
+    pool->threads = count; /* no worker looks at it before the first run */
+    if (count < threads && ctx->log) {
         char message[96];
-        (void)snprintf(message, sizeof message, "only %d of %d threads could be started", pool->threads, threads);
+        (void)snprintf(message, sizeof message, "only %d of %d threads could be started", count, threads);
         ctx->log(ctx->log_user, TG_LOG_WARNING, message);
     }
 }
 
-/* The mutex and the two conditions; false with none of them left when one is refused. */
-static bool pool_make_locks(tg_pool *pool) {
-    if (pthread_mutex_init(&pool->lock, NULL) != 0) return false;
-    if (pthread_cond_init(&pool->wake, NULL) == 0) {
-        if (pthread_cond_init(&pool->done, NULL) == 0) return true;
-        (void)pthread_cond_destroy(&pool->wake);
-    }
-    (void)pthread_mutex_destroy(&pool->lock);
-    return false;
+static void pool_release(tg_pool *pool, tg_context *ctx) {
+    if (pool->workers) tg_release(ctx, pool->workers, (size_t)pool->started * sizeof *pool->workers);
+    if (pool->ranges) tg_release(ctx, pool->ranges, (size_t)pool->started * sizeof *pool->ranges);
+    tg_release(ctx, pool, sizeof *pool);
 }
 
 tg_pool *tg_pool_create(tg_context *ctx, int threads) {
     const int wanted = threads < 1 ? 1 : threads > POOL_LARGEST ? POOL_LARGEST : threads;
     tg_pool *pool = tg_alloc(ctx, sizeof *pool);
     if (!pool) return NULL;
-    pool->started = wanted - 1;
+    pool->started = wanted;
     pool->spins = wanted > tg_cpu_count() ? 0 : POOL_SPINS;
-    pool->workers = tg_alloc(ctx, (size_t)pool->started * sizeof *pool->workers);
-    if (!pool->workers) {
-        tg_release(ctx, pool, sizeof *pool);
+    pool->workers = tg_alloc(ctx, (size_t)wanted * sizeof *pool->workers);
+    pool->ranges = tg_alloc(ctx, (size_t)wanted * sizeof *pool->ranges);
+    if (!pool->workers || !pool->ranges) {
+        pool_release(pool, ctx);
         return NULL;
     }
     if (!pool_make_locks(pool)) {
         (void)tg_fail(ctx, TG_ERROR_MEMORY, TG_SITE_NONE, "the system has no lock left for a thread pool");
-        tg_release(ctx, pool->workers, (size_t)pool->started * sizeof *pool->workers);
-        tg_release(ctx, pool, sizeof *pool);
+        pool_release(pool, ctx);
         return NULL;
     }
     pool_start_workers(pool, ctx, wanted);
@@ -248,16 +362,12 @@ tg_pool *tg_pool_create(tg_context *ctx, int threads) {
 
 void tg_pool_destroy(tg_pool *pool, tg_context *ctx) {
     if (!pool) return;
-    if (pool->threads > 1) {
-        pool->stop = true;
-        pool_publish(pool, pool->threads);
-        for (int i = 0; i < pool->threads - 1; i++) (void)pthread_join(pool->workers[i].thread, NULL);
-    }
-    (void)pthread_cond_destroy(&pool->wake);
-    (void)pthread_cond_destroy(&pool->done);
-    (void)pthread_mutex_destroy(&pool->lock);
-    tg_release(ctx, pool->workers, (size_t)pool->started * sizeof *pool->workers);
-    tg_release(ctx, pool, sizeof *pool);
+    atomic_store(&pool->stop, 1);
+    pool_publish(pool);
+    pool_join(pool);
+    pool_drop_locks(pool);
+    pool_release_stacks(pool, ctx);
+    pool_release(pool, ctx);
 }
 
 int tg_pool_threads(const tg_pool *pool) { return pool ? pool->threads : 1; }

@@ -215,9 +215,10 @@ static void contract_choose_grid(tg_contraction *c, int64_t wanted) {
 static void contract_choose_parts(tg_contraction *c, int64_t limit) {
     /* Multiply-adds; finishing and handing on an element costs about as much as 16. */
     double work = (double)c->batches * (double)c->m * (double)c->n * (double)(c->k + 16);
-    double wanted = work < 5e6 ? work / 6e5 : 8 + work / 8e6;
+    double wanted = work < 2.4e6 ? work / 3e5 : 8 + work / 8e6;
     int64_t parts = wanted < 1 ? 1 : wanted > CONTRACT_MAX_PARTS ? CONTRACT_MAX_PARTS : (int64_t)wanted;
     parts = contract_min(parts, limit);
+    while ((parts & (parts - 1)) > 0) parts &= parts - 1; /* a power of two, so that kernels of the same rows are cut at the same ones */
     c->batch_parts = contract_min(c->batches, parts);
     c->row_parts = c->column_parts = 1;
     if (c->batches < parts) contract_choose_grid(c, parts / c->batches);

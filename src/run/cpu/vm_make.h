@@ -102,6 +102,11 @@ static inline int32_t tg_vm_class_extent(int32_t class_) {
 }
 static inline int64_t tg_vm_smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t tg_vm_larger(int64_t a, int64_t b) { return a > b ? a : b; }
+/* The largest power of two that is at most n, 1 at least: so many parts begin at the same share of the rows in every kernel. */
+static inline int64_t tg_vm_power_below(int64_t n) {
+    while ((n & (n - 1)) > 0) n &= n - 1;
+    return n < 1 ? 1 : n;
+}
 static inline int64_t tg_vm_divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* ---- vm_tile.c */

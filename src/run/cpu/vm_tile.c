@@ -4,8 +4,9 @@
 
 /* Lanes of a full tile: registers of 2 KiB, so that a dozen fit the first-level cache; long bodies get half, short epilogues twice that. */
 enum { TILE_LANES = 512, TILE_LONG_BODY = 64, TILE_SHORT_BODY = 8, TILE_LONGEST_KEPT_ROW = 4096, TILE_KEPT_LANES = 1 << 16 };
-/* Measured: nanoseconds of one lane of one cheap instruction; work worth waking a thread for, and of one part. */
-static const double tile_lane_ns = 0.04, tile_split_ns = 40000, tile_part_ns = 15000, tile_most_parts = 32;
+/* Measured: nanoseconds of one lane of one cheap instruction; work worth dealing out, and of one part. Dealing out costs some
+ * 2000 ns, but what one core does alone, the other has to fetch again afterwards: kernels of a chain are split alike, or none is. */
+static const double tile_lane_ns = 0.04, tile_split_ns = 8000, tile_part_ns = 4000, tile_most_parts = 32;
 
 /* ---- classes, levels, depths */
 
@@ -209,7 +210,7 @@ static int32_t tile_part_count(double ns, int64_t most) {
     if (ns < tile_split_ns || most < 2) return 1;
     double parts = ns / tile_part_ns;
     if (parts > tile_most_parts) parts = tile_most_parts;
-    return (int32_t)tg_vm_smaller((int64_t)parts, most);
+    return (int32_t)tg_vm_power_below(tg_vm_smaller((int64_t)parts, most));
 }
 
 /* A large scatter is cut along its columns; rows of the table would repeat the body's work. */

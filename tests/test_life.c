@@ -233,6 +233,10 @@ static void a_refused_size_compiles_and_changes_nothing(void **state) {
     refused(f->ctx, tg_step(model, wrong, 2, &loss), TG_ERROR_SHAPE, "step: input x[?, 3] takes a multiple of 3 elements, fed 26");
     wrong[0].count = 0;
     refused(f->ctx, tg_run(model, wrong, 2, &loss, 1), TG_ERROR_SHAPE, "run: input x[?, 3] takes a multiple of 3 elements, fed 0");
+    for (int64_t huge = (int64_t)1 << 32; huge > 0 && huge < INT64_MAX / 2; huge *= 2) {
+        wrong[0].count = 3 * (huge / 3);
+        refused(f->ctx, tg_run(model, wrong, 2, &loss, 1), TG_ERROR_LIMIT, "elements, over the limit of 2^31 - 1");
+    }
     wrong[0].count = -3;
     refused(f->ctx, tg_run(model, wrong, 2, &loss, 1), TG_ERROR_SHAPE, "fed -3");
     wrong[0] = b.feeds[0];
@@ -750,6 +754,43 @@ static void frozen_parts_have_no_backward_work(void **state) {
     }
 }
 
+#if !defined(__wasm__)
+/* All of it is trained, then a part is frozen: the file of a forward sibling has what that needs. */
+static void a_backbone_comes_from_a_checkpoint(void **state) {
+    fixture *f = *state;
+    freezing whole = FREEZE_NOTHING, frozen = FREEZE_DECLARED;
+    const tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.1)));
+    const float x[30] = {1, -2, 3, 0.5f, -1};
+    const tg_feed feed = tg_feed_f32("x", x, 30);
+    const char *folder = getenv("TMPDIR");
+    char path[256];
+    float want[36], got[36], one = 0, other = 0;
+    snprintf(path, sizeof path, "%s/test_life_%ld_b.safetensors", folder != NULL && strlen(folder) < 150 ? folder : P_tmpdir,
+             (long)getpid());
+    tg_model *trained = must(f->ctx, tg_compile(f->ctx, backbone_loss, &whole, &options));
+    for (int t = 0; t < 3; t++) ok(f->ctx, tg_step(trained, &feed, 1, NULL));
+    tg_model *forward = must(f->ctx, tg_compile_sibling(trained, backbone_forward, &whole));
+    tg_model *tuned = must(f->ctx, tg_compile(f->ctx, backbone_loss, &frozen, &options));
+    tg_model *again = must(f->ctx, tg_compile(f->ctx, backbone_loss, &frozen, &options));
+    ok(f->ctx, tg_model_save(forward, path));
+    ok(f->ctx, tg_model_load(tuned, path));
+    ok(f->ctx, tg_param_download(trained, "lower0.W", want, 36));
+    for (int t = 0; t < 2; t++) ok(f->ctx, tg_step(tuned, &feed, 1, NULL));
+    ok(f->ctx, tg_param_download(tuned, "lower0.W", got, 36));
+    assert_memory_equal(want, got, sizeof want);
+    ok(f->ctx, tg_model_save(tuned, path)); /* with the moments of what is trained */
+    ok(f->ctx, tg_model_load(again, path));
+    remove(path);
+    ok(f->ctx, tg_step(tuned, &feed, 1, &one));
+    ok(f->ctx, tg_step(again, &feed, 1, &other));
+    assert_memory_equal(&one, &other, sizeof one);
+    same_parameters(tuned, again);
+    tg_model_destroy(trained);
+    tg_model_destroy(tuned);
+    tg_model_destroy(again);
+}
+#endif
+
 /* ---------------------------------------------------------------- one model in the place of another */
 
 static tg_tensor wider(tg_graph *g, void *user) {
@@ -825,6 +866,9 @@ int main(void) {
         LIFE_TEST(checkpoints_are_of_the_model_not_of_a_size),
 #endif
         LIFE_TEST(results_have_their_own_dtype),
+#if !defined(__wasm__)
+        LIFE_TEST(a_backbone_comes_from_a_checkpoint),
+#endif
         LIFE_TEST(frozen_parts_have_no_backward_work),
         LIFE_TEST(parameters_are_carried_by_name_and_shape),
     };

@@ -120,6 +120,9 @@ static const char *feeds_declared(const tg_input_info *input, char *buffer, size
 static tg_status feeds_size_of(const tg_model *model, const char *call, const tg_feed *feed, const tg_input_info *input, int64_t *size) {
     char shape[TG_SHAPE_TEXT];
     const int64_t row = tg_shape_count(input->shape) / input->shape.dim[input->any - 1];
+    if (feed->count > INT32_MAX)
+        return tg_fail(model->ctx, TG_ERROR_LIMIT, TG_SITE_NONE, "%s: input %s%s is fed %lld elements, over the limit of 2^31 - 1", call,
+                       input->name, feeds_declared(input, shape, sizeof shape), (long long)feed->count);
     *size = feed->count / row;
     if (feed->count > 0 && feed->count % row == 0) return TG_OK;
     return tg_fail(model->ctx, TG_ERROR_SHAPE, TG_SITE_NONE, "%s: input %s%s takes a multiple of %lld elements, fed %lld", call,

@@ -1,5 +1,6 @@
-// Native test suites as WebAssembly: node test/suites.mjs FOLDER. Each SUITE.wasm of scripts/build-wasm-tests: on the CPU here, and some
-// in headless Chromium on WebGPU (SwiftShader). Ends with "N passed, N failed", of the suites' own cases.
+// Native test suites as WebAssembly: node test/suites.mjs FOLDER [SUITE...], or --list for the names of all. Each SUITE.wasm of
+// scripts/build-wasm-tests: on the CPU here, and some in headless Chromium on WebGPU (SwiftShader). Ends with "N passed, N failed", of the
+// suites' own cases.
 
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
@@ -12,9 +13,14 @@ const ON_CPU = [
   'test_ops', 'test_conv', 'test_nn', 'test_gradients', 'test_random_graphs', 'test_contract', 'test_vm', 'test_optim', 'test_fusion', 'test_life',
   'test_net_curves',
 ]
-const ON_WEBGPU = ['test_ops', 'test_random_graphs', 'test_net_curves']
+const ON_WEBGPU = ['test_ops', 'test_random_graphs']
 
+if (process.argv[2] === '--list') {
+  console.log(ON_CPU.join(' '))
+  process.exit()
+}
 const folder = path.resolve(process.argv[2])
+const wanted = (suite) => process.argv.length === 3 || process.argv.includes(suite, 3)
 const built = await bundle(['test/suite.ts'], 'suite')
 let passed = 0, failed = 0
 
@@ -35,12 +41,12 @@ async function timed(where, body) {
 }
 
 const { runSuite } = await import(pathToFileURL(path.join(built, 'suite.js')).href)
-for (const suite of ON_CPU)
+for (const suite of ON_CPU.filter(wanted))
   await timed(`wasm, cpu: ${suite}`, () => runSuite(new WebAssembly.Module(readFileSync(path.join(folder, `${suite}.wasm`))), 'cpu'))
 
 const server = await serve({ '/built/': built, '/suites/': folder, '/page': () => '<!doctype html><title>suites</title>', '/favicon.ico': () => '' })
 const browser = await launch(true)
-for (const suite of ON_WEBGPU)
+for (const suite of ON_WEBGPU.filter(wanted))
   await timed(`browser, webgpu: ${suite}`, async () => {
     const page = await (await browser.newContext()).newPage()
     await page.goto(`${server.url}/page`)

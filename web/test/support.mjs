@@ -27,7 +27,7 @@ export function runner(where) {
 }
 
 /** Examples that learn from files, and how many of their steps are compared. */
-export const FROM_FILES = { cpu: [['digits-cnn', 20], ['makemore', 50], ['char-gru', 10]], webgpu: [['digits-cnn', 2], ['makemore', 20], ['char-gru', 2]] }
+export const FROM_FILES = { cpu: [['digits-cnn', 20], ['makemore', 50], ['char-gru', 10]], webgpu: [['digits-cnn', 2], ['makemore', 20]] }
 
 const curves = new Map()
 /** Losses of the first steps of the native program on its CPU. `data`: the folder of scripts/get-data. */

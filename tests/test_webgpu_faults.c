@@ -1484,6 +1484,84 @@ static void training_meets_every_loss(void **state) {
     assert_true(lost > 40);
 }
 
+/* Each ticket keeps its own message, however many failed. */
+static void tickets_tell_their_own_messages(void **state) {
+    (void)state;
+    const tg_feed feeds[] = MODEL_FEEDS;
+    tg_context *ctx = support_context();
+    tg_ticket tickets[3];
+    library.begin(NULL);
+    tg_model *m = model_make(ctx);
+    assert_non_null(m);
+    for (int i = 0; i < 3; i++) model_must(ctx, tg_step_async(m, feeds, 2, &tickets[i]));
+    library.lose();
+    for (int i = 2; i >= -2; i--) { /* down and up again */
+        char begins[16];
+        snprintf(begins, sizeof begins, "step %d: ", (i < 0 ? -i : i) + 1);
+        assert_int_equal(tg_wait(m, tickets[i < 0 ? -i : i], NULL), TG_ERROR_DEVICE_LOST);
+        if (strncmp(tg_error_message(ctx), begins, strlen(begins)) != 0)
+            fail_msg("ticket %d says: %s", (i < 0 ? -i : i), tg_error_message(ctx));
+    }
+    model_end("tickets", 0, ctx, m);
+    tg_context_destroy(ctx);
+}
+
+static tg_tensor build_two_large_inputs(tg_graph *g, void *user) {
+    (void)user;
+    const tg_tensor a = tg_input(g, "a", TG_SHAPE(200, 64), TG_F32), b = tg_input(g, "b", TG_SHAPE(200, 64), TG_F32);
+    const tg_tensor w = tg_param(g, "w", TG_SHAPE(64), .init = tg_init_ones());
+    return tg_add(tg_mean(tg_mul(a, w), TG_ALL), tg_mean(tg_mul(b, w), TG_ALL));
+}
+
+/* Every input fits a binding, and the data does, but not all inputs of a batch together, which the kernel that draws binds whole. */
+static void a_batch_that_is_too_large_is_named(void **state) {
+    (void)state;
+    static const float rows[2 * 64] = {1.0f};
+    static const char *const said[] = {"a batch", "102400", "65536", "maxStorageBufferBindingSize"};
+    const tg_feed feeds[] = {tg_feed_f32("a", rows, 128), tg_feed_f32("b", rows, 128)};
+    const tg_compile_options o = {.optimizer = tg_sgd(.lr = tg_lr_constant(0.1)), .device = TG_DEVICE_WEBGPU};
+    fake_adapter small = small_adapter();
+    small.binding_bytes = 65536;
+    const fake_options options = {.adapters = &small, .adapter_count = 1};
+    tg_context *ctx = support_context();
+    library.begin(&options);
+    tg_model *m = tg_compile(ctx, build_two_large_inputs, NULL, &o);
+    if (m == NULL) fail_msg("%s", tg_error_message(ctx));
+    const tg_status status = tg_dataset_create(m, feeds, 2, 2) != NULL ? TG_OK : tg_error(ctx);
+    assert_limit_message(ctx, status, said, SUPPORT_COUNT(said));
+    model_end("a batch", 0, ctx, m);
+    tg_context_destroy(ctx);
+}
+
+/* A row of a table that the model computes, some of them dropped: a run checks the index before it draws. */
+static tg_tensor build_drawn_row(tg_graph *g, void *user) {
+    (void)user;
+    const tg_tensor row = tg_cast(tg_input(g, "x", TG_SHAPE(1), TG_F32), TG_I32);
+    return tg_dropout(tg_embedding(tg_param(g, "table", TG_SHAPE(4, 8), .init = tg_init_ones()), row), 0.5);
+}
+
+/* Recovery compiles again all that compiling did: the first run after it compiles nothing. */
+static void recovery_leaves_nothing_to_compile(void **state) {
+    (void)state;
+    const float x[1] = {2.0f};
+    const tg_feed feed = tg_feed_f32("x", x, 1);
+    const tg_compile_options o = {.device = TG_DEVICE_WEBGPU};
+    float out[8];
+    tg_context *ctx = support_context();
+    library.begin(NULL);
+    tg_model *m = tg_compile_forward(ctx, build_drawn_row, NULL, &o);
+    if (m == NULL) fail_msg("%s", tg_error_message(ctx));
+    library.lose();
+    assert_int_equal(tg_run(m, &feed, 1, out, 8), TG_ERROR_DEVICE_LOST);
+    model_must(ctx, tg_model_recover(m));
+    const int64_t pipelines = library.counts()->pipelines;
+    const tg_status status = tg_run(m, &feed, 1, out, 8); /* what the fake computes is no index */
+    if (status != TG_ERROR_INDEX) model_must(ctx, status);
+    assert_int_equal(library.counts()->pipelines, pipelines);
+    model_end("recovery", 0, ctx, m);
+    tg_context_destroy(ctx);
+}
+
 static void every_allocation_of_a_model_fails(void **state) {
     (void)state;
     bool done = false;
@@ -1617,6 +1695,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(every_allocation_of_a_model_fails, library_open, library_close),
         cmocka_unit_test_setup_teardown(every_call_of_a_model_fails, library_open, library_close),
         cmocka_unit_test_setup_teardown(training_meets_every_loss, library_open, library_close),
+        cmocka_unit_test_setup_teardown(tickets_tell_their_own_messages, library_open, library_close),
+        cmocka_unit_test_setup_teardown(a_batch_that_is_too_large_is_named, library_open, library_close),
+        cmocka_unit_test_setup_teardown(recovery_leaves_nothing_to_compile, library_open, library_close),
 #endif
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -221,6 +221,8 @@ static tg_status check_outputs(const program_check *c) {
         const tg_output *out = &c->program->outputs[i];
         if (out->buffer < 0 || out->buffer >= c->program->buffer_count) return check_fail(c, -1, "output without a buffer");
         const tg_buffer *b = &c->program->buffers[out->buffer];
+        if (b->storage == TG_STORAGE_INPUT || b->storage == TG_STORAGE_CONSTANT)
+            return check_fail(c, -1, "an output that no kernel writes");
         if (b->storage != TG_STORAGE_WORKSPACE) continue;
         for (int64_t block = b->offset / CHECK_BLOCK; block * CHECK_BLOCK < b->offset + check_bytes(c, b); block++)
             if (c->owner[block] != out->buffer + 1) return check_fail(c, -1, "an output was overwritten");

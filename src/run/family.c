@@ -432,7 +432,7 @@ void tg_family_destroy(tg_family *family) {
     tg_context *ctx = family->ctx;
     if (family->executor != NULL) family->executor->close(family->device);
     if (family->chunk != NULL) tg_release(ctx, family->chunk, TG_CHUNK_BYTES);
-    if (family->tickets != NULL) tg_release(ctx, family->tickets, sizeof *family->tickets);
+    tg_tickets_destroy(family);
     for (int32_t slot = 0; slot < family->states.count; slot++) {
         const tg_family_state *state = &family->states.items[slot];
         if (state->kept != NULL) tg_release(ctx, state->kept, family_state_bytes(state));

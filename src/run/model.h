@@ -28,12 +28,12 @@ typedef struct tg_family_state {
 typedef struct tg_ticket_entry {
     tg_status status;
     float loss;
-    int64_t step; /* its number in training */
+    int64_t step;  /* its number in training */
+    char *message; /* why the device failed it; NULL: it did not, or there was no memory to keep it in */
 } tg_ticket_entry;
 typedef struct tg_tickets {
     tg_ticket given, finished; /* the last ones; those between are under way, at most TG_FLIGHTS */
     tg_ticket_entry entries[TG_TICKETS];
-    char message[512]; /* of the last that the device failed */
 } tg_tickets;
 
 typedef struct tg_family {
@@ -125,6 +125,7 @@ void tg_model_begin(tg_context *ctx);
 /* The same of a call that needs the device: first, all steps that are under way end. */
 void tg_model_enter(const tg_model *model);
 void tg_tickets_settle(tg_family *family);
+void tg_tickets_destroy(tg_family *family); /* settled before */
 /* A step has been made, with this loss: counts it. TG_OK, TG_ERROR_NOT_FINITE. */
 tg_status tg_model_count_step(const tg_model *model, float loss);
 tg_status tg_model_check_loss(tg_context *ctx, int64_t step, float loss);

@@ -5,9 +5,22 @@
 #include <stdio.h>
 #include <string.h>
 
+#define TICKETS_MESSAGE 512
+
 static tg_ticket_entry *tickets_entry(tg_tickets *tickets, tg_ticket ticket) { return &tickets->entries[ticket % TG_TICKETS]; }
 
 /* ---------------------------------------------------------------- ends */
+
+static void tickets_forget(tg_context *ctx, tg_ticket_entry *entry) {
+    if (entry->message != NULL) tg_release(ctx, entry->message, TICKETS_MESSAGE);
+    entry->message = NULL;
+}
+
+void tg_tickets_destroy(tg_family *family) {
+    for (int i = 0; family->tickets != NULL && i < TG_TICKETS; i++) tickets_forget(family->ctx, &family->tickets->entries[i]);
+    if (family->tickets != NULL) tg_release(family->ctx, family->tickets, sizeof *family->tickets);
+    family->tickets = NULL;
+}
 
 /* An error here belongs to the ticket, not to the call that happens to hear of it. */
 static void tickets_end(tg_family *family, tg_ticket_entry *entry, tg_status executed) {
@@ -15,7 +28,9 @@ static void tickets_end(tg_family *family, tg_ticket_entry *entry, tg_status exe
     entry->status = executed;
     if (executed == TG_OK) return;
     family->steps--; /* it was not made */
-    snprintf(family->tickets->message, sizeof family->tickets->message, "step %lld: %.450s", (long long)entry->step, tg_error_message(ctx));
+    entry->message = tg_alloc(ctx, TICKETS_MESSAGE);
+    if (entry->message != NULL)
+        snprintf(entry->message, TICKETS_MESSAGE, "step %lld: %.450s", (long long)entry->step, tg_error_message(ctx));
 }
 
 /* The oldest step under way, when there is one. *done false: it goes on. */
@@ -49,6 +64,7 @@ static bool tickets_run_ahead(const tg_model *model, const tg_variant *variant) 
 static tg_ticket_entry *tickets_give(tg_family *family) {
     tg_tickets *tickets = family->tickets;
     tg_ticket_entry *entry = tickets_entry(tickets, ++tickets->given);
+    tickets_forget(family->ctx, entry);
     *entry = (tg_ticket_entry){.status = TG_OK};
     return entry;
 }
@@ -128,7 +144,9 @@ tg_status tg_wait(tg_model *model, tg_ticket ticket, float *loss) {
     bool done = true;
     while (tickets->finished < ticket) tickets_collect(model->family, true, &done);
     const tg_ticket_entry *entry = tickets_entry(tickets, ticket);
-    if (entry->status != TG_OK) return tg_fail(model->ctx, entry->status, TG_SITE_NONE, "%s", tickets->message);
+    if (entry->status != TG_OK && entry->message == NULL)
+        return tg_fail(model->ctx, entry->status, TG_SITE_NONE, "step %lld: the device failed it", (long long)entry->step);
+    if (entry->status != TG_OK) return tg_fail(model->ctx, entry->status, TG_SITE_NONE, "%s", entry->message);
     if (loss != NULL) *loss = entry->loss;
     return tg_model_check_loss(model->ctx, entry->step, entry->loss);
 }
@@ -145,3 +163,5 @@ tg_status tg_poll(tg_model *model, tg_ticket ticket, bool *done) {
     *done = tickets->finished >= ticket;
     return TG_OK;
 }
+
+#undef TICKETS_MESSAGE

@@ -97,7 +97,6 @@ export interface ProgramInfo {
 export interface FeederInfo {
   executable: number
   loss: number
-  constant: boolean
   arrays: { input: number; from: number; count: number; dtype: number; data: Address }[]
   words: number
   groups: number

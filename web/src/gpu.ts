@@ -2,7 +2,7 @@
 // is decided about it was decided there. Pipelines compile in parallel; one compute pass a run, in one submission unless that keeps the GPU
 // busy for so long that a page could not draw. What goes wrong is thrown by the call that caused it. Knows no graphs and no messages.
 
-import { bytesOf, newArray, type Address, type Core, type FeederInfo, type GpuLimits, type ProgramInfo } from './core.js'
+import { newArray, type Address, type Core, type FeederInfo, type GpuLimits, type ProgramInfo } from './core.js'
 import { dtypes } from './core.js'
 import { DeviceError, DeviceLostError, MemoryError } from './errors.js'
 import type { DataArray, Dtype } from './types.js'
@@ -312,7 +312,6 @@ export class Executable {
   readonly #places: (Slice | null)[] = []
   readonly #feed: Uint8Array<ArrayBuffer>
   readonly #inputOffset: number[] // by input; -1: no stage reads it
-  readonly #constants = new Map<number, DataArray>() // of outputs that are constants, by buffer
   #perSubmission: number
   #lastDone = 0 // when the last submission had run: one that was waiting meanwhile began then
 
@@ -365,7 +364,6 @@ export class Executable {
       widen(wide, 0, dtypes[dtype] as Dtype, values)
       this.gpu.device.queue.writeBuffer(this.#buffers.constants, offset, wide)
       this.#places[b] = { buffer: this.#buffers.constants, offset, bytes }
-      if (this.program.outputs.some((output) => output.buffer === b)) this.#constants.set(b, values.slice())
     })
   }
 
@@ -392,7 +390,7 @@ export class Executable {
     const { gpu } = this
     const { storage, copySource, copyDestination, mapRead } = USAGE
     const data = gpu.buffer(info.words * 4, storage | copyDestination)
-    const control = gpu.buffer(3 * CONTROL_STEP, storage | copyDestination | copySource)
+    const control = gpu.buffer(2 * CONTROL_STEP, storage | copyDestination | copySource)
     const history = gpu.buffer(MOST_STEPS * 4, storage | copySource)
     const readback = gpu.buffer(MOST_STEPS * 4, mapRead | copyDestination)
     for (const { from, count, dtype, data: at } of info.arrays) {
@@ -400,8 +398,7 @@ export class Executable {
       if (from >= 0) widen(wide, 0, name, core.view(name, at, count))
       if (from >= 0) gpu.device.queue.writeBuffer(data, from * 4, wide)
     }
-    const loss = info.constant ? { buffer: control, offset: 2 * CONTROL_STEP, size: 4 }
-      : { buffer: (this.#places[info.loss] as Slice).buffer, offset: (this.#places[info.loss] as Slice).offset, size: 4 }
+    const loss = { ...(this.#places[info.loss] as Slice), size: 4 }
     const groups = [0, 1].map((turn) => gpu.device.createBindGroup({
       layout: gpu.layout(6),
       entries: [
@@ -444,13 +441,7 @@ export class Executable {
     feeder.buffers.readback.unmap()
     const each = Math.max((performance.now() - start) / count, 1e-3)
     feeder.next = Math.max(1, Math.floor(Math.min(SLOW_MS / each, count * GROWS, MOST_STEPS)))
-    return feeder.info.constant ? losses.fill(this.#constantLoss(core, inputs)) : losses
-  }
-
-  #constantLoss(core: Core, inputs: readonly Address[]): number {
-    const { buffer } = this.program.outputs[0] as ProgramInfo['outputs'][number]
-    const [kind, , , , slot] = this.program.buffers[buffer] as ProgramInfo['buffers'][number]
-    return (kind === 1 ? core.f32(inputs[slot] as Address, 1)[0] : this.#constants.get(buffer)?.[0]) as number
+    return losses
   }
 
   // ---- one run
@@ -460,11 +451,9 @@ export class Executable {
   async run(core: Core, inputs: readonly Address[], outputs: readonly Address[], submitted = (): void => undefined): Promise<void> {
     const pipelines = await this.#pipelines
     this.#writeInputs(core, inputs)
-    const wanted = this.program.outputs.map((_, i) => i).filter((i) => outputs[i] !== 0)
-    const read = wanted.filter((i) => !this.#isOnHost(i))
+    const read = this.program.outputs.map((_, i) => i).filter((i) => outputs[i] !== 0)
     const slices = read.map((i) => ({ ...(this.#places[this.#outputBuffer(i)] as Slice), bytes: (this.program.outputs[i]?.count ?? 0) * 4 }))
     const offsets = offsetsOf(slices)
-    for (const i of wanted) if (this.#isOnHost(i)) this.#copyOnHost(core, i, inputs, outputs[i] as Address)
     let begin = 0, end = Math.min(this.#perSubmission, this.#stages.length)
     for (; end < this.#stages.length; begin = end, end = Math.min(begin + this.#perSubmission, this.#stages.length))
       await this.#submit(pipelines, begin, end, () => this.gpu.device.queue.onSubmittedWorkDone())
@@ -481,10 +470,6 @@ export class Executable {
   }
 
   #outputBuffer(i: number): number { return this.program.outputs[i]?.buffer as number }
-  #isOnHost(i: number): boolean {
-    const kind = this.program.buffers[this.#outputBuffer(i)]?.[0]
-    return kind === 1 || kind === 3
-  }
 
   #writeInputs(core: Core, inputs: readonly Address[], but: ReadonlySet<number> = new Set()): void {
     this.program.inputs.forEach(({ dtype, count }, i) => {
@@ -548,14 +533,5 @@ export class Executable {
       narrow(core.view(name, outputs[i] as Address, count), name, mapped, offsets[at] as number)
     })
     readback.unmap()
-  }
-
-  #copyOnHost(core: Core, i: number, inputs: readonly Address[], to: Address): void {
-    const { buffer, dtype, count } = this.program.outputs[i] as ProgramInfo['outputs'][number]
-    const [kind, , , , slot] = this.program.buffers[buffer] as ProgramInfo['buffers'][number]
-    const name = dtypes[dtype] as Dtype
-    const bytes = count * bytesOf(name)
-    if (kind === 1) core.u8(to, bytes).set(core.u8(inputs[slot] as Address, bytes))
-    else core.view(name, to, count).set((this.#constants.get(buffer) as DataArray).subarray(0, count))
   }
 }

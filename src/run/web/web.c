@@ -321,23 +321,28 @@ static int32_t web_lay_out(const tg_program *program, const tg_feeder_options *o
     return count;
 }
 
+/* The kernel that draws binds them whole. */
+static tg_status web_check_fed(const web_device *device, const char *what, int64_t bytes) {
+    if (bytes <= device->max_binding_bytes) return TG_OK;
+    return tg_fail(device->ctx, TG_ERROR_LIMIT, TG_SITE_NONE,
+                   "webgpu: %s needs %lld bytes, over this device's maxStorageBufferBindingSize of %lld", what, (long long)bytes,
+                   (long long)device->max_binding_bytes);
+}
+
 static tg_status web_describe_feeder(const web_device *device, const web_executable *executable, const tg_feeder_options *options,
                                      tg_arena *arena, tg_text_buffer *json) {
     const tg_program *program = executable->program;
     const int32_t loss = program->outputs[0].buffer;
-    const tg_storage storage = program->buffers[loss].storage;
     tg_draw_array *arrays = TG_NEW(arena, tg_draw_array, options->count + 1);
     tg_wgsl_stage stage;
     int64_t words = 0;
     if (arrays == NULL) return TG_ERROR_MEMORY;
-    tg_text_add(json, "{\"executable\":%d,\"loss\":%d,\"constant\":%s,\"arrays\":[", (int)executable->number, (int)loss,
-                storage == TG_STORAGE_INPUT || storage == TG_STORAGE_CONSTANT ? "true" : "false");
+    tg_text_add(json, "{\"executable\":%d,\"loss\":%d,\"arrays\":[", (int)executable->number, (int)loss);
     const int32_t count = web_lay_out(program, options, arrays, &words, json);
-    if (words * 4 > device->max_binding_bytes)
-        return tg_fail(device->ctx, TG_ERROR_LIMIT, TG_SITE_NONE,
-                       "webgpu: the data set needs %lld bytes, over this device's maxStorageBufferBindingSize of %lld",
-                       (long long)words * 4, (long long)device->max_binding_bytes);
-    tg_status status = tg_emit_wgsl_draw(arrays, count, options->rows, options->batch, &device->wgsl, arena, &stage);
+    tg_status status = web_check_fed(device, "the data set", words * 4);
+    if (status == TG_OK) status = web_check_fed(device, "a batch with the inputs beside it", program->input_block_bytes);
+    if (status != TG_OK) return status;
+    status = tg_emit_wgsl_draw(arrays, count, options->rows, options->batch, &device->wgsl, arena, &stage);
     if (status != TG_OK) return status;
     tg_text_add(json, "],\"words\":%lld,\"groups\":%d,\"source\":", (long long)words, (int)stage.groups[0]);
     tg_web_json_text(json, stage.source);

@@ -35,9 +35,8 @@ TG_WEB_IMPORT(gpu_load) int32_t tg_web_gpu_load(int32_t device, const char *prog
 TG_WEB_IMPORT(gpu_unload) void tg_web_gpu_unload(int32_t device, int32_t executable);
 
 /* A data set of an executable and the kernel that draws batches from it: info is JSON, {"executable", "source", "groups", "words":of the
- * data, "loss":buffer of the program, "constant":bool, "arrays":[{"input", "from":word, "count":elements, "dtype", "data"}]}; data it
- * points at is copied before the call returns. Bindings and their use: emit/draw.h. "constant": the loss is none of the GPU's. Inputs that
- * the data set lists are in "arrays" whether or not a stage reads them; "from" -1: it is not drawn. Returns its number; 0: refused. */
+ * data, "loss":buffer of the program, "arrays":[{"input", "from":word, "count":elements, "dtype", "data"}]}; data it
+ * points at is copied before the call returns. Bindings and their use: emit/draw.h. Inputs that the data set lists are in "arrays" whether or not a stage reads them; "from" -1: it is not drawn. Returns its number; 0: refused. */
 TG_WEB_IMPORT(gpu_feeder) int32_t tg_web_gpu_feeder(int32_t device, const char *info);
 TG_WEB_IMPORT(gpu_drop_feeder) void tg_web_gpu_drop_feeder(int32_t device, int32_t feeder);
 
@@ -54,7 +53,6 @@ TG_WEB_IMPORT(gpu_drop_feeder) void tg_web_gpu_drop_feeder(int32_t device, int32
  *   storage 3   the block of constants, filled from `count` elements at address `data`, bool as bytes
  * dtype: tg_dtype. bindings[i] is @group(0) @binding(i), a storage buffer bound read_write: count * 4 bytes of buffers[binding]; -1: the
  * scratch buffer from 0, stage.scratch bytes; -2, -3, -4: all of the workspace, of the block of inputs, of constants; -5 - slot: all of
- * a state. An output whose buffer is an input or a constant is copied from the module's memory by JavaScript, any other is read back
- * from its buffer. No stages and nothing to read back: nothing to submit. */
+ * a state. An output's buffer is of storage 0 or 2. No stages and nothing to read back: nothing to submit. */
 #endif
 #endif

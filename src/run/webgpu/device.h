@@ -195,7 +195,7 @@ typedef struct webgpu_executable {
     int64_t *input_offset; /* per program input, in `inputs` and `feed`; -1: no kernel reads it */
     int64_t input_bytes;
     char *feed;               /* one run's inputs */
-    int64_t *readback_offset; /* per output; -1: copied on the host */
+    int64_t *readback_offset; /* per output */
     int64_t readback_bytes;
     webgpu_pipeline *pipelines;
     int32_t pipeline_count;

@@ -9,7 +9,7 @@
 #define FEEDER_BUSY 40000000
 #define FEEDER_GROWS 16 /* times as many steps as the submission before, at most */
 #define FEEDER_MOST_DISPATCHES 65536
-#define FEEDER_CONTROL_BYTES (3 * TG_WEBGPU_ALIGN) /* now and after, which take turns; a loss that is no buffer of the GPU */
+#define FEEDER_CONTROL_BYTES (2 * TG_WEBGPU_ALIGN) /* now and after, which take turns */
 
 typedef struct webgpu_feeder {
     webgpu_device *device;
@@ -30,6 +30,13 @@ static webgpu_feeder *feeder_of(tg_feeder *feeder) { return (webgpu_feeder *)(vo
 
 /* ---- making */
 
+/* The kernel that draws binds the data and the target's block of inputs whole. */
+static tg_status feeder_check(const webgpu_device *d, const char *what, int64_t bytes) {
+    if ((uint64_t)bytes <= d->raw.max_storage_binding_bytes) return TG_OK;
+    return tg_fail(d->ctx, TG_ERROR_LIMIT, TG_SITE_NONE,
+                   "webgpu: %s needs %lld bytes, over this device's maxStorageBufferBindingSize of %llu", what, (long long)bytes,
+                   (unsigned long long)d->raw.max_storage_binding_bytes);
+}
 /* What no stage of the target reads is not drawn. */
 static tg_status feeder_lay_out(webgpu_feeder *f, const tg_feeder_options *options, int32_t *count) {
     webgpu_device *d = f->device;
@@ -42,11 +49,7 @@ static tg_status feeder_lay_out(webgpu_feeder *f, const tg_feeder_options *optio
         f->arrays[(*count)++] = (tg_draw_array){f->data_words, e->input_offset[array->input] / 4, array->row};
         f->data_words += webgpu_align(array->row * options->rows, TG_WEBGPU_ALIGN / 4);
     }
-    const int64_t bytes = f->data_words * 4;
-    if ((uint64_t)bytes <= d->raw.max_storage_binding_bytes && f->data_words <= UINT32_MAX) return TG_OK;
-    return tg_fail(d->ctx, TG_ERROR_LIMIT, TG_SITE_NONE,
-                   "webgpu: the data set needs %lld bytes, over this device's maxStorageBufferBindingSize of %llu", (long long)bytes,
-                   (unsigned long long)d->raw.max_storage_binding_bytes);
+    return feeder_check(d, "the data set", f->data_words <= UINT32_MAX ? f->data_words * 4 : INT64_MAX);
 }
 static tg_status feeder_make_buffers(webgpu_feeder *f) {
     webgpu_device *d = f->device;
@@ -91,14 +94,12 @@ static tg_status feeder_bind(webgpu_feeder *f, int turn) {
     webgpu_executable *own = f->own;
     const webgpu_executable *e = f->target;
     const webgpu_place control = {own->inputs.handle, 0, TG_DRAW_WORDS * 4};
-    const bool on_host = e->readback_offset[0] < 0;
     webgpu_place places[TG_DRAW_BINDINGS];
     places[TG_DRAW_NOW] = places[TG_DRAW_AFTER] = control;
     places[turn == 0 ? TG_DRAW_AFTER : TG_DRAW_NOW].offset = TG_WEBGPU_ALIGN;
     places[TG_DRAW_INPUTS] = e->inputs.handle != NULL ? (webgpu_place){e->inputs.handle, 0, e->inputs.bytes}
                                                       : (webgpu_place){own->scratch.handle, 0, own->scratch.bytes};
-    places[TG_DRAW_LOSS] =
-        on_host ? (webgpu_place){own->inputs.handle, INT64_C(2) * TG_WEBGPU_ALIGN, 4} : e->places[e->program->outputs[0].buffer];
+    places[TG_DRAW_LOSS] = e->places[e->program->outputs[0].buffer];
     places[TG_DRAW_HISTORY] = (webgpu_place){own->workspace.handle, 0, own->workspace.bytes};
     places[TG_DRAW_DATA] = (webgpu_place){own->constants.handle, 0, own->constants.bytes};
     return tg_webgpu_bind_step(own, places, TG_DRAW_BINDINGS, &own->steps[turn]);
@@ -141,7 +142,8 @@ static tg_status feeder_build(webgpu_feeder *f, const tg_feeder_options *options
     f->drawn = TG_NEW(&f->own->arena, bool, inputs + 1);
     f->arrays = TG_NEW(&f->own->arena, tg_draw_array, options->count + 1);
     if (f->inputs == NULL || f->drawn == NULL || f->arrays == NULL) return TG_ERROR_MEMORY;
-    tg_status status = feeder_lay_out(f, options, &count);
+    tg_status status = feeder_check(d, "a batch with the inputs beside it", f->target->inputs.bytes);
+    if (status == TG_OK) status = feeder_lay_out(f, options, &count);
     if (status == TG_OK) status = feeder_make_buffers(f);
     if (status == TG_OK) status = feeder_write(f, options);
     return status == TG_OK ? feeder_make_kernel(f, options, count) : status;
@@ -200,11 +202,9 @@ static void feeder_encode_losses(const webgpu_feeder *f, tg_wgpu_command_encoder
     const webgpu_executable *e = f->target;
     webgpu_device *d = f->device;
     const webgpu_place *loss = &e->places[e->program->outputs[0].buffer];
-    const bool on_host = e->readback_offset[0] < 0;
     const uint64_t before = (uint64_t)(count - 1) * 4;
     if (before > 0) d->api.encoder_copy_buffer_to_buffer(encoder, f->own->workspace.handle, 0, f->own->readback.handle, 0, before);
-    d->api.encoder_copy_buffer_to_buffer(encoder, on_host ? f->own->inputs.handle : loss->handle, on_host ? 0 : (uint64_t)loss->offset,
-                                         f->own->readback.handle, before, 4);
+    d->api.encoder_copy_buffer_to_buffer(encoder, loss->handle, (uint64_t)loss->offset, f->own->readback.handle, before, 4);
     d->count.copies += before > 0 ? 2 : 1;
     d->count.copy_bytes += (int64_t)before + 4;
 }
@@ -224,17 +224,13 @@ static tg_status feeder_encode(const webgpu_feeder *f, const feeder_piece *piece
     if (piece->end == f->target->step_count) feeder_encode_losses(f, encoder, piece->count);
     return tg_webgpu_submit(d, encoder);
 }
-static tg_status feeder_read(const webgpu_feeder *f, const tg_feeder_run *run, float *losses, int64_t count) {
+static tg_status feeder_read(const webgpu_feeder *f, float *losses, int64_t count) {
     webgpu_device *d = f->device;
-    const webgpu_executable *e = f->target;
     const void *data = NULL;
     tg_status status = tg_webgpu_map(d, f->own->readback.handle, 0, count * 4, &data);
     if (status != TG_OK) return status;
     memcpy(losses, data, (size_t)count * 4);
     d->api.buffer_unmap(f->own->readback.handle);
-    const tg_buffer *buffer = &e->program->buffers[e->program->outputs[0].buffer];
-    const float *constant = buffer->storage == TG_STORAGE_INPUT ? run->inputs[buffer->slot] : buffer->data;
-    for (int64_t i = 0; i < count && e->readback_offset[0] < 0; ++i) losses[i] = *constant;
     return TG_OK;
 }
 static tg_status feeder_submit(webgpu_feeder *f, const tg_feeder_run *run, const feeder_piece *piece, float *losses) {
@@ -245,7 +241,7 @@ static tg_status feeder_submit(webgpu_feeder *f, const tg_feeder_run *run, const
     tg_status scopes = tg_webgpu_scopes_pop(d, tg_webgpu_run_scopes(d), "running steps");
     if (status == TG_OK) status = scopes;
     if (status != TG_OK) return status;
-    return piece->end == f->target->step_count ? feeder_read(f, run, losses, piece->count) : tg_webgpu_finish(d);
+    return piece->end == f->target->step_count ? feeder_read(f, losses, piece->count) : tg_webgpu_finish(d);
 }
 /* One step, in as many submissions as a run of it would take. */
 static tg_status feeder_run_one(webgpu_feeder *f, const tg_feeder_run *run, float *losses) {

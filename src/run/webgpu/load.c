@@ -73,16 +73,15 @@ static tg_status load_place_inputs(load_state *l) {
         }
     return TG_OK;
 }
-/* Outputs that are inputs or constants are on the host already. */
 static tg_status load_place_outputs(load_state *l) {
     webgpu_executable *e = l->e;
     for (int32_t i = 0; i < e->program->output_count; ++i) {
         const tg_output *output = &e->program->outputs[i];
         if (output->buffer < 0 || output->buffer >= e->program->buffer_count) return TG_INTERNAL(l->d->ctx, "an output without a buffer");
         const tg_buffer *buffer = &e->program->buffers[output->buffer];
-        e->readback_offset[i] = -1;
         if (tg_shape_count(output->shape) > buffer->count) return TG_INTERNAL(l->d->ctx, "an output larger than its buffer");
-        if (buffer->storage == TG_STORAGE_INPUT || buffer->storage == TG_STORAGE_CONSTANT) continue;
+        if (buffer->storage == TG_STORAGE_INPUT || buffer->storage == TG_STORAGE_CONSTANT)
+            return TG_INTERNAL(l->d->ctx, "an output that no kernel writes");
         e->readback_offset[i] = e->readback_bytes;
         e->readback_bytes += webgpu_align(tg_shape_count(output->shape) * 4, 16);
     }

@@ -76,12 +76,12 @@ static tg_status run_record(const webgpu_executable *e, int32_t begin, int32_t e
     d->count.objects--;
     return status;
 }
-/* Of the outputs that are wanted and not on the host. [*from, *to) gets what of the readback buffer they fill. */
+/* Of the outputs that are wanted. [*from, *to) gets what of the readback buffer they fill. */
 static void run_encode_copies(webgpu_executable *e, tg_wgpu_command_encoder encoder, void *const *outputs, int64_t *from, int64_t *to) {
     webgpu_device *d = e->device;
     *from = *to = 0;
     for (int32_t i = 0; outputs != NULL && i < e->program->output_count; ++i) {
-        if (outputs[i] == NULL || e->readback_offset[i] < 0) continue;
+        if (outputs[i] == NULL) continue;
         const webgpu_place *place = &e->places[e->program->outputs[i].buffer];
         const int64_t bytes = tg_shape_count(e->program->outputs[i].shape) * 4;
         d->api.encoder_copy_buffer_to_buffer(encoder, place->handle, (uint64_t)place->offset, e->readback.handle,
@@ -91,17 +91,6 @@ static void run_encode_copies(webgpu_executable *e, tg_wgpu_command_encoder enco
         d->count.copies++;
         d->count.copy_bytes += bytes;
     }
-}
-static bool run_is_on_host(const webgpu_executable *e, int32_t i) { return e->readback_offset[i] < 0; }
-static void run_host_output(const webgpu_executable *e, const void *const *inputs, int32_t i, void *to) {
-    const tg_output *output = &e->program->outputs[i];
-    const tg_buffer *buffer = &e->program->buffers[output->buffer];
-    const void *from = buffer->storage == TG_STORAGE_INPUT ? inputs[buffer->slot] : buffer->data;
-    memcpy(to, from, (size_t)tg_shape_count(output->shape) * (output->dtype == TG_BOOL ? 1 : 4));
-}
-static void run_host_outputs(const webgpu_executable *e, const void *const *inputs, void *const *outputs) {
-    for (int32_t i = 0; outputs != NULL && i < e->program->output_count; ++i)
-        if (outputs[i] != NULL && run_is_on_host(e, i)) run_host_output(e, inputs, i, outputs[i]);
 }
 
 /* Steps [begin, end) in one submission, waited for; the last one brings the outputs along. The scopes it is called in end here. */
@@ -122,7 +111,7 @@ static tg_status run_submission(webgpu_executable *e, int32_t begin, int32_t end
     status = tg_webgpu_map(d, e->readback.handle, from, to - from, &data);
     if (status != TG_OK) return status;
     for (int32_t i = 0; i < e->program->output_count; ++i)
-        if (outputs[i] != NULL && e->readback_offset[i] >= 0)
+        if (outputs[i] != NULL)
             tg_webgpu_narrow(outputs[i], e->program->outputs[i].dtype, (const char *)data + e->readback_offset[i] - from,
                              tg_shape_count(e->program->outputs[i].shape));
     d->api.buffer_unmap(e->readback.handle);
@@ -141,7 +130,7 @@ void tg_webgpu_reset_counters(tg_webgpu_counters *count) {
 static bool run_has_work(const webgpu_executable *e, void *const *outputs) {
     if (e->step_count > 0) return true;
     for (int32_t i = 0; outputs != NULL && i < e->program->output_count; ++i)
-        if (outputs[i] != NULL && e->readback_offset[i] >= 0) return true;
+        if (outputs[i] != NULL) return true;
     return false;
 }
 /* What is before steps [begin, ...) of a run: error scopes, and at its beginning what it reads. */
@@ -174,9 +163,7 @@ tg_status tg_webgpu_run(tg_device *device, tg_executable *executable, const void
     tg_status status = tg_webgpu_alive(d);
     if (status != TG_OK) return status;
     tg_webgpu_reset_counters(&d->count);
-    if (run_has_work(e, outputs)) status = run_pieces(e, inputs, outputs, NULL);
-    if (status == TG_OK) run_host_outputs(e, inputs, outputs);
-    return status;
+    return run_has_work(e, outputs) ? run_pieces(e, inputs, outputs, NULL) : TG_OK;
 }
 
 /* ---- runs that are not waited for */
@@ -190,16 +177,14 @@ static tg_status run_ready_flight(webgpu_device *d, webgpu_flight *flight) {
     if (status != TG_OK) tg_webgpu_drop_buffer(d, &flight->readback);
     return status;
 }
-/* The first output on its way to the flight's buffer; one that is on the host is there: any word says then that the run is over. */
+/* The first output on its way to the flight's buffer. */
 static tg_status run_submit_flight(webgpu_flight *flight, const webgpu_executable *e, int32_t begin) {
     webgpu_device *d = e->device;
     const webgpu_place *place = &e->places[e->program->outputs[0].buffer];
-    const bool is_on_host = run_is_on_host(e, 0);
     tg_wgpu_command_encoder encoder = NULL;
     tg_status status = run_record(e, begin, e->step_count, &encoder);
     if (status != TG_OK) return status;
-    d->api.encoder_copy_buffer_to_buffer(encoder, is_on_host ? d->fence_source.handle : place->handle,
-                                         is_on_host ? 0 : (uint64_t)place->offset, flight->readback.handle, 0, 4);
+    d->api.encoder_copy_buffer_to_buffer(encoder, place->handle, (uint64_t)place->offset, flight->readback.handle, 0, 4);
     d->count.copies++;
     d->count.copy_bytes += 4;
     return tg_webgpu_submit(d, encoder);
@@ -227,7 +212,6 @@ tg_status tg_webgpu_start(tg_device *device, tg_executable *executable, const vo
         (void)tg_webgpu_scopes_report(d, tg_webgpu_run_scopes(d), &flight->scopes, "running a step");
         return status;
     }
-    if (run_is_on_host(e, 0)) run_host_output(e, inputs, 0, result);
     tg_webgpu_map_begin(d, flight->readback.handle, 0, 4, &flight->map, flight->text);
     d->flight_count++;
     return TG_OK;
@@ -240,13 +224,12 @@ static bool run_has_landed(const webgpu_device *d, const webgpu_flight *flight) 
 }
 /* Of a flight that is over; a buffer that may still be mapped is not used again. */
 static tg_status run_take(webgpu_device *d, webgpu_flight *flight) {
-    const webgpu_executable *e = flight->executable;
     const void *data = NULL;
     tg_status status = tg_webgpu_scopes_report(d, tg_webgpu_run_scopes(d), &flight->scopes, "running a step");
     tg_status mapped = tg_webgpu_map_end(d, flight->readback.handle, 0, 4, &flight->map, &data);
     if (status == TG_OK) status = mapped;
     if (mapped == TG_OK) {
-        if (status == TG_OK && !run_is_on_host(e, 0)) memcpy(flight->result, data, 4);
+        if (status == TG_OK) memcpy(flight->result, data, 4);
         d->api.buffer_unmap(flight->readback.handle);
     }
     if (status != TG_OK) tg_webgpu_drop_buffer(d, &flight->readback);

@@ -1008,6 +1008,22 @@ FAMILY(convolutions) {
             BACK2(X(1, 3, 8, 8), Y(3, 3, 3, 3), .stride = {2}, .output_padding = {0, 2}));
     MISTAKE(SHAPE, BY("conv_transpose2d: the padding leaves -1 elements of axis 3: x[1, 3, 8, 2] by y[3, 3, 3, 2]"),
             BACK2(X(1, 3, 8, 2), Y(3, 3, 3, 2), .padding = tg_padding_all(2)));
+    MISTAKE(ARGUMENT, OF("conv1d: the stride has a second number, 1, and there is one axis: x[1, 3, 8]"),
+            tg_conv1d_at(HERE, X(1, 3, 8), Y(4, 3, 3), (tg_conv_options){.stride = {2, 1}}));
+    MISTAKE(ARGUMENT, OF("conv1d: the dilation has a second number, 2, and there is one axis: x[1, 3, 8]"),
+            tg_conv1d_at(HERE, X(1, 3, 8), Y(4, 3, 3), (tg_conv_options){.dilation = {1, 2}}));
+    MISTAKE(ARGUMENT, OF("conv1d: padding has a second number, 2, and there is one axis: x[1, 3, 8]"),
+            tg_conv1d_at(HERE, X(1, 3, 8), Y(4, 3, 3), (tg_conv_options){.padding = tg_padding_axes(1, 2)}));
+    MISTAKE(ARGUMENT, OF("conv_transpose1d: output_padding has a second number, 1, and there is one axis: x[1, 3, 8]"),
+            tg_conv_transpose1d_at(HERE, X(1, 3, 8), Y(3, 4, 3), (tg_conv_options){.stride = {2}, .output_padding = {0, 1}}));
+    MISTAKE(LIMIT,
+            OF("conv2d: 512 planes of 998 x 998 windows of 3 x 3 hold more than 2147483647 elements in all, however few are stored: "
+               "x[1, 512, 1000, 1000]"),
+            CONV2(X(1, 512, 1000, 1000), Y(1, 512, 3, 3), 0));
+    MISTAKE(LIMIT,
+            OF("conv_transpose2d: 512 planes of 1000 x 1000 windows of 3 x 3 hold more than 2147483647 elements in all, however few are "
+               "stored: x[1, 1, 1000, 1000]"),
+            BACK2(X(1, 1, 1000, 1000), Y(1, 512, 3, 3), 0));
     MISTAKE(SHAPE, "conv2d c: channels and kernel need to be at least 1: 3 -> 0, 3 x 3",
             tg_nn_conv2d_at(HERE, g, "c", 3, 0, 3, 3, (tg_conv_layer_options){0}).W);
     MISTAKE(SHAPE, "conv1d c: channels do not divide into 2 groups: 3 -> 4",
@@ -1033,9 +1049,19 @@ FAMILY(pools) {
             tg_avg_pool2d_at(HERE, N(1, 3, 8, 8), 2, 2, (tg_pool_options){0}));
     /* refused before anything is computed for windows that no memory holds */
     MISTAKE(LIMIT,
-            OF("avg_pool2d: the result of x[1, 1, 2, 2]: shape [1, 1, 32770, 32770, 32769, 32769] has 1153132624798416900 "
-               "elements, over the limit of 2147483647"),
+            OF("avg_pool2d: 1 planes of 32770 x 32770 windows of 32769 x 32769 hold more than 2147483647 elements in all, however few are "
+               "stored: x[1, 1, 2, 2]"),
             tg_avg_pool2d_at(HERE, X(1, 1, 2, 2), 32769, 32769, (tg_pool_options){.stride = {1}, .padding = tg_padding_all(32768)}));
+    MISTAKE(LIMIT,
+            OF("max_pool1d: 64 planes of 40000 windows of 40001 hold more than 2147483647 elements in all, however few are stored: "
+               "x[1, 64, 80000]"),
+            tg_max_pool1d_at(HERE, X(1, 64, 80000), 40001, (tg_pool_options){.stride = {1}}));
+    MISTAKE(ARGUMENT, OF("max_pool1d: the stride has a second number, 3, and there is one axis: x[1, 3, 8]"),
+            tg_max_pool1d_at(HERE, X(1, 3, 8), 2, (tg_pool_options){.stride = {2, 3}}));
+    MISTAKE(ARGUMENT, OF("avg_pool1d: padding has a second number, 2, and there is one axis: x[1, 3, 8]"),
+            tg_avg_pool1d_at(HERE, X(1, 3, 8), 3, (tg_pool_options){.padding = tg_padding_sides(1, 1, 0, 2)}));
+    MISTAKE(ARGUMENT, OF("upsample_nearest: the factor has a second number, 3, and there is one axis: x[1, 3, 8]"),
+            tg_upsample_nearest_at(HERE, X(1, 3, 8), (tg_upsample_options){.factor = {2, 3}}));
     MISTAKE(SHAPE, OF("global_avg_pool: needs axes behind [N, C]: x[3, 8]"), tg_global_avg_pool_at(HERE, X(3, 8)));
     MISTAKE(SHAPE, OF("upsample_nearest: needs 3 or 4 axes, [N, C, L] or [N, C, H, W]: x[3, 8]"),
             tg_upsample_nearest_at(HERE, X(3, 8), (tg_upsample_options){0}));

@@ -631,7 +631,8 @@ TG_API tg_padding tg_padding_valid(void); /* none */
 
 typedef struct tg_conv_options {
     int reserved_;
-    int64_t stride[2];         /* 0 means 1; a 0 behind another number means that number */
+    int64_t stride[2];         /* 0 means 1; a 0 behind another number means that number. In 1-D a second number that is not 0 has to be
+                                  the first again, of every pair of numbers: TG_ERROR_ARGUMENT */
     tg_padding padding;        /* default: none */
     int64_t dilation[2];       /* as stride */
     int64_t groups;            /* 0 means 1 */
@@ -641,8 +642,9 @@ typedef struct tg_conv_options {
 /* y[n, o, i] = sum over c, k of w[o, c, k] x[n, c, i stride + k dilation - padding], x being 0 outside; and the same over H and W. No
  * flip: a cross-correlation, as in PyTorch. x [N, C, L], w [O, C / groups, k] -> [N, O, floor((L + padding - dilation (k - 1) - 1) /
  * stride) + 1]. Output channel o sees the input channels of its group alone. TG_ERROR_SHAPE: wrong ranks, channels that differ or do not
- * divide into groups, a kernel beyond the padded input. TG_ERROR_ARGUMENT: a stride, dilation or groups under 1, padding under 0. 2 N O C /
- * groups k out flop. */
+ * divide into groups, a kernel beyond the padded input, windows that hold more than 2^31 - 1 elements in all (N C out k; transposed N O L
+ * k): they are a view, not stored, but indexed in 32 bits. TG_ERROR_ARGUMENT: a stride, dilation or groups under 1, padding under 0. 2 N O
+ * C / groups k out flop. */
 TG_API tg_tensor tg_conv1d_at(tg_site site, tg_tensor x, tg_tensor w, tg_conv_options options);
 TG_API tg_tensor tg_conv2d_at(tg_site site, tg_tensor x, tg_tensor w, tg_conv_options options); /* w [O, C / groups, kh, kw] */
 #define tg_conv1d(x, w, ...) tg_conv1d_at(TG_SITE, (x), (w), TG_OPTIONS_(tg_conv_options, __VA_ARGS__))
@@ -662,7 +664,8 @@ typedef struct tg_pool_options {
     bool exclude_padding; /* averages: divide by the elements of x alone; default: padding counts as zeros (beyond it nothing counts) */
 } tg_pool_options;
 /* Over each window of each channel: [N, C, L] -> [N, C, out], out as in a convolution without dilation. max: padding never wins; the
- * gradient is shared equally by the elements that are equal to the maximum; NaN wins. */
+ * gradient is shared equally by the elements that are equal to the maximum; NaN wins. TG_ERROR_LIMIT: windows that hold more than 2^31 - 1
+ * elements in all, N C out kernel. */
 TG_API tg_tensor tg_max_pool1d_at(tg_site site, tg_tensor x, int64_t kernel, tg_pool_options options);
 TG_API tg_tensor tg_max_pool2d_at(tg_site site, tg_tensor x, int64_t kernel_h, int64_t kernel_w, tg_pool_options options);
 TG_API tg_tensor tg_avg_pool1d_at(tg_site site, tg_tensor x, int64_t kernel, tg_pool_options options);

@@ -35,9 +35,18 @@ static const char *pair_text(const int64_t *numbers, int count, char *text) {
 }
 #define PAIR_LABEL(numbers, count) pair_text((numbers), (count), (char[PAIR_TEXT]){0})
 
+/* Where there is one axis, the second number of a pair says nothing, or the same again. */
+static bool check_second(const tg_call *call, int32_t x, const char *what, const int64_t *given, int count) {
+    if (count == 2 || given[1] == 0 || given[1] == given[0]) return true;
+    tg_call_fail(call, TG_ERROR_ARGUMENT, &x, 1, "%s has a second number, %lld, and there is one axis: %s", what, (long long)given[1],
+                 TG_LABEL(call, x));
+    return false;
+}
+
 /* A number for each axis: a 0 for the second is the first, a 0 for the first is `otherwise`. Each at least 1. */
 static bool read_numbers(const tg_call *call, int32_t x, const char *what, const int64_t *given, int count, const int64_t *otherwise,
                          int64_t *numbers) {
+    if (!check_second(call, x, what, given, count)) return false;
     for (int i = 0; i < count; i++) {
         numbers[i] = given[i] != 0 ? given[i] : i == 1 && given[0] != 0 ? given[0] : otherwise[i];
         if (numbers[i] >= 1 && numbers[i] <= INT32_MAX) continue;
@@ -49,6 +58,8 @@ static bool read_numbers(const tg_call *call, int32_t x, const char *what, const
 }
 
 static bool read_padding(const tg_call *call, int32_t x, const tg_padding *padding, conv_windows *w) {
+    if (!check_second(call, x, "padding", padding->before, w->count) || !check_second(call, x, "padding", padding->after, w->count))
+        return false;
     for (int i = 0; i < w->count; i++) {
         const int64_t whole = tg_window_span(w->window[i]) - 1;
         w->before[i] = padding->mode == TG_PADDING_SAME ? whole / 2 : padding->before[i];
@@ -87,6 +98,26 @@ static bool count_windows(const tg_call *call, int32_t x, bool ceil, conv_window
         w->after[i] += w->out[i] * step - step + span - padded;
     }
     return true;
+}
+
+/* Windows are a view, and a view has a shape: what they hold, taps and all, is counted though it is stored nowhere. `planes`: images times
+ * channels; at: the places of a window along each axis. */
+static bool windows_fit(const tg_call *call, int32_t x, int64_t planes, const int64_t *at, const conv_windows *w) {
+    int64_t count = planes, taps[2] = {0, 0};
+    bool fits = count <= INT32_MAX;
+    for (int i = 0; i < w->count; i++) {
+        taps[i] = w->window[i].size;
+        for (int k = 0; k < 2; k++) {
+            const int64_t factor = k == 0 ? at[i] : taps[i];
+            fits = fits && count <= INT32_MAX / factor;
+            if (fits) count *= factor;
+        }
+    }
+    if (fits) return true;
+    tg_call_fail(call, TG_ERROR_LIMIT, &x, 1,
+                 "%lld planes of %s windows of %s hold more than 2147483647 elements in all, however few are stored: %s", (long long)planes,
+                 PAIR_LABEL(at, w->count), PAIR_LABEL(taps, w->count), TG_LABEL(call, x));
+    return false;
 }
 
 static int32_t pad_spatial(const tg_call *call, int32_t x, int lead, const conv_windows *w) {
@@ -223,7 +254,8 @@ static tg_tensor conv_at(tg_site site, const char *name, tg_tensor x, tg_tensor 
     const int32_t ids[2] = {x.id, w.id};
     if (!enter_conv(&call, site, name, x, w, options.bias) || !check_plain(&call, ids, &options)) return tg_call_poison(&call);
     if (!read_conv(&call, ids, &options, count, false, &s) || !count_windows(&call, x.id, false, &s.windows)) return tg_call_poison(&call);
-    if (!conv_shape_ok(&call, &s, s.windows.out)) return tg_call_poison(&call);
+    if (!conv_shape_ok(&call, &s, s.windows.out) || !windows_fit(&call, x.id, s.n * s.in, s.windows.out, &s.windows))
+        return tg_call_poison(&call);
     const int32_t columns = open_groups(&call, pad_spatial(&call, x.id, CONV_LEAD, &s.windows), s.groups);
     const int32_t y = tg_ir_convolve(call.graph, columns, open_weight(&call, w.id, s.groups), s.windows.window, count);
     return finish_conv(&call, y, &s);
@@ -238,9 +270,11 @@ tg_tensor tg_conv2d_at(tg_site site, tg_tensor x, tg_tensor w, tg_conv_options o
 
 /* Lengths of the result: (in - 1) stride - padding + span + output_padding. */
 static bool read_transposed(const tg_call *call, const int32_t *ids, const tg_conv_options *options, conv_sizes *s) {
+    if (!check_second(call, ids[0], "output_padding", options->output_padding, s->windows.count)) return false;
+    int64_t in[2];
     for (int i = 0; i < s->windows.count; i++) {
         const tg_window w = s->windows.window[i];
-        const int64_t extra = options->output_padding[i], length = tg_node_shape(call, ids[0]).dim[CONV_LEAD + i];
+        const int64_t extra = options->output_padding[i], length = in[i] = tg_node_shape(call, ids[0]).dim[CONV_LEAD + i];
         if (extra < 0 || (extra > 0 && extra >= w.step && extra >= w.dilation)) {
             tg_call_fail(call, TG_ERROR_ARGUMENT, ids, 2,
                          "output_padding needs to be at least 0 and under the stride or the dilation, not %lld: %s by %s", (long long)extra,
@@ -253,7 +287,7 @@ static bool read_transposed(const tg_call *call, const int32_t *ids, const tg_co
                      CONV_LEAD + i, TG_LABEL(call, ids[0]), TG_LABEL(call, ids[1]));
         return false;
     }
-    return conv_shape_ok(call, s, s->windows.out);
+    return conv_shape_ok(call, s, s->windows.out) && windows_fit(call, ids[0], s->n * s->out, in, &s->windows);
 }
 
 /* y [N, G, C, whole...] -> the part that the padding leaves, filled up to the wanted length by output_padding. */
@@ -319,6 +353,12 @@ static bool read_pool(const tg_call *call, int32_t x, const int64_t *kernel, con
     return true;
 }
 
+/* How many windows there are, and that they fit. */
+static bool count_pooled(const tg_call *call, int32_t x, bool ceil, conv_windows *w) {
+    const tg_shape shape = tg_node_shape(call, x);
+    return count_windows(call, x, ceil, w) && windows_fit(call, x, shape.dim[0] * shape.dim[1], w->out, w);
+}
+
 static bool pads(const conv_windows *w) {
     for (int i = 0; i < w->count; i++)
         if (w->before[i] + w->after[i] != 0) return true;
@@ -340,7 +380,7 @@ static tg_tensor max_pool_at(tg_site site, const char *name, tg_tensor x, const 
     tg_call call;
     conv_windows w;
     if (!tg_call_enter(&call, site, name, &x, 1) || !read_pool(&call, x.id, kernel, &options, count, &w)) return tg_call_poison(&call);
-    if (!count_windows(&call, x.id, options.ceil_mode, &w)) return tg_call_poison(&call);
+    if (!count_pooled(&call, x.id, options.ceil_mode, &w)) return tg_call_poison(&call);
     int32_t padded = pad_spatial(&call, x.id, CONV_LEAD, &w);
     if (pads(&w)) {
         const int32_t inside = pad_spatial(&call, tg_ir_const(call.graph, tg_node_shape(&call, x.id), TG_BOOL, 1.0), CONV_LEAD, &w);
@@ -360,16 +400,6 @@ tg_tensor tg_max_pool2d_at(tg_site site, tg_tensor x, int64_t kernel_h, int64_t 
 static int64_t taps_within(tg_window w, int64_t o, int64_t lo, int64_t hi) {
     const int64_t first = o * w.step > lo ? o * w.step : lo, last = o * w.step + w.size < hi ? o * w.step + w.size : hi;
     return last - first;
-}
-
-/* The windows of a pooling, taps and all, have a shape: nothing is computed for one that is refused. */
-static bool windows_fit(const tg_call *call, int32_t x, const conv_windows *w) {
-    tg_shape shape = tg_node_shape(call, x);
-    for (int i = 0; i < w->count; i++) {
-        shape.dim[CONV_LEAD + i] = w->out[i];
-        shape.dim[shape.rank++] = w->window[i].size;
-    }
-    return tg_call_shape_ok(call, shape);
 }
 
 /* `count` items of `each` bytes; NULL recorded. */
@@ -407,7 +437,7 @@ static tg_tensor avg_pool_at(tg_site site, const char *name, tg_tensor x, const 
     conv_windows w;
     if (!tg_call_enter(&call, site, name, &x, 1) || !read_pool(&call, x.id, kernel, &options, count, &w)) return tg_call_poison(&call);
     const conv_windows asked = w;
-    if (!count_windows(&call, x.id, options.ceil_mode, &w) || !windows_fit(&call, x.id, &w)) return tg_call_poison(&call);
+    if (!count_pooled(&call, x.id, options.ceil_mode, &w)) return tg_call_poison(&call);
     const int32_t divisor = window_sizes(&call, tg_node_shape(&call, x.id), &asked, &w, options.exclude_padding);
     if (divisor == 0) return tg_call_poison(&call);
     return reduce_windows(&call, TG_OP_SUM, pad_spatial(&call, x.id, CONV_LEAD, &w), &w, divisor);

@@ -341,3 +341,9 @@ const blamed = new WeakSet<Error>()
 export function blameOnce(error: unknown, frames: Frames): unknown {
   return error instanceof TensorgradError && !blamed.has(error) ? blame(error, null, frames()) : error
 }
+
+/** A number that means itself, where a 0 would be the core's default. */
+export function given(op: string, what: string, value: number): number {
+  if (value === 0) throw new ArgumentError(`${op}: ${what} is 0`)
+  return value
+}

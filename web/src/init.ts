@@ -1,6 +1,6 @@
 // Initial values: what a parameter begins with. Values are made by the core, from the seed and the parameter's name.
 
-import { ArgumentError, blame } from './errors.js'
+import { ArgumentError, blame, given } from './errors.js'
 
 /** Plain data. scale: the standard deviation (randn), the gain (kaiming: std = gain / sqrt(shape[0])), the bound (uniform). */
 export type InitSpec =
@@ -37,13 +37,13 @@ export function initNumbers(value: Init | undefined): { kind: number; scale: num
   const spec: InitSpec = value === undefined || value === 'randn' ? init.randn() : typeof value === 'string' ? { kind: value } : value
   switch (spec.kind) {
     case 'randn':
-      return { kind: 0, scale: spec.scale, data: null }
+      return { kind: 0, scale: given('param', 'the scale of its initial value', spec.scale), data: null }
     case 'zeros':
       return { kind: 1, scale: 0, data: null }
     case 'ones':
       return { kind: 2, scale: 0, data: null }
     case 'kaiming':
-      return { kind: 3, scale: spec.gain, data: null }
+      return { kind: 3, scale: given('param', 'the gain of its initial value', spec.gain), data: null }
     case 'uniform':
       return { kind: 4, scale: spec.bound, data: null }
     case 'literal':

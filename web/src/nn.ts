@@ -41,6 +41,7 @@ export class LayerNorm extends Module {
   constructor(dim: number, eps: number | LayerNormOptions = 1e-5) {
     super()
     this.eps = typeof eps === 'number' ? eps : (eps.eps ?? 1e-5)
+    if (this.eps === 0) throw blame(new ArgumentError('layer_norm: eps is 0'), LayerNorm)
     this.g = this.param([dim], { init: 'ones' })
     this.b = this.param([dim], { init: 'zeros' })
   }

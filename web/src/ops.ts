@@ -3,7 +3,7 @@
 
 import { dtypeNumber } from './core.js'
 import { coreNow } from './platform.js'
-import { ArgumentError, ShapeError } from './errors.js'
+import { ArgumentError, given, ShapeError } from './errors.js'
 import { call, copyOf, currentTrace, describe, dtypeOfArray, invoke, leaf, numberOrTensor, tensorOperand, whole, wholes, type Tensor } from './tensor.js'
 import type { Axes, DataArray, Dtype, NormOptions, Operand, ReduceOptions, RopeOptions, ScanOptions, Shape, SortOptions, VarianceOptions } from './types.js'
 
@@ -171,7 +171,7 @@ export const variance = /* @__PURE__ */ spread<VarianceOptions>('variance', /* @
 /** sqrt(variance); gradient 0 where it is 0. */
 export const std = /* @__PURE__ */ spread<VarianceOptions>('std', /* @__PURE__ */ correctionOf('std'))
 /** sum |x|, sqrt(sum x^2) (gradient 0 where it is 0) or max |x|. */
-export const norm = /* @__PURE__ */ spread<NormOptions>('norm', (options) => options?.ord ?? 2)
+export const norm = /* @__PURE__ */ spread<NormOptions>('norm', (options) => given('norm', 'ord', options?.ord ?? 2))
 
 type Scan = (x: Tensor, axis?: number, options?: ScanOptions) => Tensor
 function scan(op: string): Scan {
@@ -368,7 +368,7 @@ export function einsum(equation: string, ...operands: readonly Tensor[]): Tensor
 /** Rotary position embedding of x [..., T, D]: pair i at position t is turned by t base^(-2 i / D). */
 export function rope(x: Tensor, options: RopeOptions = {}): Tensor {
   const { positions, base = 10000, interleaved = false } = options
-  return invoke('rope', rope, positions === undefined ? [x] : [x, positions], () => [base, Number(interleaved)])
+  return invoke('rope', rope, positions === undefined ? [x] : [x, positions], () => [given('rope', 'the base', base), Number(interleaved)])
 }
 
 // ---------------------------------------------------------------- the softmax family

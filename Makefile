@@ -1,6 +1,7 @@
 # Front door. The real build is CMakeLists.txt; everything made here lies under build/ and dist/.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 DEMO_BUILD ?= build/demo
+DEMO_OPTIONS ?=
 STEPS ?= 5000
 PORT ?= 8080
 
@@ -26,7 +27,7 @@ help:
 demo:
 	@mkdir -p $(DEMO_BUILD)
 	@echo 'building (log: $(DEMO_BUILD)/build.log) ...'
-	@( cmake -S . -B $(DEMO_BUILD) -DTENSORGRAD_BUILD_EXAMPLES=OFF && cmake --build $(DEMO_BUILD) -j $(JOBS) ) \
+	@( cmake -S . -B $(DEMO_BUILD) -DTENSORGRAD_BUILD_EXAMPLES=OFF $(DEMO_OPTIONS) && cmake --build $(DEMO_BUILD) -j $(JOBS) ) \
 	  > $(DEMO_BUILD)/build.log 2>&1 || { tail -n 40 $(DEMO_BUILD)/build.log; exit 1; }
 	@$(DEMO_BUILD)/tensorgrad train mlp-sin --device cpu --steps $(STEPS) --picture --target-loss 1e-4
 

@@ -14,6 +14,7 @@ import os
 import pathlib
 import platform
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -101,6 +102,12 @@ def together(*bodies):
             each.result()
 
 
+def processor_time():
+    """Of every process that ended so far: what a stage costs, however busy the machine is."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def missing(*tools):
     return [tool for tool in tools if not tool or not shutil.which(tool)]
 
@@ -169,17 +176,23 @@ def stage_source():
 
 
 def stage_gcc():
-    """gcc, release: every suite."""
+    """gcc, release: every suite. Goes on in the folder that make demo began."""
     folder = gcc_release()
     if folder:
         ctest(folder, "gcc")
 
 
+def clang_release():
+    """The library is a shared one: that of stage install."""
+    if missing(CLANG):
+        tally.bad("clang is not installed")
+        return None
+    return build("clang", CLANG, "-DTENSORGRAD_BUILD_TESTS=ON", "-DBUILD_SHARED_LIBS=ON", "-DCMAKE_INSTALL_PREFIX=/usr")
+
+
 def stage_clang():
     """clang, release: every suite but two that count allocations and calls, whatever the compiler."""
-    if missing(CLANG):
-        return tally.bad("clang is not installed")
-    folder = build("clang", CLANG, "-DTENSORGRAD_BUILD_TESTS=ON")
+    folder = clang_release()
     if folder:
         ctest(folder, "clang", without="^test_(alloc_failure|webgpu_faults)$")
 
@@ -191,11 +204,18 @@ def stage_gcc_sanitize():
         ctest(folder, "gcc-sanitize")
 
 
+def clang_sanitize():
+    """With the fuzzers, which need the same library."""
+    if missing(CLANG):
+        tally.bad("clang is not installed")
+        return None
+    return build("clang-sanitize", CLANG, "-DTENSORGRAD_BUILD_TESTS=ON", "-DTENSORGRAD_BUILD_FUZZERS=ON",
+                 "-DTENSORGRAD_BUILD_EXAMPLES=OFF", "-DTENSORGRAD_SANITIZE=address,undefined")
+
+
 def stage_clang_sanitize():
     """clang with ASan and UBSan: every suite but those that take minutes, which gcc's sanitizers run."""
-    if missing(CLANG):
-        return tally.bad("clang is not installed")
-    folder = build("clang-sanitize", CLANG, "-DTENSORGRAD_BUILD_TESTS=ON", "-DTENSORGRAD_SANITIZE=address,undefined")
+    folder = clang_sanitize()
     if folder:
         ctest(folder, "clang-sanitize", without=LONG_SUITES)
 
@@ -291,12 +311,10 @@ def stage_header():
 
 
 def stage_install():
-    """Install, static and shared, then use it through CMake and through pkg-config."""
+    """Install, static (by gcc) and shared (by clang), then use it through CMake and through pkg-config, by gcc."""
     if missing("pkg-config"):
         tally.bad("pkg-config is not installed")
-    for kind in ("static", "shared"):
-        folder = gcc_release() if kind == "static" else \
-            build("install-shared", "gcc", "-DBUILD_SHARED_LIBS=ON", "-DCMAKE_INSTALL_PREFIX=/usr", "-DTENSORGRAD_BUILD_EXAMPLES=OFF")
+    for kind, folder in (("static", gcc_release()), ("shared", clang_release())):
         if not folder:
             continue
         prefix = BUILD / f"prefix-{kind}"
@@ -381,10 +399,7 @@ def stage_aarch64():
 
 def stage_fuzz():
     """Each fuzzer for a few seconds."""
-    if missing(CLANG):
-        return tally.bad("fuzz: clang is not installed")
-    folder = build("fuzz", CLANG, "-DTENSORGRAD_BUILD_FUZZERS=ON", "-DTENSORGRAD_SANITIZE=address,undefined",
-                   "-DTENSORGRAD_BUILD_CLI=OFF", "-DTENSORGRAD_BUILD_EXAMPLES=OFF")
+    folder = clang_sanitize()
     if not folder:
         return
     programs = sorted(path for path in (folder / "fuzz").glob("fuzz_*") if os.access(path, os.X_OK))
@@ -402,10 +417,11 @@ def stage_fuzz():
 
 def stage_demo():
     """make demo from nothing: the loss ends under 1e-3. Its time is printed; how long is for people to judge."""
-    folder = BUILD / "demo"
+    folder = BUILD / "gcc" # stage gcc adds to what is compiled here
     shutil.rmtree(folder, ignore_errors=True)
     start = time.monotonic()
-    check("make demo", ["make", "--no-print-directory", "demo", f"DEMO_BUILD={folder}"], "demo", timeout=600)
+    check("make demo", ["make", "--no-print-directory", "demo", f"DEMO_BUILD={folder}",
+                        "DEMO_OPTIONS=-DCMAKE_C_COMPILER=gcc -DTENSORGRAD_WERROR=ON"], "demo", timeout=600)
     print(f"    make demo took {time.monotonic() - start:.0f} s, the build included", flush=True)
 
 
@@ -520,14 +536,16 @@ def main():
         if stage not in known:
             parser.error(f"unknown stage {stage}; there are {', '.join(known)}")
     shutil.rmtree(LOGS, ignore_errors=True)
-    begin = time.monotonic()
+    begin, spent = time.monotonic(), []
     for name, function in STAGES:
         if name not in (arguments.stages or known):
             continue
         print(f"== {name}: {function.__doc__}", flush=True)
-        start, before = time.monotonic(), tally.passed
+        start, used, before = time.monotonic(), processor_time(), tally.passed
         function()
-        print(f"   {tally.passed - before} checks passed in {time.monotonic() - start:.0f} s", flush=True)
+        spent.append((name, time.monotonic() - start, processor_time() - used))
+        print(f"   {tally.passed - before} checks passed in {spent[-1][1]:.0f} s", flush=True)
+    print("seconds (of processors): " + ", ".join(f"{name} {wall:.0f} ({processors:.0f})" for name, wall, processors in spent))
     print(f"total time {time.monotonic() - begin:.0f} s, {tally.skipped} skipped")
     if tally.failures:
         print("failed:")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Source rules no compiler checks: include direction between the folders of src/, and calls the library must not make.
+"""Source rules no compiler checks: include direction between the folders of src/, calls the library must not make, opening comments,
+names that cross between C and TypeScript, public functions that no page names.
 
 Prints one line per offence and exits 1 if there was one. --list-c prints the C files of the repository instead.
 """
@@ -90,17 +91,50 @@ def check_opening(path, errors):
         errors.append(f"{relative}:1: open the file with a comment: what it owns, what it must not know")
 
 
+def check_names(errors):
+    """Operations cross to the page's core by number: the names of core.ts stand in the order of the lists of exports.h."""
+    exports = without_comments((ROOT / "web/core/exports.h").read_text(), True)
+    lists = dict(re.findall(r"#define WEB_(\w+)\(X\)((?:[^\n]*\\\n)*[^\n]*)\n", exports))
+    order = re.findall(r"WEB_(\w+)\(X\)", lists["OPS"])
+    wanted = [name for each in order for name in re.findall(r"\bX\((\w+)\)", lists[each])]
+    text = re.search(r"const opNames = \((.*?)\)\.split", (ROOT / "web/src/core.ts").read_text(), re.S).group(1)
+    given = "".join(re.findall(r"'([^']*)'", text)).split()
+    if not wanted:
+        errors.append("web/core/exports.h: no operation was found in WEB_OPS")
+    for place in range(max(len(wanted), len(given))):
+        here, there = ([*names, "nothing"][min(place, len(names))] for names in (given, wanted))
+        if here != there:
+            errors.append(f"web/src/core.ts: opNames[{place}] is {here}, web/core/exports.h has {there} there")
+            return
+
+
+def check_documented(errors):
+    """Every function of the public header is in docs/api.md or docs/ops.md."""
+    header = without_comments((ROOT / "include/tensorgrad/tensorgrad.h").read_text(), True)
+    functions = re.findall(r"TG_API[^;{(]*?\b(tg_\w+)\s*\(", header) + re.findall(r"#define (tg_\w+)\(", header)
+    pages = " ".join((ROOT / "docs" / page).read_text() for page in ("api.md", "ops.md"))
+    known = set(re.findall(r"\btg_\w+", pages))
+    for name in sorted({name.removesuffix("_at") for name in functions if not name.endswith("_")}):
+        if name not in known:
+            errors.append(f"include/tensorgrad/tensorgrad.h: {name} is neither in docs/api.md nor in docs/ops.md")
+
+
 def main():
     files = list(c_files())
     if "--list-c" in sys.argv:
         print("\n".join(str(path.relative_to(ROOT)) for path in files if path.suffix in (".c", ".h")))
         return 0
     checks = {"includes": check_includes, "calls": check_calls, "opening": check_opening}
-    chosen = [name for name in sys.argv[1:] if name in checks] or list(checks)
+    whole = {"names": check_names, "documented": check_documented}
+    chosen = [name for name in sys.argv[1:] if name in checks or name in whole] or [*checks, *whole]
     errors = []
+    for name in chosen:
+        if name in whole:
+            whole[name](errors)
     for path in files:
         for name in chosen:
-            checks[name](path, errors)
+            if name in checks:
+                checks[name](path, errors)
     for error in errors:
         print(error)
     return 1 if errors else 0

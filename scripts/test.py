@@ -166,8 +166,8 @@ def ctest(folder, log, select=None, parallel=None, env=None, without=None):
 # ---------------------------------------------------------------- stages
 
 def stage_source():
-    """Include direction, forbidden calls, opening comments; the shell scripts parse."""
-    for rule in ("includes", "calls", "opening"):
+    """Include direction, forbidden calls, opening comments, names on both sides, pages of all functions; the shell scripts parse."""
+    for rule in ("includes", "calls", "opening", "names", "documented"):
         check(f"source rule: {rule}", [sys.executable, "scripts/check_source.py", rule], "source")
     for script in sorted(ROOT.glob("scripts/*.sh")) + [ROOT / ".ci/run"]:
         check(f"bash -n {script.name}", ["bash", "-n", script], "source")

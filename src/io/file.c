@@ -14,11 +14,14 @@
 #include <unistd.h>
 #if defined(_WIN32)
 #  include <direct.h>
+#elif !defined(__wasm__)
+#  include <sys/file.h>
 #endif
 
 /* Names "path.tmp0" .. are tried until one is free: a crash may have left earlier ones behind. */
 #define FILE_TEMPORARY_TRIES 1000
 #define FILE_SUFFIX_BYTES 16
+#define FILE_LOCK_PATH 4096
 
 static tg_status file_error(tg_context *ctx, const char *what, const char *verb, const char *path, int code) {
     return tg_fail(ctx, TG_ERROR_IO, TG_SITE_NONE, "%s: cannot %s %s: %s", what, verb, path, code != 0 ? strerror(code) : "short count");
@@ -102,6 +105,31 @@ tg_status tg_file_make_folders(tg_context *ctx, const char *path) {
     return TG_OK;
 }
 
+#if defined(_WIN32) || defined(__wasm__)
+int tg_file_lock(const char *path) {
+    (void)path;
+    return -1;
+}
+void tg_file_unlock(int lock) { (void)lock; }
+#else
+int tg_file_lock(const char *path) {
+    char name[FILE_LOCK_PATH];
+    const int length = snprintf(name, sizeof name, "%s.lock", path);
+    if (length < 0 || length >= (int)sizeof name) return -1;
+    const int lock = open(name, O_RDWR | O_CREAT, 0600);
+    if (lock < 0) return -1;
+    while (flock(lock, LOCK_EX) != 0) {
+        if (errno == EINTR) continue;
+        (void)close(lock);
+        return -1;
+    }
+    return lock;
+}
+void tg_file_unlock(int lock) {
+    if (lock >= 0) (void)close(lock);
+}
+#endif
+
 tg_status tg_file_begin(tg_file_writer *writer, tg_context *ctx, const char *what, const char *path) {
     memset(writer, 0, sizeof *writer);
     writer->ctx = ctx;
@@ -179,3 +207,4 @@ void tg_file_abandon(tg_file_writer *writer) {
 
 #undef FILE_TEMPORARY_TRIES
 #undef FILE_SUFFIX_BYTES
+#undef FILE_LOCK_PATH

@@ -17,6 +17,11 @@ tg_status tg_file_make_folders(tg_context *ctx, const char *path);
 
 /* A temporary file beside `path`. Either tg_file_commit (flush, fsync, rename over path) or tg_file_abandon ends it; a commit
  * that fails has abandoned. The old file stays as it was until the rename. */
+/* For a file that is read, changed and written as a whole: others who ask for it wait meanwhile, in this process and in others. The lock
+ * is on "path.lock", which stays. -1: there is none to be had (no such folder, a system without), and nothing is held. */
+int tg_file_lock(const char *path);
+void tg_file_unlock(int lock);
+
 typedef struct tg_file_writer {
     tg_context *ctx;
     const char *what, *path; /* borrowed */

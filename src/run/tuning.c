@@ -171,8 +171,7 @@ static void tuning_print(tuning_file *file, const char *adapter, const tg_schedu
 
 static tg_status tuning_write(tg_context *ctx, const char *path, const tg_text_buffer *text) {
     tg_file_writer writer;
-    tg_status status = text->failed ? TG_ERROR_MEMORY : tg_file_make_folders(ctx, path);
-    if (status == TG_OK) status = tg_file_begin(&writer, ctx, "tuning", path);
+    tg_status status = text->failed ? TG_ERROR_MEMORY : tg_file_begin(&writer, ctx, "tuning", path);
     if (status != TG_OK) return status;
     status = tg_file_put(&writer, text->data, text->length);
     if (status == TG_OK) return tg_file_commit(&writer);
@@ -186,7 +185,10 @@ tg_status tg_tuning_store(tg_context *ctx, const char *adapter, const tg_schedul
     if (!tg_tuning_path(path))
         return tg_fail(ctx, TG_ERROR_STATE, TG_SITE_NONE,
                        "tuning: nowhere to store it: TENSORGRAD_TUNING is off, or no home folder is known");
-    tg_status status = tuning_open(ctx, path, &file);
+    tg_status status = tg_file_make_folders(ctx, path);
+    if (status != TG_OK) return status;
+    const int lock = tg_file_lock(path); /* who stores at the same time adds to what is written here */
+    status = tuning_open(ctx, path, &file);
     if (status == TG_OK) {
         tg_text_buffer text;
         tg_text_init(&text, ctx);
@@ -195,6 +197,7 @@ tg_status tg_tuning_store(tg_context *ctx, const char *adapter, const tg_schedul
         tg_text_free(&text);
     }
     tuning_close(&file);
+    tg_file_unlock(lock);
     return status;
 }
 

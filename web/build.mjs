@@ -3,6 +3,7 @@
 //   webgpu.js              the same without the CPU executor
 //   split.js worker.js tensorgrad.wasm     for bundlers and strict policies: no blob:, no eval
 //   node.js node-worker.js                 Node; shares the .wasm
+//   thread.js node-thread.js tensorgrad-threads.wasm     what split.js and node.js load where threads are asked for
 //   tensorgrad.d.ts        the types, of all of them
 import { spawnSync } from 'node:child_process'
 import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -64,9 +65,12 @@ mkdirSync(dist, { recursive: true })
 await inlined('tensorgrad', core('core'))
 await inlined('webgpu', core('core-gpu'))
 await bundle('split', 'split')
-await bundle('worker-browser', 'worker')
+await bundle('worker-split', 'worker')
+await bundle('thread-browser', 'thread')
 await bundle('node', 'node', { platform: 'node' })
 await bundle('worker-node', 'node-worker', { platform: 'node' })
+await bundle('thread-node', 'node-thread', { platform: 'node' })
 copyFileSync(`${wasm}/core.wasm`, `${dist}/tensorgrad.wasm`)
+copyFileSync(`${wasm}/core-threads.wasm`, `${dist}/tensorgrad-threads.wasm`)
 for (const file of ['LICENSE']) copyFileSync(`${here}../${file}`, `${here}${file}`)
 if (!options['no-types']) types()

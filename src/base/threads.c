@@ -84,6 +84,7 @@ struct tg_pool {
     _Atomic uint32_t pending; /* parts of this run that are not done */
     _Atomic uint32_t caller_sleeps;
     _Atomic uint32_t alive; /* WebAssembly: workers that have not ended */
+    _Atomic uint32_t died;  /* WebAssembly: a worker trapped; its part is never done */
 #  if !defined(__wasm__)
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -118,6 +119,10 @@ static bool pool_make_locks(tg_pool *pool) {
     return true;
 }
 static void pool_drop_locks(tg_pool *pool) { (void)pool; }
+/* A worker's trap is the caller's, too. */
+static void pool_check_alive(const tg_pool *pool) {
+    if (atomic_load(&pool->died) != 0) __builtin_trap();
+}
 
 #  else
 
@@ -160,6 +165,7 @@ static void pool_wake(tg_pool *pool, _Atomic uint32_t *word) {
     (void)pthread_cond_broadcast(&pool->changed);
     (void)pthread_mutex_unlock(&pool->lock);
 }
+static void pool_check_alive(const tg_pool *pool) { (void)pool; }
 /* False with none of them left when one is refused. */
 static bool pool_make_locks(tg_pool *pool) {
     if (pthread_mutex_init(&pool->lock, NULL) != 0) return false;
@@ -231,7 +237,10 @@ static void pool_wait_done(tg_pool *pool) {
         pool_linger(spin);
     }
     atomic_store(&pool->caller_sleeps, 1);
-    for (uint32_t left = atomic_load(&pool->pending); left != 0; left = atomic_load(&pool->pending)) pool_sleep(pool, &pool->pending, left);
+    for (uint32_t left = atomic_load(&pool->pending); left != 0; left = atomic_load(&pool->pending)) {
+        pool_check_alive(pool);
+        pool_sleep(pool, &pool->pending, left);
+    }
     atomic_store(&pool->caller_sleeps, 0);
 }
 
@@ -276,6 +285,14 @@ __attribute__((export_name("thread_main"))) void tg_pool_worker(void *worker) {
     tg_pool *pool = ((pool_worker *)worker)->pool;
     pool_worker_loop(worker);
     if (atomic_fetch_sub(&pool->alive, 1) == 1) pool_wake(pool, &pool->alive);
+}
+/* What the host calls when it trapped there: its part will never be done. */
+__attribute__((export_name("thread_died"))) void tg_pool_worker_died(void *worker) {
+    tg_pool *pool = ((pool_worker *)worker)->pool;
+    atomic_store(&pool->died, 1);
+    atomic_fetch_sub(&pool->alive, 1);
+    pool_wake(pool, &pool->pending);
+    pool_wake(pool, &pool->alive);
 }
 static bool pool_start_worker(tg_pool *pool, tg_context *ctx, pool_worker *worker) {
     worker->stack = tg_alloc(ctx, POOL_STACK_BYTES);

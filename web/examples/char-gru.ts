@@ -26,7 +26,7 @@ export class Net extends Module {
 }
 
 /** The training model and the sibling that reads one character in each of `rows` texts: its logits, and the states after it as a capture. */
-export async function compile(options: Pick<CompileOptions, 'seed' | 'device' | 'adapter'> = {}, rows = 1) {
+export async function compile(options: Pick<CompileOptions, 'seed' | 'device' | 'adapter' | 'threads'> = {}, rows = 1) {
   const model = await compileModule(
     () => new Net(),
     (m, { text, next }) => nn.crossEntropy(m.output.fwd(m.gru.fwd(embedding(m.embedding, text))), next, -1),

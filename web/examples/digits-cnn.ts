@@ -33,7 +33,7 @@ export function network(m: Net, image: Tensor): Tensor {
 }
 
 /** The training model and the sibling that gives the likeliest digit. */
-export async function compile(options: Pick<CompileOptions, 'seed' | 'device' | 'adapter'> = {}, rows: number = TEST_BATCH) {
+export async function compile(options: Pick<CompileOptions, 'seed' | 'device' | 'adapter' | 'threads'> = {}, rows: number = TEST_BATCH) {
   const model = await compileModule(() => new Net(), (m, { image, digit }) => nn.crossEntropy(network(m, image), digit, -1), {
     adam: { lr: lr.oneCycle({ peak: 0.004, steps: STEPS }), weightDecay: 0.01 },
     inputs: { image: { shape: [BATCH, 1, SIDE, SIDE] }, digit: { shape: [BATCH], dtype: 'i32' } },

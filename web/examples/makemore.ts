@@ -34,7 +34,7 @@ export function network(m: Net, letters: Tensor): Tensor {
 }
 
 /** The training model and the sibling that gives the logarithms of the next letter's probabilities. */
-export async function compile(options: Pick<CompileOptions, 'seed' | 'device' | 'adapter'> = {}) {
+export async function compile(options: Pick<CompileOptions, 'seed' | 'device' | 'adapter' | 'threads'> = {}) {
   const model = await compileModule(() => new Net(), (m, { letters, next }) => nn.crossEntropy(network(m, letters), next, -1), {
     adam: { lr: lr.cosineDecay({ peak: 0.003, final: 0.0001, steps: STEPS }), weightDecay: 0.01 },
     inputs: { letters: { shape: [BATCH, CONTEXT], dtype: 'i32' }, next: { shape: [BATCH], dtype: 'i32' } },

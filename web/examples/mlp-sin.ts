@@ -30,7 +30,7 @@ export function loss(m: MLP, { x, y }: { x: Tensor; y: Tensor }): Tensor {
 }
 
 /** The training model and the sibling that says what it has learned. */
-export async function compile(options: Pick<CompileOptions, 'seed' | 'device' | 'adapter'> = {}) {
+export async function compile(options: Pick<CompileOptions, 'seed' | 'device' | 'adapter' | 'threads'> = {}) {
   const model = await compileModule(() => new MLP(), loss, {
     adam: { lr: 0.005 },
     inputs: { x: { shape: [BATCH, 1] }, y: { shape: [BATCH, 1] } },

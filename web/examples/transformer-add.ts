@@ -102,7 +102,7 @@ export function loss(m: Transformer, { tokens, targets }: { tokens: Tensor; targ
 export const RECIPE = { lr: lr.linearDecay({ peak: 0.005, final: 0.0005, steps: 1500 }), weightDecay: 0.01 }
 
 /** The training model and the sibling that gives the likeliest next token at each position. */
-export async function compile(options: Pick<CompileOptions, 'seed' | 'device' | 'adapter'> = {}, rows: number = TEST_BATCH) {
+export async function compile(options: Pick<CompileOptions, 'seed' | 'device' | 'adapter' | 'threads'> = {}, rows: number = TEST_BATCH) {
   const model = await compileModule(() => new Transformer(), loss, {
     adam: RECIPE,
     inputs: { tokens: { shape: [BATCH, T], dtype: 'i32' }, targets: { shape: [BATCH, T], dtype: 'i32' } },

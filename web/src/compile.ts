@@ -2,7 +2,7 @@
 // out in their order; what they check and change is the core's, in the worker.
 
 import { Captures } from './captures.js'
-import { loadCore, moduleNow, startWorker } from './platform.js'
+import { loadCore, loadThreaded, moduleNow, startWorker } from './platform.js'
 import { ArgumentError, blame, blameOnce, holdFrames, NotFiniteError, siteOf, StateError, WorkerError, type Frames } from './errors.js'
 import { Graph, markParams, materialize } from './ir.js'
 import { rateArgument, type LR } from './lr.js'
@@ -53,6 +53,9 @@ interface RuntimeOptions {
   /** With f16 in use, cotangents are computed times this, and gradients divided by it, so that small ones do not vanish: a power of two
    *  from 1 to 2^24. Default 4096. */
   lossScale?: number
+  /** Of the CPU, 1 to 16. More than one where memory can be shared: in Node, and with tensorgrad/split in a page that is isolated
+   *  (`crossOriginIsolated`); elsewhere one. `model.device` says how many; results do not depend on it. Default 1. */
+  threads?: number
 }
 
 /** Without an optimiser a step computes loss and gradients and changes nothing. */
@@ -280,6 +283,11 @@ function precisionArgument(what: string, precision: Precision = 'f32'): Precisio
   throw new ArgumentError(`${what}: the precision is ${describe(precision)}, not 'f32' or 'f16'`)
 }
 
+function threadsArgument(what: string, threads = 1): number {
+  if (Number.isInteger(threads) && threads >= 1 && threads <= 16) return threads
+  throw new ArgumentError(`${what}: threads is ${describe(threads)}, not a whole number from 1 to 16`)
+}
+
 const ROOT = 1 // a root's graph number
 
 async function startRuntime<M extends Module>(
@@ -304,8 +312,11 @@ async function startRuntime<M extends Module>(
       precision: precisionArgument(what, options.precision),
       lossScale: options.lossScale ?? 0,
       module: moduleNow(),
+      threads: threadsArgument(what, options.threads),
+      threaded: null as WebAssembly.Module | null,
     }
   })
+  if (body.threads > 1 && body.device !== 'webgpu') body.threaded = await loadThreaded()
   const connection = new Connection(await openPort(what, frames))
   const family = new Family<M>(connection, plan.factory)
   try {

@@ -253,6 +253,15 @@ const noGpu: GpuHooks = {
   open: () => null, close() {}, isLost: () => false, makeState() {}, writeState() {}, load: () => 0, unload() {}, makeFeeder: () => 0, dropFeeder() {},
 }
 
+/** What a core with threads (core-threads.wasm) runs on: see threads.ts. */
+export interface SharedMemory {
+  memory: WebAssembly.Memory
+  /** With the core's own. */
+  threads: number
+  /** False: there is none left. Else one of the threads calls thread_main(worker) on that stack. */
+  start(worker: Address, stackTop: Address): boolean
+}
+
 export class Core {
   readonly #x: Exports
   readonly #files = new Map<string, Address>()
@@ -263,13 +272,17 @@ export class Core {
   #build: ((graph: GraphAddress) => { graph: GraphAddress; id: number }) | null = null
   #thrown: { error: unknown } | null = null
 
-  private constructor(module: WebAssembly.Module, gpu: GpuHooks) {
+  private constructor(module: WebAssembly.Module, gpu: GpuHooks, shared: SharedMemory | null) {
     const imports = {
+      thread_count: () => shared?.threads ?? 1,
+      thread_start: (worker: number, stackTop: number) => Number(shared?.start(worker, stackTop) ?? false),
       build: (graph: number, out: number) => this.#runBuild(graph, out),
       // of the module's C library (web/core/libc.c)
       format_number: (value: number, precision: number, out: number) => {
         const text = value.toPrecision(precision).replace(/(\.\d*?)0+(?=$|e)/, '$1').replace(/\.(?=$|e)/, '').toLowerCase()
-        return encoder.encodeInto(text.replace('infinity', 'inf'), this.u8(out, 32)).written
+        const bytes = encoder.encode(text.replace('infinity', 'inf')) // not encodeInto: it refuses memory that is shared
+        this.u8(out, 32).set(bytes)
+        return bytes.length
       },
       parse_number: (text: number) => Number(this.text(text)),
       exp: Math.exp, log: Math.log, log1p: Math.log1p, expm1: Math.expm1, sin: Math.sin, cos: Math.cos, tanh: Math.tanh, pow: Math.pow,
@@ -289,14 +302,14 @@ export class Core {
       gpu_feeder: (device: number, info: number) => gpu.makeFeeder(device, JSON.parse(this.text(info)) as FeederInfo),
       gpu_drop_feeder: (device: number, feeder: number) => gpu.dropFeeder(device, feeder),
     }
-    this.#x = new WebAssembly.Instance(module, { tg: imports }).exports as unknown as Exports
+    this.#x = new WebAssembly.Instance(module, { tg: imports, ...(shared === null ? {} : { env: { memory: shared.memory } }) }).exports as unknown as Exports
     this.#x._initialize?.()
     if (this.#x.init() === 0 || (this.#room = this.#x.alloc(ROOM)) === 0) throw errorOfStatus(4, 'out of memory: the core cannot start')
   }
 
   /** A module compiled (or posted) before; instantiating one costs little. Without hooks there is no WebGPU. */
-  static create(module: WebAssembly.Module, gpu: GpuHooks = noGpu): Core {
-    return new Core(module, gpu)
+  static create(module: WebAssembly.Module, gpu: GpuHooks = noGpu, shared: SharedMemory | null = null): Core {
+    return new Core(module, gpu, shared)
   }
 
   get hasCpu(): boolean { return this.#x.has_cpu() !== 0 }
@@ -316,7 +329,7 @@ export class Core {
   text(at: Address): string {
     if (at === 0) this.#fail()
     const all = new Uint8Array(this.#x.memory.buffer, at)
-    return decoder.decode(all.subarray(0, all.indexOf(0)))
+    return decoder.decode(all.slice(0, all.indexOf(0))) // a copy: it refuses memory that is shared
   }
 
   alloc(bytes: number): Address {

@@ -12,6 +12,10 @@ function loadModuleNow(): WebAssembly.Module {
   return new WebAssembly.Module(readFileSync(new URL('./tensorgrad.wasm', import.meta.url)))
 }
 
+let threaded: Promise<WebAssembly.Module> | null = null
+const loadThreaded = (): Promise<WebAssembly.Module> =>
+  (threaded ??= (async () => new WebAssembly.Module(readFileSync(new URL('./tensorgrad-threads.wasm', import.meta.url))))())
+
 /** A thread keeps the process alive only while a call is in flight. */
 function startWorker(): Port {
   const worker = new Worker(new URL('./node-worker.js', import.meta.url), { execArgv: [] }) // flags of the program are not the thread's
@@ -38,4 +42,4 @@ function startWorker(): Port {
   }
 }
 
-setPlatform({ loadModule: async () => loadModuleNow(), loadModuleNow, startWorker })
+setPlatform({ loadModule: async () => loadModuleNow(), loadModuleNow, loadThreaded, startWorker })

@@ -10,6 +10,8 @@ export interface Platform {
   loadModule(): Promise<WebAssembly.Module>
   /** The same at once, where the bytes are at hand: what lets `trace` and `compileToIR` be called before anything was awaited. */
   loadModuleNow?(): WebAssembly.Module
+  /** The core with threads, where the home allows memory that is shared and has one. */
+  loadThreaded?(): Promise<WebAssembly.Module>
   startWorker: StartWorker
 }
 
@@ -44,6 +46,9 @@ export function coreNow(): Core {
   if (now === undefined) throw new StateError('tensorgrad: the core is not loaded yet: await ready() first')
   return start(now.call(platform))
 }
+
+/** The core with threads; null where there can be none. */
+export const loadThreaded = async (): Promise<WebAssembly.Module | null> => (await home().loadThreaded?.()) ?? null
 
 /** The code, to be posted to workers. */
 export const moduleNow = (): WebAssembly.Module | null => code

@@ -60,6 +60,9 @@ export type RequestBody =
       noFusion: boolean
       precision: Precision
       lossScale: number
+      /** With the caller's own: more than one where `threaded`, the core with threads, is given. */
+      threads: number
+      threaded: WebAssembly.Module | null
       /** The core, compiled once by the page; null where the worker must load it itself. */
       module: WebAssembly.Module | null
     }

@@ -5,8 +5,7 @@ import { newWorkerName, portOf } from './port.js'
 
 export * from './index.js'
 
-async function loadModule(): Promise<WebAssembly.Module> {
-  const url = new URL('./tensorgrad.wasm', import.meta.url)
+async function load(url: URL): Promise<WebAssembly.Module> {
   const response = await fetch(url)
   if (!response.ok) throw new Error(`tensorgrad: ${url.href}: ${response.status} ${response.statusText}`)
   return WebAssembly.compile(await response.arrayBuffer()) // not streaming: servers often name another type
@@ -17,4 +16,11 @@ function startWorker() {
   return portOf(new Worker(new URL('./worker.js', import.meta.url), { type: 'module', name }), name, ': is worker.js beside this file?')
 }
 
-setPlatform({ loadModule, startWorker })
+let threaded: Promise<WebAssembly.Module> | null = null
+const loadThreaded = (): Promise<WebAssembly.Module> => (threaded ??= load(new URL('./tensorgrad-threads.wasm', import.meta.url)))
+
+setPlatform({
+  loadModule: () => load(new URL('./tensorgrad.wasm', import.meta.url)),
+  ...(globalThis.crossOriginIsolated ? { loadThreaded } : {}),
+  startWorker,
+})

@@ -2,7 +2,8 @@
 
 import { lockOf } from './port.js'
 import type { Request } from './protocol.js'
-import { serve } from './worker.js'
+import type { Thread } from './threads.js'
+import { serve, type Home } from './worker.js'
 
 const scope = self as unknown as { name: string; postMessage(message: unknown, transfer: Transferable[]): void; onmessage: unknown }
 
@@ -11,8 +12,11 @@ const locked = new Promise<void>((resolve) => {
   if (navigator.locks === undefined) resolve()
   else void navigator.locks.request(lockOf(scope.name), () => new Promise<never>(() => resolve()))
 })
+const home: Home = { gpu: async () => navigator.gpu ?? null, noGpu: 'this browser has no WebGPU', device: 'auto', adapter: '' }
+/** How worker-split.ts has threads started. */
+export const setStartThread = (startThread: () => Thread): void => void (home.startThread = startThread)
 const answer = serve(
-  { gpu: async () => navigator.gpu ?? null, noGpu: 'this browser has no WebGPU', device: 'auto', adapter: '' },
+  home,
   (message, transfer) => void locked.then(() => scope.postMessage(message, transfer)),
 )
 export const receive = (event: MessageEvent<Request>): void => answer(event.data)

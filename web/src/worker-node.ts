@@ -1,9 +1,10 @@
 // The worker's entry in Node. WebGPU comes from the package `webgpu` (Dawn), where it is installed.
 
-import { parentPort } from 'node:worker_threads'
+import { parentPort, Worker } from 'node:worker_threads'
 import type { TransferListItem } from 'node:worker_threads'
 import { serve } from './worker.js'
 import type { Request } from './protocol.js'
+import type { Thread } from './threads.js'
 
 let found: GPU | null | undefined // kept: the package's adapters live as long as this does
 
@@ -22,8 +23,21 @@ function deviceOfEnvironment(): string {
   return 'auto'
 }
 
+function startThread(): Thread {
+  const worker = new Worker(new URL('./node-thread.js', import.meta.url), { execArgv: [] })
+  worker.unref()
+  return {
+    post: (message) => worker.postMessage(message),
+    onMessage: (listener) => {
+      worker.on('message', listener)
+      worker.on('error', () => listener(null))
+    },
+    terminate: () => void worker.terminate(),
+  }
+}
+
 const receive = serve(
-  { gpu, noGpu: 'the package webgpu is not installed', device: deviceOfEnvironment(), adapter: process.env['TENSORGRAD_ADAPTER'] ?? '' },
+  { gpu, startThread, noGpu: 'the package webgpu is not installed', device: deviceOfEnvironment(), adapter: process.env['TENSORGRAD_ADAPTER'] ?? '' },
   (message, transfer) => parentPort?.postMessage(message, transfer as TransferListItem[]),
 )
 parentPort?.on('message', (request: Request) => receive(request))

@@ -11,6 +11,7 @@ import { Executable, findAdapter, Gpu, NoGpu, openGpu, type Feeder, type StateRa
 import { lrNumbers } from './lr.js'
 import { messageNumbers } from './optimizer.js'
 import { joined } from './protocol.js'
+import { Threads, type Thread } from './threads.js'
 import type {
   Answers, ArrayMessage, CaptureMessage, GraphMessage, Request, RequestBody, RequestKind, Response, TextKind, TrainedMessage,
 } from './protocol.js'
@@ -20,6 +21,8 @@ export interface Home {
   /** Null where there is no WebGPU at all, for the reason `noGpu`. */
   gpu(): Promise<GPU | null>
   noGpu: string
+  /** Where a core can have threads. */
+  startThread?(): Thread
   /** In place of 'auto' and of an adapter that is not named. */
   device: string
   adapter: string
@@ -103,6 +106,7 @@ function buffersOf(value: Answers[RequestKind]): Transferable[] {
 
 class Worker {
   #core: Core | null = null
+  #threads: Threads | null = null
   readonly #models = new Map<number, Model>()
   readonly #devices = new Map<number, Gpu>()
   readonly #executables = new Map<number, Executable>()
@@ -231,8 +235,7 @@ class Worker {
 
   async #createRuntime(body: Body<'createRuntime'>): Promise<GraphMessage> {
     if (body.module === null) throw new InternalError('the page posted no core')
-    this.#core ??= Core.create(body.module, this.#hooks)
-    const core = this.#core
+    const core = (this.#core ??= (await this.#createThreads(body)) ?? Core.create(body.module, this.#hooks))
     const { gpu, why } = await this.#openDevice(body.device, body.adapter)
     const options = {
       training: body.training, seed: body.seed, device: gpu === null ? 'cpu' as const : 'webgpu' as const, noFusion: body.noFusion,
@@ -249,6 +252,20 @@ class Worker {
       this.#opened = null
       gpu?.close()
       throw error
+    }
+  }
+
+  /** Null: without threads, which where they were asked for is said. */
+  async #createThreads({ threaded, threads }: Body<'createRuntime'>): Promise<Core | null> {
+    if (threaded === null || this.home.startThread === undefined) return null
+    try {
+      this.#threads = await Threads.start(threaded, threads, this.home.startThread)
+      return Core.create(threaded, this.#hooks, this.#threads)
+    } catch (error) {
+      this.#threads?.end()
+      this.#threads = null
+      console.warn(`tensorgrad: one thread instead of ${threads}: ${(error as Error).message}`)
+      return null
     }
   }
 
@@ -554,6 +571,7 @@ class Worker {
       model.family.models.delete(each)
     }
     core.destroyModel(model.address) // the core's siblings go with their parent, and sizes with their model
+    if (this.#models.size === 0) this.#threads?.end()
     return null
   }
 }

@@ -18,10 +18,15 @@ const built = await bundle(['test/home.ts', 'test/cases.ts'], 'test')
 const page = (entry) => `<!doctype html><meta charset="utf-8"><title>tests</title>
 <script type="importmap">{"imports":{"tensorgrad":"/dist/${entry}.js"}}</script><body>`
 // What a careful site says: no blob:, no eval, nothing inline but the import map.
+const isolated = { 'cross-origin-opener-policy': 'same-origin', 'cross-origin-embedder-policy': 'require-corp' }
 const strict = "default-src 'none'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'"
 const server = await serve(
-  { '/favicon.ico': () => '', '/dist/': path.join(web, 'dist'), '/built/': built, ...(options.data && { '/data/': path.resolve(options.data) }), '/page/': (name) => page(name.replace('.html', '')), '/strict/': (name) => page(name.replace('.html', '')) },
-  0, (name) => (name.startsWith('/strict/') || name.startsWith('/dist/') ? { 'content-security-policy': strict } : {}),
+  { '/favicon.ico': () => '', '/dist/': path.join(web, 'dist'), '/built/': built, ...(options.data && { '/data/': path.resolve(options.data) }), '/page/': (name) => page(name.replace('.html', '')), '/strict/': (name) => page(name.replace('.html', '')),
+    '/isolated/': (name) => page(name.replace('.html', '')) },
+  0, (name) => ({
+    ...(name.startsWith('/strict/') || name.startsWith('/dist/') ? { 'content-security-policy': strict } : {}),
+    ...(name.startsWith('/isolated/') || name.startsWith('/dist/') ? isolated : {}),
+  }),
 )
 
 async function open(browser, where = '/page/tensorgrad.html') {
@@ -143,6 +148,33 @@ await test('the one-file build under a strict policy: an error that says what to
   await assert.rejects(inPage(opened, async () => (await import('/built/home.js')).curve('mlp-sin', 'cpu', 5, 3)), /WorkerError.*tensorgrad\/split/s)
   await opened.context().close()
 })
+await test('threads in an isolated page: the losses of one, bit for bit, and none is left', async () => {
+  const opened = await open(plain, '/isolated/split.html')
+  const runs = await inPage(opened, async () => {
+    const home = await import('/built/home.js')
+    const runs = []
+    for (const [example, steps] of [['mlp-sin', 30], ['transformer-add', 3]])
+      for (const threads of [1, 2]) runs.push(await home.threadedLosses(example, threads, steps))
+    for (let i = 0; i < 20; i++) runs.push(await home.threadedLosses('mlp-sin', 3, 1))
+    return runs
+  })
+  for (const first of [0, 2]) {
+    assert.match(runs[first].device, /1 thread\)/)
+    assert.match(runs[first + 1].device, /2 threads\)/)
+    assert.deepEqual(runs[first + 1].losses, runs[first].losses)
+  }
+  for (const run of runs.slice(4)) assert.match(run.device, /3 threads\)/)
+  await opened.waitForTimeout(300)
+  assert.equal(opened.workers().length, 0)
+  await opened.context().close()
+})
+for (const where of ['/page/split.html', '/isolated/tensorgrad.html'])
+  await test(`threads where there are none, ${where}: one`, async () => {
+    const opened = await open(plain, where)
+    const { device } = await inPage(opened, async () => (await import('/built/home.js')).threadedLosses('mlp-sin', 2, 1))
+    assert.match(device, /1 thread\)/)
+    await opened.context().close()
+  })
 await plain.close()
 
 // ---------------------------------------------------------------- a page with WebGPU

@@ -507,8 +507,18 @@ const examples = {
 }
 export type Example = keyof typeof examples
 
-async function compileExample(example: Example, device: Device, seed: number): Promise<CompiledModule> {
-  return ((await examples[example].compile({ seed, device })) as { model: unknown }).model as CompiledModule
+async function compileExample(example: Example, device: Device, seed: number, threads = 1): Promise<CompiledModule> {
+  return ((await examples[example].compile({ seed, device, threads })) as { model: unknown }).model as CompiledModule
+}
+
+/** The losses of the first steps of an example on so many threads, and what the device is called. */
+export async function threadedLosses(example: Example, threads: number, steps: number): Promise<{ losses: number[]; device: string }> {
+  const model = await compileExample(example, 'cpu', 5, threads)
+  const batch = await examples[example].batches()
+  const losses: number[] = []
+  for (let t = 1; t <= steps; t++) losses.push(await model.step(batch(5, t) as never))
+  await model.destroy()
+  return { losses, device: model.device }
 }
 
 /** Losses of the first steps. */

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 import path from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -71,5 +71,26 @@ await test('an unknown TENSORGRAD_DEVICE is said', () => {
     cwd: path.join(web, 'build'), encoding: 'utf8', env: { ...process.env, TENSORGRAD_DEVICE: 'gpu', VK_DRIVER_FILES: '/nowhere', VK_ICD_FILENAMES: '/nowhere' },
   })
   assert.match(done.stderr, /TENSORGRAD_DEVICE is "gpu", not auto, cpu or webgpu: ignored/)
+})
+for (const [example, steps] of [['mlp-sin', 30], ['transformer-add', 5]])
+  await test(`${example} on two threads: the losses of one, bit for bit`, async () => {
+    const [one, two] = [await home.threadedLosses(example, 1, steps), await home.threadedLosses(example, 2, steps)]
+    assert.deepEqual(two.losses, one.losses)
+    assert.match(one.device, /simd128, 1 thread\)/)
+    assert.match(two.device, /simd128, 2 threads\)/)
+  })
+await test('twenty models on three threads, one after another, leave no thread', async () => {
+  const count = () => (process.platform === 'linux' ? readdirSync('/proc/self/task').length : 0)
+  const run = async () => assert.match((await home.threadedLosses('mlp-sin', 3, 1)).device, /3 threads/)
+  const settled = () => new Promise((resolve) => setTimeout(resolve, 300))
+  await run()
+  await settled()
+  const before = count()
+  for (let i = 0; i < 20; i++) await run()
+  await settled()
+  assert.ok(count() <= before + 3, `${before} threads of the system before, ${count()} after`)
+})
+await test('threads: what is no count is refused', async () => {
+  for (const wrong of [0, -1, 1.5, 17, NaN]) await assert.rejects(home.threadedLosses('mlp-sin', wrong, 1), /threads is .*, not a whole number from 1 to 16/)
 })
 finish()

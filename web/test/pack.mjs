@@ -11,8 +11,8 @@ import { runner } from './support.mjs'
 
 const { test, finish } = runner('package')
 const FILES = [
-  'LICENSE', 'README.md', 'dist/node-worker.js', 'dist/node.js', 'dist/split.js', 'dist/tensorgrad.d.ts', 'dist/tensorgrad.js', 'dist/tensorgrad.wasm',
-  'dist/webgpu.js', 'dist/worker.js', 'package.json',
+  'LICENSE', 'README.md', 'dist/node-thread.js', 'dist/node-worker.js', 'dist/node.js', 'dist/split.js', 'dist/tensorgrad-threads.wasm', 'dist/tensorgrad.d.ts',
+  'dist/tensorgrad.js', 'dist/tensorgrad.wasm', 'dist/thread.js', 'dist/webgpu.js', 'dist/worker.js', 'package.json',
 ]
 // Everything a page loads, gzipped: what it must not grow over (what it was when last looked at, and 2 %), and what is wanted, in bytes.
 const SIZES = {

@@ -1,0 +1,52 @@
+// The threads of a core with shared memory. The core's worker starts them before the core; the core's pool (src/base/threads.c) then has each
+// run its loop, and sleeps and wakes by the memory alone. Knows no home: `Home.startThread` makes one.
+
+import type { SharedMemory } from './core.js'
+
+/** A worker that runs thread.ts. */
+export interface Thread {
+  post(message: ThreadMessage): void
+  /** Called with each message, and once with null when it fails. */
+  onMessage(listener: (message: 'ready' | null) => void): void
+  terminate(): void
+}
+export type ThreadMessage = { module: WebAssembly.Module; memory: WebAssembly.Memory } | { worker: number; stackTop: number }
+
+/** As scripts/build-wasm links it: 64 KiB each. */
+const FIRST_PAGES = 128, MOST_PAGES = 16384
+
+export class Threads implements SharedMemory {
+  readonly memory = new WebAssembly.Memory({ initial: FIRST_PAGES, maximum: MOST_PAGES, shared: true })
+  readonly #all: Thread[] = []
+  readonly #idle: Thread[] = []
+
+  get threads(): number { return this.#all.length + 1 }
+
+  /** Starts `count` threads, the caller's included; rejects when one of them cannot start. */
+  static async start(module: WebAssembly.Module, count: number, startThread: () => Thread): Promise<Threads> {
+    const threads = new Threads()
+    try {
+      for (let i = 1; i < count; i++) threads.#all.push(startThread())
+      await Promise.all(threads.#all.map((thread) => new Promise<void>((resolve, reject) => {
+        thread.onMessage((message) => (message === 'ready' ? resolve() : reject(new Error('a thread does not start'))))
+        thread.post({ module, memory: threads.memory })
+      })))
+    } catch (error) {
+      threads.end()
+      throw error
+    }
+    threads.#idle.push(...threads.#all)
+    return threads
+  }
+
+  start(worker: number, stackTop: number): boolean {
+    const thread = this.#idle.pop()
+    thread?.post({ worker, stackTop })
+    return thread !== undefined
+  }
+
+  end(): void {
+    for (const thread of this.#all.splice(0)) thread.terminate()
+    this.#idle.length = 0
+  }
+}

@@ -1,0 +1,16 @@
+// The worker's entry beside other files: that of any browser, and threads from the file beside it.
+
+import type { ThreadMessage } from './threads.js'
+import { setStartThread } from './worker-browser.js'
+
+setStartThread(() => {
+  const worker = new Worker(new URL('./thread.js', import.meta.url), { type: 'module' })
+  return {
+    post: (message: ThreadMessage) => worker.postMessage(message),
+    onMessage: (listener) => {
+      worker.onmessage = (event: MessageEvent<'ready'>) => listener(event.data)
+      worker.onerror = () => listener(null)
+    },
+    terminate: () => worker.terminate(),
+  }
+})

@@ -101,6 +101,8 @@ struct tg_pool {
 POOL_IMPORT(thread_count) int tg_host_thread_count(void);
 /* 0: there is no thread left. Else one of the host's calls tg_pool_worker with `stack_top` as its stack pointer. */
 POOL_IMPORT(thread_start) int tg_host_thread_start(void *worker, void *stack_top);
+/* Does not return: it throws through the core. */
+POOL_IMPORT(thread_failed) void tg_host_thread_failed(void);
 #    undef POOL_IMPORT
 
 int tg_cpu_count(void) { return tg_host_thread_count(); }
@@ -121,7 +123,7 @@ static bool pool_make_locks(tg_pool *pool) {
 static void pool_drop_locks(tg_pool *pool) { (void)pool; }
 /* A worker's trap is the caller's, too. */
 static void pool_check_alive(const tg_pool *pool) {
-    if (atomic_load(&pool->died) != 0) __builtin_trap();
+    if (atomic_load(&pool->died) != 0) tg_host_thread_failed();
 }
 
 #  else

@@ -275,6 +275,7 @@ export class Core {
   private constructor(module: WebAssembly.Module, gpu: GpuHooks, shared: SharedMemory | null) {
     const imports = {
       thread_count: () => shared?.threads ?? 1,
+      thread_failed: () => { throw new Error('a thread of the CPU failed') },
       thread_start: (worker: number, stackTop: number) => Number(shared?.start(worker, stackTop) ?? false),
       build: (graph: number, out: number) => this.#runBuild(graph, out),
       // of the module's C library (web/core/libc.c)

@@ -242,6 +242,14 @@ BUILD(capture, return tg_capture("kept", tg_exp(A));)
 BUILD(linear, tg_linear l = tg_nn_linear(g, "l", 4, 3); also(w, l.W); also(w, l.b); return tg_nn_linear_fwd(l, CUBE);)
 BUILD(linear_no_bias, tg_linear l = tg_nn_linear(g, "l", 4, 3, .no_bias = true); also(w, l.W); return tg_nn_linear_fwd(l, CUBE);)
 BUILD(layer_norm, tg_layer_norm l = tg_nn_layer_norm(g, "n", 4); also(w, l.g); also(w, l.b); return tg_nn_layer_norm_fwd(l, CUBE);)
+BUILD(rms_norm, tg_rms_norm l = tg_nn_rms_norm(g, "n", 4); also(w, l.g); return tg_nn_rms_norm_fwd(l, CUBE);)
+BUILD(group_norm, tg_group_norm l = tg_nn_group_norm(g, "n", 2, 4); also(w, l.g); also(w, l.b);
+      return tg_nn_group_norm_fwd(l, in(g, w, "a", TG_SHAPE(2, 4, 3)));)
+BUILD(batch_norm, tg_batch_norm l = tg_nn_batch_norm(g, "n", 3); also(w, l.g); also(w, l.b); return tg_nn_batch_norm_fwd(l, CUBE, true);)
+BUILD(batch_norm_rows, tg_batch_norm l = tg_nn_batch_norm(g, "n", 5); also(w, l.g); also(w, l.b); return tg_nn_batch_norm_fwd(l, A, true);)
+BUILD(batch_norm_running, tg_batch_norm l = tg_nn_batch_norm(g, "pn", 3); also(w, l.g); also(w, l.b);
+      return tg_nn_batch_norm_fwd(l, CUBE, false);)
+
 #define SERIES in(g, w, "a", TG_SHAPE(2, 4, 3))
 #define CELL(kind) \
   tg_tensor x = SERIES; \
@@ -441,6 +449,11 @@ static const gradient_case cases[] = {CASE(neg, ANY, false),
                                       CASE(linear, ANY, true),
                                       CASE(linear_no_bias, ANY, false),
                                       CASE(layer_norm, ANY, true),
+                                      CASE(rms_norm, ANY, true),
+                                      CASE(group_norm, ANY, true),
+                                      CASE(batch_norm, ANY, true),
+                                      CASE(batch_norm_rows, ANY, false),
+                                      CASE(batch_norm_running, POSITIVE, false),
                                       CASE(rnn, ANY, false),
                                       CASE(gru, ANY, false),
                                       CASE(gru_from_zeros, ANY, false),

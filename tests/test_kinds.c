@@ -193,6 +193,9 @@ EDGE(reshape, tg_reshape(X(4), TG_SHAPE(0, -1)))
 EDGE(one_hot, tg_one_hot(tg_arange(g, 3, TG_I32), 0, TG_F32))
 EDGE(linear, tg_nn_linear(g, "l", 0, 3).W)
 EDGE(layer_norm, tg_nn_layer_norm(g, "n", 0).g)
+EDGE(rms_norm, tg_nn_rms_norm(g, "n", 0).g)
+EDGE(batch_norm, tg_nn_batch_norm(g, "n", -3).mean)
+EDGE(large_batch_norm, tg_nn_batch_norm(g, "n", 2147483648).mean)
 EDGE(gru, tg_nn_gru(g, "l", 3, 0).Wh)
 EDGE(large_lstm, tg_nn_lstm(g, "l", 3, 65536).Wh)
 EDGE(larger_lstm, tg_nn_lstm(g, "l", 3, INT64_MAX).Wh)
@@ -220,21 +223,39 @@ static void sizes_at_the_edge_are_refused(void **state) {
         edge_fn make;
         tg_status status;
     } edges[] = {
-        {edge_input, TG_ERROR_SHAPE},         {edge_negative, TG_ERROR_SHAPE},
-        {edge_param, TG_ERROR_SHAPE},         {edge_state, TG_ERROR_SHAPE},
-        {edge_full, TG_ERROR_SHAPE},          {edge_constant, TG_ERROR_SHAPE},
-        {edge_arange, TG_ERROR_SHAPE},        {edge_narrow, TG_ERROR_SHAPE},
-        {edge_slice, TG_ERROR_SHAPE},         {edge_broadcast, TG_ERROR_SHAPE},
-        {edge_reshape, TG_ERROR_SHAPE},       {edge_one_hot, TG_ERROR_ARGUMENT},
-        {edge_linear, TG_ERROR_SHAPE},        {edge_layer_norm, TG_ERROR_SHAPE},
-        {edge_large_input, TG_ERROR_LIMIT},   {edge_large_param, TG_ERROR_LIMIT},
-        {edge_large_state, TG_ERROR_LIMIT},   {edge_large_full, TG_ERROR_LIMIT},
-        {edge_large_arange, TG_ERROR_LIMIT},  {edge_large_outer, TG_ERROR_LIMIT},
-        {edge_large_where, TG_ERROR_LIMIT},   {edge_large_broadcast, TG_ERROR_LIMIT},
-        {edge_large_matmul, TG_ERROR_LIMIT},  {edge_large_batched, TG_ERROR_LIMIT},
-        {edge_large_one_hot, TG_ERROR_LIMIT}, {edge_large_embedding, TG_ERROR_LIMIT},
-        {edge_large_rank, TG_ERROR_LIMIT},    {edge_large_linear, TG_ERROR_LIMIT},
-        {edge_gru, TG_ERROR_SHAPE},           {edge_large_lstm, TG_ERROR_LIMIT},
+        {edge_input, TG_ERROR_SHAPE},
+        {edge_negative, TG_ERROR_SHAPE},
+        {edge_param, TG_ERROR_SHAPE},
+        {edge_state, TG_ERROR_SHAPE},
+        {edge_full, TG_ERROR_SHAPE},
+        {edge_constant, TG_ERROR_SHAPE},
+        {edge_arange, TG_ERROR_SHAPE},
+        {edge_narrow, TG_ERROR_SHAPE},
+        {edge_slice, TG_ERROR_SHAPE},
+        {edge_broadcast, TG_ERROR_SHAPE},
+        {edge_reshape, TG_ERROR_SHAPE},
+        {edge_one_hot, TG_ERROR_ARGUMENT},
+        {edge_linear, TG_ERROR_SHAPE},
+        {edge_layer_norm, TG_ERROR_SHAPE},
+        {edge_large_input, TG_ERROR_LIMIT},
+        {edge_large_param, TG_ERROR_LIMIT},
+        {edge_large_state, TG_ERROR_LIMIT},
+        {edge_large_full, TG_ERROR_LIMIT},
+        {edge_large_arange, TG_ERROR_LIMIT},
+        {edge_large_outer, TG_ERROR_LIMIT},
+        {edge_large_where, TG_ERROR_LIMIT},
+        {edge_large_broadcast, TG_ERROR_LIMIT},
+        {edge_large_matmul, TG_ERROR_LIMIT},
+        {edge_large_batched, TG_ERROR_LIMIT},
+        {edge_large_one_hot, TG_ERROR_LIMIT},
+        {edge_large_embedding, TG_ERROR_LIMIT},
+        {edge_large_rank, TG_ERROR_LIMIT},
+        {edge_large_linear, TG_ERROR_LIMIT},
+        {edge_rms_norm, TG_ERROR_SHAPE},
+        {edge_batch_norm, TG_ERROR_SHAPE},
+        {edge_large_batch_norm, TG_ERROR_LIMIT},
+        {edge_gru, TG_ERROR_SHAPE},
+        {edge_large_lstm, TG_ERROR_LIMIT},
         {edge_larger_lstm, TG_ERROR_LIMIT},
     };
     for (int i = 0; i < SUPPORT_COUNT(edges); i++) {

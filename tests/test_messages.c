@@ -922,6 +922,43 @@ static tg_recurrent gru_of(tg_graph *g, int64_t in, int64_t hidden) {
 }
 #define Z(...) input_of(g, "z", 6, TG_SHAPE(__VA_ARGS__), TG_F32)
 
+static tg_batch_norm batch_norm_of(tg_graph *g, int64_t channels) {
+    return tg_nn_batch_norm_at(tg_site_make("model.c", 23), g, "bn", channels, (tg_batch_norm_options){0});
+}
+static tg_tensor batch_norm_twice(tg_graph *g) {
+    const tg_batch_norm l = batch_norm_of(g, 3);
+    const tg_tensor x = X(2, 3);
+    return tg_nn_batch_norm_fwd_at(HERE, l, tg_nn_batch_norm_fwd_at(tg_site_make("model.c", 24), l, x, true), true);
+}
+
+FAMILY(norms) {
+    MISTAKE(SHAPE, "rms_norm n: the size needs to be at least 1, not 0", tg_nn_rms_norm_at(HERE, g, "n", 0, (tg_rms_norm_options){0}).g);
+    MISTAKE(ARGUMENT, "rms_norm n: eps is -1", tg_nn_rms_norm_at(HERE, g, "n", 3, (tg_rms_norm_options){.eps = -1}).g);
+    MISTAKE(SHAPE, BY("rms_norm: the last axis does not fit: x[2, 4] with y[3]"),
+            tg_nn_rms_norm_fwd_at(HERE, (tg_rms_norm){Y(3), 1e-5}, X(2, 4)));
+    MISTAKE(SHAPE, "group_norm n: 6 channels do not divide into 4 groups",
+            tg_nn_group_norm_at(HERE, g, "n", 4, 6, (tg_group_norm_options){0}).g);
+    MISTAKE(ARGUMENT, "group_norm n: 6 channels do not divide into 0 groups",
+            tg_nn_group_norm_at(HERE, g, "n", 0, 6, (tg_group_norm_options){0}).g);
+    MISTAKE(ARGUMENT, "group_norm n: eps is inf", tg_nn_group_norm_at(HERE, g, "n", 2, 6, (tg_group_norm_options){.eps = INFINITY}).g);
+    MISTAKE(SHAPE, BY("group_norm: axis 1 of [N, C, ...] does not fit: x[6] with y[6]"),
+            tg_nn_group_norm_fwd_at(HERE, (tg_group_norm){Y(6), Z(6), 2, 1e-5}, X(6)));
+    MISTAKE(ARGUMENT, "batch_norm bn: the momentum is 1.5, not in (0, 1]",
+            tg_nn_batch_norm_at(HERE, g, "bn", 6, (tg_batch_norm_options){.momentum = 1.5}).g);
+    MISTAKE(ARGUMENT, "batch_norm bn: eps is -1", tg_nn_batch_norm_at(HERE, g, "bn", 6, (tg_batch_norm_options){.eps = -1}).g);
+    MISTAKE(SHAPE,
+            "batch_norm: axis 1 of [N, C, ...] does not fit: x[2, 4] with bn.g[3]\n"
+            "  x: input at model.c:1\n"
+            "  bn.g: parameter at model.c:23",
+            tg_nn_batch_norm_fwd_at(HERE, batch_norm_of(g, 3), X(2, 4), true));
+    MISTAKE(SHAPE, OF("batch_norm: training needs at least 2 numbers for each channel: x[1, 3, 1, 1]"),
+            tg_nn_batch_norm_fwd_at(HERE, batch_norm_of(g, 3), X(1, 3, 1, 1), true));
+    MISTAKE(DUPLICATE,
+            "writeback: bn.mean[3] is written twice: at model.c:24 and at model.c:99\n"
+            "  bn.mean: state at model.c:23",
+            batch_norm_twice(g));
+}
+
 FAMILY(recurrent_layers) {
     const tg_tensor none = {NULL, 0};
     MISTAKE(SHAPE, "gru l: both sizes need to be at least 1: 3 -> 0", tg_nn_gru_at(HERE, g, "l", 3, 0, (tg_recurrent_options){0}).Wx);
@@ -1387,6 +1424,7 @@ int main(void) {
         cmocka_unit_test(test_foreign_tensors),
         cmocka_unit_test(test_user_lines),
         cmocka_unit_test(test_random),
+        cmocka_unit_test(test_norms),
         cmocka_unit_test(test_recurrent_layers),
         cmocka_unit_test(test_convolutions),
         cmocka_unit_test(test_pools),

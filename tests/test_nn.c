@@ -214,6 +214,143 @@ TEST(kernels_of_a_step) {
         }
 }
 
+/* ---------------------------------------------------------------- norms */
+
+/* 2 axes: [N, C]; 3: [N, C, L]; 4: [N, C, H, W] */
+typedef struct norm_case {
+    int rank;
+    bool training;
+} norm_case;
+enum { N_ = 3, C_ = 4, L_ = 5 };
+
+static tg_shape norm_shape(int rank) { return rank == 2 ? TG_SHAPE(N_, C_) : rank == 3 ? TG_SHAPE(N_, C_, L_) : TG_SHAPE(N_, C_, 1, L_); }
+
+static tg_tensor build_norms(tg_graph *g, void *user) {
+    const norm_case *c = user;
+    const tg_tensor x = tg_input(g, "x", norm_shape(c->rank), TG_F32);
+    const int64_t last = norm_shape(c->rank).dim[c->rank - 1];
+    tg_capture("rms", tg_nn_rms_norm_fwd(tg_nn_rms_norm(g, "r", last, .eps = 0.5), x));
+    tg_capture("group", tg_nn_group_norm_fwd(tg_nn_group_norm(g, "gn", 2, C_), x));
+    return tg_nn_batch_norm_fwd(tg_nn_batch_norm(g, "pbn", C_, .momentum = 0.25, .eps = 0.125), x, c->training);
+}
+
+/* Mean and biased variance of those `x` whose place is in class `of` of *classes. */
+static void moments(const double *x, const int *classes, int n, int of, double *mean, double *variance, int *count) {
+    *mean = *variance = 0;
+    *count = 0;
+    for (int i = 0; i < n; i++)
+        if (classes[i] == of) *mean += x[i], (*count)++;
+    *mean /= *count;
+    for (int i = 0; i < n; i++)
+        if (classes[i] == of) *variance += (x[i] - *mean) * (x[i] - *mean) / *count;
+}
+
+static void check_norms(norm_case c) {
+    enum { MOST_ELEMENTS = N_ * C_ * L_ };
+    const int behind = c.rank == 2 ? 1 : L_, n = N_ * C_ * behind, last = c.rank == 2 ? C_ : L_;
+    double *x = leaf("x", n), *r = leaf("r.g", last), *gg = leaf("gn.g", C_), *gb = leaf("gn.b", C_), *bg = leaf("pbn.g", C_),
+           *bb = leaf("pbn.b", C_), *mean = leaf("pbn.mean", C_), *var = leaf("pbn.var", C_);
+    double rms[MOST_ELEMENTS], group[MOST_ELEMENTS], batch[MOST_ELEMENTS], after_mean[C_], after_var[C_], m, v;
+    int rows[MOST_ELEMENTS], groups[MOST_ELEMENTS], channels[MOST_ELEMENTS], count;
+    for (int i = 0; i < n; i++) {
+        rows[i] = i / last;
+        channels[i] = i / behind % C_;
+        groups[i] = i / behind / 2;
+    }
+    for (int i = 0; i < n; i++) {
+        const int channel = channels[i];
+        moments(x, rows, n, rows[i], &m, &v, &count);
+        rms[i] = x[i] / sqrt(v + m * m + 0.5) * r[i % last];
+        moments(x, groups, n, groups[i], &m, &v, &count);
+        group[i] = (x[i] - m) / sqrt(v + 1e-5) * gg[channel] + gb[channel];
+        moments(x, channels, n, channel, &m, &v, &count);
+        after_mean[channel] = 0.75 * mean[channel] + 0.25 * m;
+        after_var[channel] = 0.75 * var[channel] + 0.25 * v * count / (count - 1);
+        if (!c.training) m = mean[channel], v = var[channel];
+        batch[i] = (x[i] - m) / sqrt(v + 0.125) * bg[channel] + bb[channel];
+    }
+    const wanted wants[] = {{"result", batch, n},
+                            {"rms", rms, n},
+                            {"group", group, n},
+                            {c.training ? "after pbn.mean" : NULL, after_mean, C_},
+                            {"after pbn.var", after_var, C_},
+                            {NULL, NULL, 0}};
+    check_outputs("norms", build_norms, &c, wants);
+    free(x), free(r), free(gg), free(gb), free(bg), free(bb), free(mean), free(var);
+}
+
+TEST(norms) {
+    (void)state;
+    for (int rank = 2; rank <= 4; rank++)
+        for (int training = 0; training < 2; training++) check_norms((norm_case){rank, training == 1});
+}
+
+/* ---- a batch norm in a model: the running statistics belong to the steps */
+
+static const float norm_x[8] = {1, -2, 0.5f, 4, -1, 0, 2.5f, 3};
+#define NORM_FEED tg_feed_f32("x", norm_x, 8)
+
+static tg_tensor normed(tg_graph *g, bool training) {
+    tg_scope_push(g, "body");
+    const tg_batch_norm l = tg_nn_batch_norm(g, "bn", 2);
+    tg_scope_pop(g);
+    return tg_nn_batch_norm_fwd(l, tg_input(g, "x", TG_SHAPE(4, 2), TG_F32), training);
+}
+static tg_tensor build_normed_loss(tg_graph *g, void *user) {
+    (void)user;
+    return tg_mean(tg_square(tg_sub(normed(g, true), 1.0)), TG_ALL);
+}
+static tg_tensor build_normed(tg_graph *g, void *user) {
+    (void)user;
+    return normed(g, false);
+}
+
+static void ok(tg_model *model, tg_status status) {
+    if (status != TG_OK) fail_msg("status %d: %s", (int)status, tg_error_message(tg_model_context(model)));
+}
+
+/* What the sibling makes of the states after `steps` steps of a model whose gain and bias are still ones and zeros. */
+static void check_running(tg_model *sibling, int steps) {
+    float y[8];
+    double want[8];
+    const tg_feed feed = NORM_FEED;
+    ok(sibling, tg_run(sibling, &feed, 1, y, 8));
+    for (int channel = 0; channel < 2; channel++) {
+        double m = 0, v = 0, mean = 0, var = 1;
+        for (int i = 0; i < 4; i++) m += (double)norm_x[2 * i + channel] / 4;
+        for (int i = 0; i < 4; i++) v += pow((double)norm_x[2 * i + channel] - m, 2) / 3;
+        for (int i = 0; i < steps; i++) mean = 0.9 * mean + 0.1 * m, var = 0.9 * var + 0.1 * v;
+        for (int i = 0; i < 4; i++) want[2 * i + channel] = ((double)norm_x[2 * i + channel] - mean) / sqrt(var + 1e-5);
+    }
+    support_assert_floats("running", y, want, 8, 1e-5, 1e-6);
+}
+
+TEST(running_statistics) {
+    (void)state;
+    tg_context *ctx = support_context();
+    const tg_compile_options options = {.device = support_device()}; /* no optimizer: parameters stay */
+    tg_model *model = tg_compile(ctx, build_normed_loss, NULL, &options);
+    support_assert_no_error(ctx);
+    tg_model *sibling = tg_compile_sibling(model, build_normed, NULL);
+    support_assert_no_error(ctx);
+    const tg_feed feed = NORM_FEED;
+    float loss, again;
+    check_running(sibling, 0);
+    ok(model, tg_step(model, &feed, 1, &loss));
+    ok(model, tg_run(model, &feed, 1, &again, 1)); /* batch statistics, and no writeback */
+    assert_true(loss == again);
+    check_running(sibling, 1);
+    for (int i = 0; i < 2; i++) ok(model, tg_step(model, &feed, 1, NULL));
+    check_running(sibling, 3);
+    ok(model, tg_model_reset_optimizer(model));
+    check_running(sibling, 3);
+    ok(model, tg_model_reset(model));
+    check_running(sibling, 0);
+    assert_int_equal(tg_model_param_count(model), 2);
+    tg_model_destroy(model);
+    tg_context_destroy(ctx);
+}
+
 /* ---------------------------------------------------------------- losses */
 
 enum { ROWS = 6, CLASSES = 5, ELEMENTS = ROWS * CLASSES };
@@ -340,6 +477,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cells),
         cmocka_unit_test(test_kernels_of_a_step),
+        cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_running_statistics),
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_every_target_ignored),
         cmocka_unit_test(test_kl_of_what_cannot_be),

@@ -732,6 +732,59 @@ TG_API tg_tensor tg_nn_layer_norm_fwd_at(tg_site site, tg_layer_norm layer, tg_t
   tg_nn_layer_norm_at(TG_SITE, (g), (name), (dim), TG_OPTIONS_(tg_layer_norm_options, __VA_ARGS__))
 #define tg_nn_layer_norm_fwd(layer, x) tg_nn_layer_norm_fwd_at(TG_SITE, (layer), (x))
 
+typedef struct tg_rms_norm {
+    tg_tensor g;
+    double eps;
+} tg_rms_norm;
+typedef struct tg_rms_norm_options {
+    int reserved_;
+    double eps; /* 0 means 1e-5 */
+} tg_rms_norm_options;
+/* Parameter `name.g` (ones), [dim]. y = x / sqrt(mean(x^2) + eps) g over the last axis (Zhang & Sennrich 2019). */
+TG_API tg_rms_norm tg_nn_rms_norm_at(tg_site site, tg_graph *g, const char *name, int64_t dim, tg_rms_norm_options options);
+TG_API tg_tensor tg_nn_rms_norm_fwd_at(tg_site site, tg_rms_norm layer, tg_tensor x);
+#define tg_nn_rms_norm(g, name, dim, ...) tg_nn_rms_norm_at(TG_SITE, (g), (name), (dim), TG_OPTIONS_(tg_rms_norm_options, __VA_ARGS__))
+#define tg_nn_rms_norm_fwd(layer, x) tg_nn_rms_norm_fwd_at(TG_SITE, (layer), (x))
+
+typedef struct tg_group_norm {
+    tg_tensor g, b;
+    int64_t groups;
+    double eps;
+} tg_group_norm;
+typedef struct tg_group_norm_options {
+    int reserved_;
+    double eps; /* 0 means 1e-5 */
+} tg_group_norm_options;
+/* Parameters `name.g` (ones) and `name.b` (zeros), [channels]. x [N, C, ...]: as a layer norm over each group of C / groups channels and
+ * all axes behind them, then times g plus b of the channel (Wu & He 2018). */
+TG_API tg_group_norm tg_nn_group_norm_at(tg_site site, tg_graph *g, const char *name, int64_t groups, int64_t channels,
+                                         tg_group_norm_options options);
+TG_API tg_tensor tg_nn_group_norm_fwd_at(tg_site site, tg_group_norm layer, tg_tensor x);
+#define tg_nn_group_norm(g, name, groups, channels, ...) \
+  tg_nn_group_norm_at(TG_SITE, (g), (name), (groups), (channels), TG_OPTIONS_(tg_group_norm_options, __VA_ARGS__))
+#define tg_nn_group_norm_fwd(layer, x) tg_nn_group_norm_fwd_at(TG_SITE, (layer), (x))
+
+typedef struct tg_batch_norm {
+    tg_tensor g, b, mean, var;
+    double eps, momentum;
+} tg_batch_norm;
+typedef struct tg_batch_norm_options {
+    int reserved_;
+    double eps;      /* 0 means 1e-5 */
+    double momentum; /* in (0, 1], of the newest batch; 0 means 0.1 */
+} tg_batch_norm_options;
+/* Parameters `name.g` (ones) and `name.b` (zeros), states `name.mean` (zeros) and `name.var` (ones), all [channels] and named by the open
+ * scopes. */
+TG_API tg_batch_norm tg_nn_batch_norm_at(tg_site site, tg_graph *g, const char *name, int64_t channels, tg_batch_norm_options options);
+/* x [N, C, ...], y = (x - mean) / sqrt(var + eps) g + b for each channel (Ioffe & Szegedy 2015). Training: mean and biased variance over
+ * all axes but 1, n numbers, n at least 2 (else TG_ERROR_SHAPE); and after the step mean += momentum (batch mean - mean) and var +=
+ * momentum (batch variance n / (n - 1) - var), once in a trace. Else those states, which a sibling shares with the model that is trained. A
+ * run changes none. */
+TG_API tg_tensor tg_nn_batch_norm_fwd_at(tg_site site, tg_batch_norm layer, tg_tensor x, bool training);
+#define tg_nn_batch_norm(g, name, channels, ...) \
+  tg_nn_batch_norm_at(TG_SITE, (g), (name), (channels), TG_OPTIONS_(tg_batch_norm_options, __VA_ARGS__))
+#define tg_nn_batch_norm_fwd(layer, x, training) tg_nn_batch_norm_fwd_at(TG_SITE, (layer), (x), (training))
+
 typedef struct tg_conv {
     tg_tensor W, b;
     bool has_bias;

@@ -1,8 +1,6 @@
 /* Layers, composed of primitives: their gradients come with them and fusion makes them fast. Must not know kernels. */
 #include "trace/trace.h"
 
-#include <math.h>
-
 /* ---------------------------------------------------------------- linear */
 
 tg_linear tg_nn_linear_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t out, tg_linear_options options) {
@@ -64,56 +62,6 @@ tg_tensor tg_nn_linear_fwd_at(tg_site site, tg_linear layer, tg_tensor x) {
     int32_t y = tg_compose_matmul(&call, x.id, layer.W.id);
     if (layer.has_bias) y = tg_ir_binary(call.graph, TG_OP_ADD, y, layer.b.id);
     return tg_call_result(&call, y);
-}
-
-/* ---------------------------------------------------------------- layer norm */
-
-tg_layer_norm tg_nn_layer_norm_at(tg_site site, tg_graph *g, const char *name, int64_t dim, tg_layer_norm_options options) {
-    tg_call call;
-    tg_layer_norm layer = {{g, 0}, {g, 0}, options.eps == 0.0 ? 1e-5 : options.eps};
-    if (!tg_call_enter_graph(&call, site, "layer_norm", g) || !tg_call_name_ok(&call, name)) return layer;
-    call.subject = name;
-    if (dim < 1) {
-        tg_call_fail(&call, TG_ERROR_SHAPE, NULL, 0, "the size needs to be at least 1, not %lld", (long long)dim);
-        return layer;
-    }
-    if (!isfinite(layer.eps) || layer.eps < 0) {
-        tg_call_fail(&call, TG_ERROR_ARGUMENT, NULL, 0, "eps is %.9g", layer.eps);
-        return layer;
-    }
-    tg_param_options gain = {.init = tg_init_ones()}, bias = {.init = tg_init_zeros()};
-    if (!tg_call_push_scope(&call, name)) return layer;
-    layer.g = tg_param_at(site, g, "g", tg_shape_make(1, &dim), gain);
-    layer.b = tg_param_at(site, g, "b", tg_shape_make(1, &dim), bias);
-    tg_call_pop_scope(&call);
-    return layer;
-}
-
-static bool check_norm(const tg_call *call, int32_t x, int32_t gain, int32_t bias) {
-    int32_t ids[3] = {x, gain, bias};
-    for (int i = 0; i < 3; i++)
-        if (!tg_call_takes(call, ids[i], TG_TAKES_F32)) return false;
-    tg_shape in = tg_node_shape(call, x), scale = tg_node_shape(call, gain);
-    bool fits = in.rank >= 1 && scale.rank == 1 && tg_shape_equal(scale, tg_node_shape(call, bias)) && in.dim[in.rank - 1] == scale.dim[0];
-    if (!fits)
-        tg_call_fail(call, TG_ERROR_SHAPE, ids, 3, "the last axis does not fit: %s with %s and %s", TG_LABEL(call, x), TG_LABEL(call, gain),
-                     TG_LABEL(call, bias));
-    return fits;
-}
-
-/* Over the last axis: (x - mean) / sqrt(var + eps) g + b, var = mean((x - mean)^2) (Ba, Kiros & Hinton 2016). */
-tg_tensor tg_nn_layer_norm_fwd_at(tg_site site, tg_layer_norm layer, tg_tensor x) {
-    tg_call call;
-    tg_tensor operands[3] = {x, layer.g, layer.b};
-    if (!tg_call_enter(&call, site, "layer_norm", operands, 3) || !check_norm(&call, x.id, layer.g.id, layer.b.id))
-        return tg_call_poison(&call);
-    tg_graph *g = call.graph;
-    uint32_t last = 1u << (unsigned)(tg_node_shape(&call, x.id).rank - 1);
-    int32_t centred = tg_ir_binary(g, TG_OP_SUB, x.id, tg_compose_mean(&call, x.id, last));
-    int32_t variance = tg_compose_mean(&call, tg_ir_binary(g, TG_OP_MUL, centred, centred), last);
-    int32_t scale = tg_ir_unary(g, TG_OP_RSQRT, tg_ir_binary(g, TG_OP_ADD, variance, tg_compose_number(&call, layer.eps)));
-    int32_t gained = tg_ir_binary(g, TG_OP_MUL, tg_ir_binary(g, TG_OP_MUL, centred, scale), layer.g.id);
-    return tg_call_result(&call, tg_ir_binary(g, TG_OP_ADD, gained, layer.b.id));
 }
 
 /* ---------------------------------------------------------------- heads */

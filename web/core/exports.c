@@ -407,6 +407,18 @@ static tg_tensor web_scan_op(const web_op_call *c, tg_tensor x) {
     return c->op == WEB_OP_cumsum ? tg_cumsum_at(c->site, x, axis, options) : tg_cumprod_at(c->site, x, axis, options);
 }
 
+static tg_tensor web_norm_op(const web_op_call *c, tg_tensor x) {
+    const double *n = c->n;
+    tg_tensor p[4] = {{NULL, 0}}; /* g, b, mean, var */
+    for (int32_t i = 1; i < c->operand_count && i <= 4; i++) p[i - 1] = web_tensor(&c->operands[i]);
+    switch (c->op) {
+    case WEB_OP_nn_layer_norm_fwd: return tg_nn_layer_norm_fwd_at(c->site, (tg_layer_norm){p[0], p[1], n[0]}, x);
+    case WEB_OP_nn_rms_norm_fwd: return tg_nn_rms_norm_fwd_at(c->site, (tg_rms_norm){p[0], n[0]}, x);
+    case WEB_OP_nn_group_norm_fwd: return tg_nn_group_norm_fwd_at(c->site, (tg_group_norm){p[0], p[1], web_whole(n[0]), n[1]}, x);
+    default: return tg_nn_batch_norm_fwd_at(c->site, (tg_batch_norm){p[0], p[1], p[2], p[3], n[0], n[1]}, x, n[2] != 0.0);
+    }
+}
+
 static tg_tensor web_loss_op(const web_op_call *c, tg_tensor x, tg_tensor target) {
     const double *n = c->n;
     const bool by_class = c->op == WEB_OP_nn_cross_entropy || c->op == WEB_OP_nn_nll;
@@ -497,7 +509,10 @@ static tg_tensor web_other_op(const web_op_call *c, tg_tensor x) {
         tg_linear layer = {web_tensor(&o[1]), has_bias ? web_tensor(&o[2]) : (tg_tensor){NULL, 0}, has_bias};
         return tg_nn_linear_fwd_at(c->site, layer, x);
     }
-    case WEB_OP_nn_layer_norm_fwd: return tg_nn_layer_norm_fwd_at(c->site, (tg_layer_norm){web_tensor(&o[1]), web_tensor(&o[2]), n[0]}, x);
+    case WEB_OP_nn_layer_norm_fwd:
+    case WEB_OP_nn_rms_norm_fwd:
+    case WEB_OP_nn_group_norm_fwd:
+    case WEB_OP_nn_batch_norm_fwd: return web_norm_op(c, x);
     case WEB_OP_nn_rnn_fwd:
     case WEB_OP_nn_gru_fwd:
     case WEB_OP_nn_lstm_fwd: return web_recurrent_op(c, x);

@@ -159,6 +159,9 @@ WEB_EXPORT(int32_t, op)
   X(nn_split_heads)     /* (x)  heads */ \
   X(nn_linear_fwd)      /* (x, W) or (x, W, b) */ \
   X(nn_layer_norm_fwd)  /* (x, g, b)  eps */ \
+  X(nn_rms_norm_fwd)    /* (x, g)  eps */ \
+  X(nn_group_norm_fwd)  /* (x, g, b)  groups, eps */ \
+  X(nn_batch_norm_fwd)  /* (x, g, b, mean, var)  eps, momentum, training */ \
   X(nn_rnn_fwd)         /* (x, Wx, Wh, then what is said to be there: bx and bh, h0, c0)  relu, one step, biases, h0, c0 */ \
   X(nn_gru_fwd)         /* as nn_rnn_fwd */ \
   X(nn_lstm_fwd)        /* as nn_rnn_fwd; hidden and cell states side by side along the last axis */ \

@@ -4,6 +4,8 @@ export * from './ops.js'
 export * from './conv.js'
 export * as nn from './nn.js'
 export type {
+  BatchNorm,
+  BatchNormOptions,
   BCEOptions,
   Conv1d,
   Conv2d,
@@ -12,6 +14,7 @@ export type {
   ConvTransposeLayerOptions,
   CrossEntropyOptions,
   Dropout,
+  GroupNorm,
   GRU,
   HuberOptions,
   KLOptions,
@@ -26,6 +29,7 @@ export type {
   NLLOptions,
   RecurrentOptions,
   RecurrentStart,
+  RMSNorm,
   RNN,
   RNNOptions,
 } from './nn.js'

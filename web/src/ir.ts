@@ -119,10 +119,14 @@ export interface MaterializeOptions {
 
 /** @internal forward: initial values do not matter (a sibling shares its parent's). */
 export function materialize(trace: Trace, module: Module, options: MaterializeOptions, keepInit = true): Record<string, Tensor> {
-  const entries: [string, Tensor][] = [], params = namedParams(module), frozen = frozenNames([...params.values()], options.frozen ?? [])
-  for (const [parameter, name] of params) {
-    const decay = options.decayFilter?.(name) ?? parameter.options.decay
-    entries.push([name, trace.declare(parameter, name, decay, keepInit, frozen.has(name))])
+  const entries: [string, Tensor][] = [], declared = [...namedParams(module)]
+  const names = declared.filter(([parameter]) => parameter.stateValue === null).map(([, name]) => name)
+  const frozen = frozenNames(names, options.frozen ?? [])
+  for (const [parameter, name] of declared) {
+    const isState = parameter.stateValue !== null
+    const decay = isState ? undefined : (options.decayFilter?.(name) ?? parameter.options.decay)
+    const tensor = trace.declare(parameter, name, decay, keepInit, frozen.has(name))
+    if (!isState) entries.push([name, tensor])
   }
   return Object.fromEntries(entries)
 }

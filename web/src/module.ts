@@ -26,6 +26,14 @@ export abstract class Module {
     if (!Array.isArray(shape)) throw blame(new ArgumentError('param: the shape is not an array of numbers'), above)
     return new Parameter([...shape], { ...options }, holdFrames(above))
   }
+  /** Declares an f32 value that is kept between steps beside the parameters, and first filled with `init`: keep it in a field, whose path
+   *  becomes its name. What a step leaves in it says `writeback`. */
+  protected state(shape: Shape, { init = 0 }: { init?: number } = {}): Tensor {
+    const above = this.state
+    if (!Array.isArray(shape)) throw blame(new ArgumentError('state: the shape is not an array of numbers'), above)
+    if (typeof init !== 'number') throw blame(new ArgumentError('state: init is no number'), above)
+    return new Parameter([...shape], {}, holdFrames(above), init)
+  }
 
   /** Freezes the parameters that it has now, those of its modules too: no gradient is computed for them, nor for what leads to them alone,
    *  and no optimiser changes them. false: trains them again. Takes effect where a model is compiled from it. */
@@ -40,7 +48,7 @@ function isForeignModule(value: object): boolean {
   return BRAND in value && !(value instanceof Module)
 }
 
-/** Every parameter of a module once, under the path by which it is reached first: "layers.0.attn.q.W". */
+/** Every parameter and state of a module once, under the path by which it is reached first: "layers.0.attn.q.W". */
 export function namedParams(root: Module): Map<Parameter, string> {
   if (!(root instanceof Module)) {
     const foreign = typeof root === 'object' && root !== null && isForeignModule(root)

@@ -28,28 +28,6 @@ export class Linear extends Module {
   }
 }
 
-export interface LayerNormOptions {
-  /** Default 1e-5. */
-  eps?: number
-}
-
-/** (x - mean) / sqrt(variance + eps) g + b over the last axis, biased variance. g [dim] (ones), b [dim] (zeros). */
-export class LayerNorm extends Module {
-  g: Tensor
-  b: Tensor
-  readonly eps: number
-  constructor(dim: number, eps: number | LayerNormOptions = 1e-5) {
-    super()
-    this.eps = typeof eps === 'number' ? eps : (eps.eps ?? 1e-5)
-    if (this.eps === 0) throw blame(new ArgumentError('layer_norm: eps is 0'), LayerNorm)
-    this.g = this.param([dim], { init: 'ones' })
-    this.b = this.param([dim], { init: 'zeros' })
-  }
-  fwd(x: Tensor): Tensor {
-    return invoke('nn_layer_norm_fwd', LayerNorm.prototype.fwd, [x, this.g, this.b], () => [this.eps])
-  }
-}
-
 /** While training x / (1 - p) with probability 1 - p, else 0, each element on its own; x when predicting. p in [0, 1). */
 export class Dropout extends Module {
   readonly p: number
@@ -76,6 +54,7 @@ export interface ConvTransposeLayerOptions extends ConvLayerOptions {
 }
 
 export * from './losses.js'
+export * from './norm.js'
 export * from './recurrent.js'
 
 const product = (numbers: readonly number[]) => numbers.reduce((a, b) => a * b, 1)

@@ -35,12 +35,14 @@ export class Tensor {
 }
 Object.defineProperty(Tensor.prototype, BRAND, { value: true })
 
-/** @internal A parameter as a module declares it. */
+/** @internal A parameter, or a state, as a module declares it. */
 export class Parameter extends Tensor {
   constructor(
     shape: Shape,
     readonly options: ParamOptions,
     readonly frames: Frames,
+    /** What a state begins with; null: a parameter. */
+    readonly stateValue: number | null = null,
   ) {
     super(null, 0, shape, options.dtype ?? 'f32')
   }
@@ -104,6 +106,12 @@ export class Trace {
   declare(parameter: Parameter, name: string, decay: boolean | undefined, keepInit: boolean, frozen: boolean): Tensor {
     const { shape, frames } = parameter, options = frozen ? { ...parameter.options, frozen } : parameter.options
     try {
+      if (parameter.stateValue !== null) {
+        const made = coreNow().state(this.site(parameter.heldSite), this.graph, name, parameter.shape, 'f32', parameter.stateValue)
+        const state = this.tensor(made)
+        this.params.set(parameter, state)
+        return state
+      }
       if ((options.dtype ?? 'f32') !== 'f32') throw new ArgumentError(`param ${name}: parameters are f32, not ${options.dtype}`)
       const tensor = this.makeParam(this.site(parameter.heldSite), name, shape, keepInit ? options : { ...options, init: 'zeros' }, decay)
       this.params.set(parameter, tensor)

@@ -74,6 +74,19 @@ test('a module or parameter reached twice is one, named by the first path', () =
   assert.equal(graph.params.length, 2)
 })
 
+test('states are named by their paths, and are no parameters', () => {
+  class Model extends Module {
+    norms = [new nn.BatchNorm(2), new nn.BatchNorm(3)]
+    count = this.state([], { init: 3 })
+  }
+  const graph = trace(() => {
+    const model = new Model()
+    assert.deepEqual(Object.keys(materializeParams(model)), ['norms.0.g', 'norms.0.b', 'norms.1.g', 'norms.1.b'])
+    return add(model.count, 1)
+  })
+  assert.equal(graph.params.length, 4)
+})
+
 test('decay: true but for zeros and ones, unless said', () => {
   class Model extends Module {
     randn = this.param([1])

@@ -277,6 +277,29 @@ export const tests: Record<string, Test> = {
     await Promise.all([model.destroy(), twin.destroy()])
   },
 
+  async 'batch norm: steps keep its statistics, a sibling predicts by them, runs change none, a reset forgets them'({ device }) {
+    class Normed extends Module { bn = new nn.BatchNorm(1) }
+    const x = new Float32Array([1, 2, 6, -1]), inputs = { x: { shape: [4, 1] } } as const
+    const model = await compileModule(() => new Normed(), (m, { x }) => nn.mse(m.bn.fwd(x), x), { sgd: { lr: 1e-9 }, inputs, device })
+    const predict = await model.compileForward((m, { x }) => m.bn.fwd(x), { inputs })
+    // the batch: mean 2, unbiased variance 26 / 3
+    const after = async (steps: number) => {
+      const m = 2 * (1 - 0.9 ** steps), v = 0.9 ** steps + (26 / 3) * (1 - 0.9 ** steps)
+      const y = await predict.run({ x })
+      x.forEach((each, i) => near(y[i] as number, (each - m) / Math.sqrt(v + 1e-5), 1e-5, `after ${steps} steps`))
+    }
+    await after(0)
+    await model.step({ x })
+    await model.run({ x })
+    await after(1)
+    await model.step({ x })
+    await after(2)
+    equal(model.paramNames.join(), 'bn.g,bn.b', 'parameters')
+    await model.reset()
+    await after(0)
+    await model.destroy()
+  },
+
   async 'random numbers: moments, frequencies, dropout'({ device }) {
     const N = 4096
     class Weight extends Module { w = this.param([N], { init: 'ones' }); drop = new nn.Dropout(0.25) }

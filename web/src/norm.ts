@@ -1,0 +1,111 @@
+// Normalisations. Names of parameters and states are those of C's tg_nn_*: g, b, mean, var. What they compute is the core's.
+
+import { ArgumentError } from './errors.js'
+import { Module } from './module.js'
+import { check, checkOptions } from './options.js'
+import { currentTrace, describe, invoke, type Tensor } from './tensor.js'
+
+export interface LayerNormOptions {
+  /** Default 1e-5. */
+  eps?: number
+}
+export interface BatchNormOptions extends LayerNormOptions {
+  /** In (0, 1], of the newest batch. Default 0.1. */
+  momentum?: number
+}
+
+/** eps, once the options are known to be some. */
+function epsOf(op: string, above: unknown, options: number | LayerNormOptions, ...names: string[]): number {
+  const given = typeof options === 'number' ? { eps: options } : options
+  check(above, () => {
+    checkOptions(op, given, ['eps', ...names])
+    const { eps = 1e-5 } = given
+    if (!(eps > 0 && eps < Infinity)) throw new ArgumentError(`${op}: eps is ${typeof eps === 'number' ? eps : describe(eps)}`)
+  })
+  return given.eps ?? 1e-5
+}
+
+/** (x - mean) / sqrt(variance + eps) g + b over the last axis, biased variance. g [dim] (ones), b [dim] (zeros). */
+export class LayerNorm extends Module {
+  g: Tensor
+  b: Tensor
+  readonly eps: number
+  constructor(dim: number, options: number | LayerNormOptions = {}) {
+    super()
+    this.eps = epsOf('layer_norm', LayerNorm, options)
+    this.g = this.param([dim], { init: 'ones' })
+    this.b = this.param([dim], { init: 'zeros' })
+  }
+  fwd(x: Tensor): Tensor {
+    return invoke('nn_layer_norm_fwd', LayerNorm.prototype.fwd, [x, this.g, this.b], () => [this.eps])
+  }
+}
+
+/** x / sqrt(mean(x^2) + eps) g over the last axis. g [dim] (ones). */
+export class RMSNorm extends Module {
+  g: Tensor
+  readonly eps: number
+  constructor(dim: number, options: number | LayerNormOptions = {}) {
+    super()
+    this.eps = epsOf('rms_norm', RMSNorm, options)
+    this.g = this.param([dim], { init: 'ones' })
+  }
+  fwd(x: Tensor): Tensor {
+    return invoke('nn_rms_norm_fwd', RMSNorm.prototype.fwd, [x, this.g], () => [this.eps])
+  }
+}
+
+/** x [N, C, ...]: as LayerNorm over each group of channels and all axes behind them, then g and b of the channel, [channels] (ones, zeros). */
+export class GroupNorm extends Module {
+  g: Tensor
+  b: Tensor
+  readonly eps: number
+  constructor(
+    readonly groups: number,
+    channels: number,
+    options: number | LayerNormOptions = {},
+  ) {
+    super()
+    this.eps = epsOf('group_norm', GroupNorm, options)
+    check(GroupNorm, () => {
+      if (!(Number.isSafeInteger(groups) && groups > 0 && channels % groups === 0))
+        throw new ArgumentError(`group_norm: ${channels} channels do not divide into ${groups} groups`)
+    })
+    this.g = this.param([channels], { init: 'ones' })
+    this.b = this.param([channels], { init: 'zeros' })
+  }
+  fwd(x: Tensor): Tensor {
+    return invoke('nn_group_norm_fwd', GroupNorm.prototype.fwd, [x, this.g, this.b], () => [this.groups, this.eps])
+  }
+}
+
+/** x [N, C, ...] -> (x - mean) / sqrt(var + eps) g + b for each channel: g, b [channels] (ones, zeros). Training: by the batch, whose mean and
+ *  unbiased variance go into the states mean and var [channels] (zeros, ones) after each step. Predicting: by those states. */
+export class BatchNorm extends Module {
+  g: Tensor
+  b: Tensor
+  mean: Tensor
+  var: Tensor
+  readonly eps: number
+  readonly momentum: number
+  constructor(channels: number, options: BatchNormOptions = {}) {
+    super()
+    this.eps = epsOf('batch_norm', BatchNorm, options, 'momentum')
+    this.momentum = options.momentum ?? 0.1
+    check(BatchNorm, () => {
+      if (!(this.momentum > 0 && this.momentum <= 1))
+        throw new ArgumentError(`batch_norm: the momentum is ${describe(this.momentum)}, not in (0, 1]`)
+    })
+    this.g = this.param([channels], { init: 'ones' })
+    this.b = this.param([channels], { init: 'zeros' })
+    this.mean = this.state([channels])
+    this.var = this.state([channels], { init: 1 })
+  }
+  /** `training` is by default what is being compiled, as of nn.Dropout. */
+  fwd(x: Tensor, training?: boolean): Tensor {
+    const operands = [x, this.g, this.b, this.mean, this.var]
+    return invoke('nn_batch_norm_fwd', BatchNorm.prototype.fwd, operands, () => [
+      this.eps, this.momentum, (training ?? currentTrace('batch_norm').training) ? 1 : 0,
+    ])
+  }
+}

@@ -250,6 +250,18 @@ BUILD(batch_norm_rows, tg_batch_norm l = tg_nn_batch_norm(g, "n", 5); also(w, l.
 BUILD(batch_norm_running, tg_batch_norm l = tg_nn_batch_norm(g, "pn", 3); also(w, l.g); also(w, l.b);
       return tg_nn_batch_norm_fwd(l, CUBE, false);)
 
+BUILD(grouped_attention, tg_tensor q = in(g, w, "a", TG_SHAPE(2, 4, 3, 2)); tg_tensor k = in(g, w, "b", TG_SHAPE(2, 2, 3, 2));
+      tg_tensor v = in(g, w, "v", TG_SHAPE(2, 2, 3, 2)); return tg_nn_attention_values(tg_nn_attention_weights(q, k, .causal = true), v);)
+BUILD(masked_attention, tg_tensor q = in(g, w, "a", TG_SHAPE(1, 2, 3, 2)); tg_tensor k = in(g, w, "b", TG_SHAPE(1, 1, 4, 2));
+      tg_tensor v = in(g, w, "v", TG_SHAPE(1, 1, 4, 2));
+      return tg_nn_attention_values(tg_nn_attention_weights(q, k, .mask = tg_input(g, "m", TG_SHAPE(3, 4), TG_BOOL)), v);)
+BUILD(attention_layer, tg_tensor x = in(g, w, "a", TG_SHAPE(2, 3, 4));
+      tg_attention l = tg_nn_attention(g, "l", 4, 2, .causal = true, .rope_base = 100); also(w, l.q.W); also(w, l.k.W); also(w, l.v.W);
+      also(w, l.o.W); also(w, l.o.b); return tg_nn_attention_fwd(l, x);)
+BUILD(mlp_layer, tg_tensor x = A;
+      tg_mlp l = tg_nn_mlp(g, "l", ((const int64_t[]){5, 3, 4}), 3, .activation = tg_tanh_at, .activate_last = true);
+      also(w, l.layers[0].W); also(w, l.layers[1].b); return tg_nn_mlp_fwd(l, x);)
+
 #define SERIES in(g, w, "a", TG_SHAPE(2, 4, 3))
 #define CELL(kind) \
   tg_tensor x = SERIES; \
@@ -449,6 +461,10 @@ static const gradient_case cases[] = {CASE(neg, ANY, false),
                                       CASE(linear, ANY, true),
                                       CASE(linear_no_bias, ANY, false),
                                       CASE(layer_norm, ANY, true),
+                                      CASE(grouped_attention, ANY, true),
+                                      CASE(masked_attention, ANY, false),
+                                      CASE(attention_layer, ANY, false),
+                                      CASE(mlp_layer, ANY, true),
                                       CASE(rms_norm, ANY, true),
                                       CASE(group_norm, ANY, true),
                                       CASE(batch_norm, ANY, true),

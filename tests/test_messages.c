@@ -931,6 +931,29 @@ static tg_tensor batch_norm_twice(tg_graph *g) {
     return tg_nn_batch_norm_fwd_at(HERE, l, tg_nn_batch_norm_fwd_at(tg_site_make("model.c", 24), l, x, true), true);
 }
 
+FAMILY(attention) {
+    const tg_attention_options plain = {0};
+    const int64_t sizes[] = {3, 4};
+    MISTAKE(SHAPE, "attention a: 6 does not divide into 4 heads", tg_nn_attention_at(HERE, g, "a", 6, 4, plain).q.W);
+    MISTAKE(SHAPE, "attention a: 4 heads do not divide among 3 of keys",
+            tg_nn_attention_at(HERE, g, "a", 8, 4, (tg_attention_options){.kv_heads = 3}).q.W);
+    MISTAKE(ARGUMENT, "attention a: sizes need to be at least 1: 8 in 0 heads, 0 of keys",
+            tg_nn_attention_at(HERE, g, "a", 8, 0, plain).q.W);
+    MISTAKE(SHAPE, "attention a: rope needs heads of an even size, not 3",
+            tg_nn_attention_at(HERE, g, "a", 6, 2, (tg_attention_options){.rope_base = 100}).q.W);
+    MISTAKE(ARGUMENT, "attention a: the rope base is -1, not over 0 and finite",
+            tg_nn_attention_at(HERE, g, "a", 8, 2, (tg_attention_options){.rope_base = -1}).q.W);
+    MISTAKE(SHAPE, BY("attention: needs [B, H, T, d] by [B, Hk, S, d], Hk dividing H: x[2, 4, 3, 2] by y[2, 3, 3, 2]"),
+            tg_nn_attention_weights_at(HERE, X(2, 4, 3, 2), Y(2, 3, 3, 2), (tg_attention_mask){0}));
+    MISTAKE(SHAPE, BY("attention: needs [B, H, T, S] by [B, Hk, S, d], Hk dividing H: x[2, 4, 3, 2] by y[2, 4, 3, 2]"),
+            tg_nn_attention_values_at(HERE, X(2, 4, 3, 2), Y(2, 4, 3, 2)));
+    MISTAKE(SHAPE, OF("attention: causal attention needs as many keys as queries: 5 and 3"),
+            tg_nn_attention_weights_at(HERE, X(2, 4, 3, 2), Y(2, 4, 5, 2), (tg_attention_mask){.causal = true}));
+    MISTAKE(ARGUMENT, "mlp m: 1 sizes given: at least 2 are needed, of the input and the output",
+            tg_nn_mlp_at(HERE, g, "m", sizes, 1, (tg_mlp_options){0}).layers[0].W);
+    MISTAKE(LIMIT, "mlp m: 18 sizes given: more than 16 layers", tg_nn_mlp_at(HERE, g, "m", sizes, 18, (tg_mlp_options){0}).layers[0].W);
+}
+
 FAMILY(norms) {
     MISTAKE(SHAPE, "rms_norm n: the size needs to be at least 1, not 0", tg_nn_rms_norm_at(HERE, g, "n", 0, (tg_rms_norm_options){0}).g);
     MISTAKE(ARGUMENT, "rms_norm n: eps is -1", tg_nn_rms_norm_at(HERE, g, "n", 3, (tg_rms_norm_options){.eps = -1}).g);
@@ -1400,34 +1423,16 @@ static void test_user_lines(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unary),
-        cmocka_unit_test(test_binary),
-        cmocka_unit_test(test_comparison),
-        cmocka_unit_test(test_selection),
-        cmocka_unit_test(test_reductions),
-        cmocka_unit_test(test_scans),
-        cmocka_unit_test(test_arrangements),
-        cmocka_unit_test(test_splits),
-        cmocka_unit_test(test_indexing_along_axes),
-        cmocka_unit_test(test_views),
-        cmocka_unit_test(test_joins),
-        cmocka_unit_test(test_contractions),
-        cmocka_unit_test(test_indexing),
-        cmocka_unit_test(test_softmax),
-        cmocka_unit_test(test_layers),
-        cmocka_unit_test(test_losses),
-        cmocka_unit_test(test_leaves),
-        cmocka_unit_test(test_writebacks),
-        cmocka_unit_test(test_captures),
-        cmocka_unit_test(test_scopes),
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_foreign_tensors),
-        cmocka_unit_test(test_user_lines),
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_norms),
-        cmocka_unit_test(test_recurrent_layers),
-        cmocka_unit_test(test_convolutions),
-        cmocka_unit_test(test_pools),
+        cmocka_unit_test(test_unary),           cmocka_unit_test(test_binary),     cmocka_unit_test(test_comparison),
+        cmocka_unit_test(test_selection),       cmocka_unit_test(test_reductions), cmocka_unit_test(test_scans),
+        cmocka_unit_test(test_arrangements),    cmocka_unit_test(test_splits),     cmocka_unit_test(test_indexing_along_axes),
+        cmocka_unit_test(test_views),           cmocka_unit_test(test_joins),      cmocka_unit_test(test_contractions),
+        cmocka_unit_test(test_indexing),        cmocka_unit_test(test_softmax),    cmocka_unit_test(test_layers),
+        cmocka_unit_test(test_losses),          cmocka_unit_test(test_leaves),     cmocka_unit_test(test_writebacks),
+        cmocka_unit_test(test_captures),        cmocka_unit_test(test_scopes),     cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_foreign_tensors), cmocka_unit_test(test_user_lines), cmocka_unit_test(test_random),
+        cmocka_unit_test(test_attention),       cmocka_unit_test(test_norms),      cmocka_unit_test(test_recurrent_layers),
+        cmocka_unit_test(test_convolutions),    cmocka_unit_test(test_pools),
     };
     return cmocka_run_group_tests_name("messages", tests, NULL, NULL);
 }

@@ -351,6 +351,97 @@ TEST(running_statistics) {
     tg_context_destroy(ctx);
 }
 
+/* ---------------------------------------------------------------- attention */
+
+typedef struct attention_case {
+    int heads, kv_heads, queries, keys, size;
+    bool causal, masked;
+} attention_case;
+enum { ATTENTION_B = 2, ATTENTION_MOST = 512 };
+
+static tg_tensor build_attention(tg_graph *g, void *user) {
+    const attention_case *c = user;
+    const tg_tensor q = tg_input(g, "q", TG_SHAPE(ATTENTION_B, c->heads, c->queries, c->size), TG_F32);
+    const tg_tensor k = tg_input(g, "k", TG_SHAPE(ATTENTION_B, c->kv_heads, c->keys, c->size), TG_F32);
+    const tg_tensor v = tg_input(g, "v", TG_SHAPE(ATTENTION_B, c->kv_heads, c->keys, c->size), TG_F32);
+    const tg_tensor score = tg_input(g, "mask", TG_SHAPE(c->queries, c->keys), TG_F32); /* seen where positive */
+    tg_attention_mask options = {.causal = c->causal};
+    if (c->masked) options.mask = tg_greater(score, 0.0);
+    return tg_nn_attention_values(tg_nn_attention_weights_at(TG_SITE, q, k, options), v);
+}
+
+static void direct_attention(const attention_case *c, double *y) {
+    const int T_ = c->queries, S_ = c->keys, d = c->size;
+    double *q = leaf("q", ATTENTION_B * c->heads * T_ * d), *k = leaf("k", ATTENTION_B * c->kv_heads * S_ * d),
+           *v = leaf("v", ATTENTION_B * c->kv_heads * S_ * d), *mask = leaf("mask", T_ * S_);
+    for (int row = 0; row < ATTENTION_B * c->heads * T_; row++) {
+        const int t = row % T_, head = row / T_ % c->heads, kv = row / T_ / c->heads * c->kv_heads + head * c->kv_heads / c->heads;
+        double sum = 0;
+        for (int j = 0; j < d; j++) y[row * d + j] = 0;
+        for (int s = 0; s < S_; s++) {
+            double score = 0;
+            if ((c->causal && s > t) || (c->masked && !(mask[t * S_ + s] > 0))) continue;
+            for (int j = 0; j < d; j++) score += q[row * d + j] * k[(kv * S_ + s) * d + j] / sqrt((double)d);
+            sum += exp(score);
+            for (int j = 0; j < d; j++) y[row * d + j] += exp(score) * v[(kv * S_ + s) * d + j];
+        }
+        for (int j = 0; j < d && sum > 0; j++) y[row * d + j] /= sum;
+    }
+    free(q), free(k), free(v), free(mask);
+}
+
+TEST(attention) {
+    (void)state;
+    static const attention_case cases[] = {{2, 2, 3, 3, 4, false, false}, {2, 2, 4, 4, 2, true, false}, {4, 2, 3, 3, 2, true, false},
+                                           {4, 1, 3, 5, 2, false, false}, {4, 2, 3, 5, 2, false, true}, {2, 1, 4, 4, 2, true, true}};
+    for (int i = 0; i < SUPPORT_COUNT(cases); i++) {
+        attention_case c = cases[i];
+        double y[ATTENTION_MOST];
+        direct_attention(&c, y);
+        const wanted wants[] = {{"result", y, ATTENTION_B * c.heads * c.queries * c.size}, {NULL, NULL, 0}};
+        check_outputs("attention", build_attention, &c, wants);
+    }
+}
+
+/* The layer is what is written out in examples/transformer_add.c: the same kernels. */
+static tg_tensor build_attention_layer(tg_graph *g, void *user) {
+    const bool written_out = *(const bool *)user;
+    const tg_tensor x = tg_input(g, "x", TG_SHAPE(4, 8, 16), TG_F32);
+    if (!written_out) return tg_mean(tg_square(tg_nn_attention_fwd(tg_nn_attention(g, "a", 16, 2, .causal = true), x)), TG_ALL);
+    tg_scope_push(g, "a");
+    const tg_linear q = tg_nn_linear(g, "q", 16, 16), k = tg_nn_linear(g, "k", 16, 16), v = tg_nn_linear(g, "v", 16, 16),
+                    o = tg_nn_linear(g, "o", 16, 16);
+    tg_scope_pop(g);
+    const tg_tensor qs = tg_nn_split_heads(tg_nn_linear_fwd(q, x), 2), ks = tg_nn_split_heads(tg_nn_linear_fwd(k, x), 2),
+                    vs = tg_nn_split_heads(tg_nn_linear_fwd(v, x), 2);
+    const tg_tensor scores = tg_mul(tg_matmul_batched(qs, tg_swap_axes(ks, -1, -2)), 1 / sqrt(8.0));
+    const tg_tensor heads = tg_matmul_batched(tg_softmax_causal_last(scores), vs);
+    return tg_mean(tg_square(tg_nn_linear_fwd(o, tg_nn_merge_heads(heads))), TG_ALL);
+}
+
+TEST(attention_layer) {
+    (void)state;
+    tg_model_info info[2];
+    float losses[2], x[4 * 8 * 16];
+    for (int i = 0; i < 4 * 8 * 16; i++) x[i] = (float)sin(i);
+    for (int i = 0; i < 2; i++) {
+        tg_context *ctx = support_context();
+        bool written_out = i == 1;
+        const tg_compile_options options = {.optimizer = tg_adam(.lr = tg_lr_constant(1e-3)), .device = TG_DEVICE_CPU, .threads = 1};
+        tg_model *model = tg_compile(ctx, build_attention_layer, &written_out, &options);
+        support_assert_no_error(ctx);
+        const tg_feed feed = tg_feed_f32("x", x, 4 * 8 * 16);
+        ok(model, tg_step(model, &feed, 1, &losses[i]));
+        ok(model, tg_step(model, &feed, 1, &losses[i]));
+        ok(model, tg_model_get_info(model, &info[i]));
+        tg_model_destroy(model);
+        tg_context_destroy(ctx);
+    }
+    assert_int_equal(info[0].kernels, info[1].kernels);
+    assert_int_equal(info[0].workspace_bytes, info[1].workspace_bytes);
+    assert_true(losses[0] == losses[1]);
+}
+
 /* ---------------------------------------------------------------- losses */
 
 enum { ROWS = 6, CLASSES = 5, ELEMENTS = ROWS * CLASSES };
@@ -479,6 +570,8 @@ int main(void) {
         cmocka_unit_test(test_kernels_of_a_step),
         cmocka_unit_test(test_norms),
         cmocka_unit_test(test_running_statistics),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_attention_layer),
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_every_target_ignored),
         cmocka_unit_test(test_kl_of_what_cannot_be),

@@ -875,6 +875,70 @@ TG_API tg_tensor tg_nn_merge_heads_at(tg_site site, tg_tensor x);               
 #define tg_nn_split_heads(x, heads) tg_nn_split_heads_at(TG_SITE, (x), (heads))
 #define tg_nn_merge_heads(x) tg_nn_merge_heads_at(TG_SITE, (x))
 
+/* ---- attention (Vaswani et al. 2017), with fewer heads of keys than of queries if wanted (Ainslie et al. 2023) */
+
+typedef struct tg_attention_mask {
+    int reserved_;
+    bool causal;    /* position i sees those up to i; as many keys as queries */
+    tg_tensor mask; /* bool, broadcast to [B, H, T, S]: what is seen; a row that sees nothing has weights 0. Left out: all is */
+} tg_attention_mask;
+/* q [B, H, T, d], k [B, Hk, S, d], Hk dividing H -> softmax(q k^T / sqrt d) [B, H, T, S]; head h has the keys of head h Hk / H. */
+TG_API tg_tensor tg_nn_attention_weights_at(tg_site site, tg_tensor q, tg_tensor k, tg_attention_mask options);
+/* weights [B, H, T, S], v [B, Hk, S, d] -> weights v, [B, H, T, d]. */
+TG_API tg_tensor tg_nn_attention_values_at(tg_site site, tg_tensor weights, tg_tensor v);
+#define tg_nn_attention_weights(q, k, ...) tg_nn_attention_weights_at(TG_SITE, (q), (k), TG_OPTIONS_(tg_attention_mask, __VA_ARGS__))
+#define tg_nn_attention_values(weights, v) tg_nn_attention_values_at(TG_SITE, (weights), (v))
+
+typedef struct tg_attention {
+    tg_linear q, k, v, o;
+    int64_t heads, kv_heads;
+    bool causal;
+    double rope_base;
+} tg_attention;
+typedef struct tg_attention_options {
+    int reserved_;
+    int64_t kv_heads; /* 0: heads */
+    bool causal;
+    bool no_bias;
+    double rope_base; /* queries and keys are turned by tg_rope with this base; 0: not at all */
+    int64_t context;  /* what keys and values are made of has so many numbers; 0: dim */
+    tg_init init;     /* of the four W; default: kaiming */
+} tg_attention_options;
+/* Linear layers `name.q` [dim, dim], `name.k` and `name.v` [context, dim / heads kv_heads], `name.o` [dim, dim]. */
+TG_API tg_attention tg_nn_attention_at(tg_site site, tg_graph *g, const char *name, int64_t dim, int64_t heads,
+                                       tg_attention_options options);
+typedef struct tg_attention_inputs {
+    int reserved_;
+    tg_tensor context;   /* [B, S, context]; left out: x */
+    tg_tensor mask;      /* as in tg_attention_mask */
+    const char *capture; /* NULL, or the name under which the weights are captured */
+} tg_attention_inputs;
+/* x [B, T, dim] -> [B, T, dim]: heads of q(x), of k and v of the context, the values by the weights, o of the heads side by side. */
+TG_API tg_tensor tg_nn_attention_fwd_at(tg_site site, tg_attention layer, tg_tensor x, tg_attention_inputs inputs);
+#define tg_nn_attention(g, name, dim, heads, ...) \
+  tg_nn_attention_at(TG_SITE, (g), (name), (dim), (heads), TG_OPTIONS_(tg_attention_options, __VA_ARGS__))
+#define tg_nn_attention_fwd(layer, x, ...) tg_nn_attention_fwd_at(TG_SITE, (layer), (x), TG_OPTIONS_(tg_attention_inputs, __VA_ARGS__))
+
+#define TG_MLP_LAYERS 16
+typedef struct tg_mlp {
+    tg_linear layers[TG_MLP_LAYERS];
+    int count;
+    tg_tensor (*activation)(tg_site site, tg_tensor x);
+    bool activate_last;
+} tg_mlp;
+typedef struct tg_mlp_options {
+    int reserved_;
+    tg_tensor (*activation)(tg_site site, tg_tensor x); /* tg_gelu_at, any other of one operand, or your own; NULL: tg_relu_at */
+    bool activate_last;                                 /* behind the last layer too */
+    bool no_bias;
+    tg_init init; /* of every W; default: kaiming */
+} tg_mlp_options;
+/* Linear layers `name.0` [sizes[0], sizes[1]], `name.1` and so on, an activation between them; count - 1 layers, TG_MLP_LAYERS at most. */
+TG_API tg_mlp tg_nn_mlp_at(tg_site site, tg_graph *g, const char *name, const int64_t *sizes, int count, tg_mlp_options options);
+TG_API tg_tensor tg_nn_mlp_fwd_at(tg_site site, tg_mlp mlp, tg_tensor x);
+#define tg_nn_mlp(g, name, sizes, count, ...) tg_nn_mlp_at(TG_SITE, (g), (name), (sizes), (count), TG_OPTIONS_(tg_mlp_options, __VA_ARGS__))
+#define tg_nn_mlp_fwd(mlp, x) tg_nn_mlp_fwd_at(TG_SITE, (mlp), (x))
+
 /* ---- losses. Shapes must be equal: a loss never broadcasts. mean and sum: over all elements (all positions that count) -> rank 0; none:
  * one for each. */
 typedef enum tg_reduction { TG_REDUCTION_MEAN = 0, TG_REDUCTION_SUM = 1, TG_REDUCTION_NONE = 2 } tg_reduction;

@@ -1,6 +1,8 @@
 /* Layers, composed of primitives: their gradients come with them and fusion makes them fast. Must not know kernels. */
 #include "trace/trace.h"
 
+#include <stdio.h>
+
 /* ---------------------------------------------------------------- linear */
 
 tg_linear tg_nn_linear_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t out, tg_linear_options options) {
@@ -87,4 +89,43 @@ tg_tensor tg_nn_merge_heads_at(tg_site site, tg_tensor x) {
     if (in.rank != 4) return tg_call_fail(&call, TG_ERROR_SHAPE, &x.id, 1, "needs 4 axes, [B, H, T, d]: %s", TG_LABEL(&call, x.id));
     tg_shape merged = tg_shape_make(3, (const int64_t[]){in.dim[0], in.dim[2], in.dim[1] * in.dim[3]});
     return tg_call_result(&call, tg_ir_reshape(call.graph, tg_ir_permute(call.graph, x.id, swap_middle_axes), merged));
+}
+
+/* ---------------------------------------------------------------- MLP */
+
+tg_mlp tg_nn_mlp_at(tg_site site, tg_graph *g, const char *name, const int64_t *sizes, int count, tg_mlp_options options) {
+    tg_call call;
+    tg_mlp mlp = {.count = 0, .activation = options.activation, .activate_last = options.activate_last};
+    for (int i = 0; i < TG_MLP_LAYERS; i++) mlp.layers[i] = (tg_linear){{g, 0}, {g, 0}, !options.no_bias};
+    mlp.count = 1; /* of a failed one, whose parameters are poison */
+    if (!tg_call_enter_graph(&call, site, "mlp", g) || !tg_call_name_ok(&call, name)) return mlp;
+    call.subject = name;
+    if (sizes == NULL || count < 2) {
+        tg_call_fail(&call, TG_ERROR_ARGUMENT, NULL, 0, "%d sizes given: at least 2 are needed, of the input and the output",
+                     sizes == NULL ? 0 : count);
+        return mlp;
+    }
+    if (count > TG_MLP_LAYERS + 1) {
+        tg_call_fail(&call, TG_ERROR_LIMIT, NULL, 0, "%d sizes given: more than %d layers", count, TG_MLP_LAYERS);
+        return mlp;
+    }
+    if (!tg_call_push_scope(&call, name)) return mlp;
+    mlp.count = count - 1;
+    for (int i = 0; i < mlp.count; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", i);
+        mlp.layers[i] =
+            tg_nn_linear_at(site, g, number, sizes[i], sizes[i + 1], (tg_linear_options){.no_bias = options.no_bias, .init = options.init});
+    }
+    tg_call_pop_scope(&call);
+    return mlp;
+}
+
+tg_tensor tg_nn_mlp_fwd_at(tg_site site, tg_mlp mlp, tg_tensor x) {
+    for (int i = 0; i < mlp.count; i++) {
+        x = tg_nn_linear_fwd_at(site, mlp.layers[i], x);
+        if (i == mlp.count - 1 && !mlp.activate_last) break;
+        x = mlp.activation != NULL ? mlp.activation(site, x) : tg_relu_at(site, x);
+    }
+    return x;
 }

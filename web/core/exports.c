@@ -513,6 +513,11 @@ static tg_tensor web_other_op(const web_op_call *c, tg_tensor x) {
     case WEB_OP_nn_rms_norm_fwd:
     case WEB_OP_nn_group_norm_fwd:
     case WEB_OP_nn_batch_norm_fwd: return web_norm_op(c, x);
+    case WEB_OP_nn_attention_weights: {
+        const tg_tensor mask = c->operand_count > 2 ? web_tensor(&o[2]) : (tg_tensor){NULL, 0};
+        return tg_nn_attention_weights_at(c->site, x, web_tensor(&o[1]), (tg_attention_mask){.causal = n[0] != 0.0, .mask = mask});
+    }
+    case WEB_OP_nn_attention_values: return tg_nn_attention_values_at(c->site, x, web_tensor(&o[1]));
     case WEB_OP_nn_rnn_fwd:
     case WEB_OP_nn_gru_fwd:
     case WEB_OP_nn_lstm_fwd: return web_recurrent_op(c, x);

@@ -121,57 +121,59 @@ WEB_EXPORT(int32_t, op)
   X(max_pool1d) X(max_pool2d) X(avg_pool1d) X(avg_pool2d)
 #define WEB_UPSAMPLE(X) /* (x)  factor 2, align_corners */ X(upsample_nearest) X(upsample_bilinear)
 #define WEB_OTHER(X) \
-  X(where)              /* (condition, a, b), a and b may be numbers */ \
-  X(clamp)              /* (x)  lo, hi */ \
-  X(leaky_relu)         /* (x)  slope */ \
-  X(elu)                /* (x)  alpha */ \
-  X(cast)               /* (x)  dtype */ \
-  X(transpose)          /* (x)  perm... */ \
-  X(swap_axes)          /* (x)  a, b */ \
-  X(slice_last_range)   /* (x)  start, end */ \
-  X(narrow)             /* (x)  axis, start, length */ \
-  X(one_hot)            /* (indices)  depth, dtype */ \
-  X(where_causal)       /* (x)  fill */ \
-  X(dropout)            /* (x)  p */ \
-  X(squeeze)            /* (x)  all (1: every axis that can go), axes... */ \
-  X(flip)               /* as squeeze */ \
-  X(expand_dims)        /* (x)  axis */ \
-  X(pad)                /* (x)  value, before..., after... */ \
-  X(roll)               /* (x)  shift, axis */ \
-  X(repeat)             /* (x)  times, axis */ \
-  X(gather)             /* (x, indices)  axis */ \
-  X(take_along_axis)    /* (x, indices)  axis */ \
-  X(scatter_add)        /* (x, indices, updates)  axis */ \
-  X(sort)               /* (x)  axis, descending */ \
-  X(argsort)            /* as sort */ \
-  X(top_k)              /* (x)  k, axis, 0: the values, 1: the indices */ \
-  X(einsum)             /* (operands...)  the equation, as character codes */ \
-  X(rope)               /* (x) or (x, positions)  base, interleaved */ \
-  X(variance)           /* (x)  keepdims, all (1: every axis), correction, axes... */ \
-  X(std)                /* as variance */ \
-  X(norm)               /* (x)  keepdims, all, ord, axes... */ \
-  X(cumsum)             /* (x)  axis, exclusive, reverse */ \
-  X(cumprod)            /* as cumsum */ \
-  X(masked_softmax)     /* (x, mask)  axis */ \
-  X(tril)               /* (x)  diagonal */ \
-  X(triu)               /* (x)  diagonal */ \
-  X(nn_cross_entropy)   /* (logits, targets)  ignore, reduction (tg_reduction), label smoothing */ \
-  X(nn_split_heads)     /* (x)  heads */ \
-  X(nn_linear_fwd)      /* (x, W) or (x, W, b) */ \
-  X(nn_layer_norm_fwd)  /* (x, g, b)  eps */ \
-  X(nn_rms_norm_fwd)    /* (x, g)  eps */ \
-  X(nn_group_norm_fwd)  /* (x, g, b)  groups, eps */ \
-  X(nn_batch_norm_fwd)  /* (x, g, b, mean, var)  eps, momentum, training */ \
-  X(nn_rnn_fwd)         /* (x, Wx, Wh, then what is said to be there: bx and bh, h0, c0)  relu, one step, biases, h0, c0 */ \
-  X(nn_gru_fwd)         /* as nn_rnn_fwd */ \
-  X(nn_lstm_fwd)        /* as nn_rnn_fwd; hidden and cell states side by side along the last axis */ \
-  X(nn_nll)             /* (log probabilities, targets)  ignore, reduction */ \
-  X(nn_mse)             /* (prediction, target)  reduction */ \
-  X(nn_l1)              /* (prediction, target)  reduction */ \
-  X(nn_huber)           /* (prediction, target)  reduction, delta */ \
-  X(nn_bce_with_logits) /* (logits, target) or (logits, target, positive weight)  reduction */ \
-  X(nn_kl_div)          /* (log prediction, target)  reduction, log target */ \
-  X(resolve_lr)         /* (t)  the numbers of a schedule: see WEB_LR */
+  X(where)                /* (condition, a, b), a and b may be numbers */ \
+  X(clamp)                /* (x)  lo, hi */ \
+  X(leaky_relu)           /* (x)  slope */ \
+  X(elu)                  /* (x)  alpha */ \
+  X(cast)                 /* (x)  dtype */ \
+  X(transpose)            /* (x)  perm... */ \
+  X(swap_axes)            /* (x)  a, b */ \
+  X(slice_last_range)     /* (x)  start, end */ \
+  X(narrow)               /* (x)  axis, start, length */ \
+  X(one_hot)              /* (indices)  depth, dtype */ \
+  X(where_causal)         /* (x)  fill */ \
+  X(dropout)              /* (x)  p */ \
+  X(squeeze)              /* (x)  all (1: every axis that can go), axes... */ \
+  X(flip)                 /* as squeeze */ \
+  X(expand_dims)          /* (x)  axis */ \
+  X(pad)                  /* (x)  value, before..., after... */ \
+  X(roll)                 /* (x)  shift, axis */ \
+  X(repeat)               /* (x)  times, axis */ \
+  X(gather)               /* (x, indices)  axis */ \
+  X(take_along_axis)      /* (x, indices)  axis */ \
+  X(scatter_add)          /* (x, indices, updates)  axis */ \
+  X(sort)                 /* (x)  axis, descending */ \
+  X(argsort)              /* as sort */ \
+  X(top_k)                /* (x)  k, axis, 0: the values, 1: the indices */ \
+  X(einsum)               /* (operands...)  the equation, as character codes */ \
+  X(rope)                 /* (x) or (x, positions)  base, interleaved */ \
+  X(variance)             /* (x)  keepdims, all (1: every axis), correction, axes... */ \
+  X(std)                  /* as variance */ \
+  X(norm)                 /* (x)  keepdims, all, ord, axes... */ \
+  X(cumsum)               /* (x)  axis, exclusive, reverse */ \
+  X(cumprod)              /* as cumsum */ \
+  X(masked_softmax)       /* (x, mask)  axis */ \
+  X(tril)                 /* (x)  diagonal */ \
+  X(triu)                 /* (x)  diagonal */ \
+  X(nn_cross_entropy)     /* (logits, targets)  ignore, reduction (tg_reduction), label smoothing */ \
+  X(nn_split_heads)       /* (x)  heads */ \
+  X(nn_linear_fwd)        /* (x, W) or (x, W, b) */ \
+  X(nn_layer_norm_fwd)    /* (x, g, b)  eps */ \
+  X(nn_rms_norm_fwd)      /* (x, g)  eps */ \
+  X(nn_group_norm_fwd)    /* (x, g, b)  groups, eps */ \
+  X(nn_batch_norm_fwd)    /* (x, g, b, mean, var)  eps, momentum, training */ \
+  X(nn_rnn_fwd)           /* (x, Wx, Wh, then what is said to be there: bx and bh, h0, c0)  relu, one step, biases, h0, c0 */ \
+  X(nn_gru_fwd)           /* as nn_rnn_fwd */ \
+  X(nn_lstm_fwd)          /* as nn_rnn_fwd; hidden and cell states side by side along the last axis */ \
+  X(nn_nll)               /* (log probabilities, targets)  ignore, reduction */ \
+  X(nn_mse)               /* (prediction, target)  reduction */ \
+  X(nn_l1)                /* (prediction, target)  reduction */ \
+  X(nn_huber)             /* (prediction, target)  reduction, delta */ \
+  X(nn_bce_with_logits)   /* (logits, target) or (logits, target, positive weight)  reduction */ \
+  X(nn_kl_div)            /* (log prediction, target)  reduction, log target */ \
+  X(nn_attention_weights) /* (q, k) or (q, k, mask)  causal */ \
+  X(nn_attention_values)  /* (weights, v) */ \
+  X(resolve_lr)           /* (t)  the numbers of a schedule: see WEB_LR */
 /* Numbers are given in this order, from 0. */
 #define WEB_OPS(X) \
   WEB_UNARY(X) \

@@ -29,7 +29,7 @@ const opNames = (
   'min prod any all argmax argmin softmax log_softmax logsumexp categorical reshape broadcast_to tile concat stack where clamp ' +
   'leaky_relu elu cast transpose swap_axes slice_last_range narrow one_hot where_causal dropout squeeze flip expand_dims pad roll ' +
   'repeat gather take_along_axis scatter_add sort argsort top_k einsum rope variance std norm cumsum cumprod masked_softmax tril ' +
-  'triu nn_cross_entropy nn_split_heads nn_linear_fwd nn_layer_norm_fwd nn_rms_norm_fwd nn_group_norm_fwd nn_batch_norm_fwd nn_rnn_fwd nn_gru_fwd nn_lstm_fwd nn_nll nn_mse nn_l1 nn_huber nn_bce_with_logits nn_kl_div resolve_lr conv1d conv2d conv_transpose1d conv_transpose2d ' +
+  'triu nn_cross_entropy nn_split_heads nn_linear_fwd nn_layer_norm_fwd nn_rms_norm_fwd nn_group_norm_fwd nn_batch_norm_fwd nn_rnn_fwd nn_gru_fwd nn_lstm_fwd nn_nll nn_mse nn_l1 nn_huber nn_bce_with_logits nn_kl_div nn_attention_weights nn_attention_values resolve_lr conv1d conv2d conv_transpose1d conv_transpose2d ' +
   'max_pool1d max_pool2d avg_pool1d avg_pool2d upsample_nearest upsample_bilinear'
 ).split(' ')
 const opNumbers = new Map(opNames.map((name, i) => [name, i]))

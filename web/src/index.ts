@@ -4,6 +4,10 @@ export * from './ops.js'
 export * from './conv.js'
 export * as nn from './nn.js'
 export type {
+  Attention,
+  AttentionInputs,
+  AttentionMask,
+  AttentionOptions,
   BatchNorm,
   BatchNormOptions,
   BCEOptions,
@@ -18,6 +22,7 @@ export type {
   GRU,
   HuberOptions,
   KLOptions,
+  Layer,
   LayerNormOptions,
   Linear,
   LinearOptions,
@@ -26,12 +31,15 @@ export type {
   LSTM,
   LSTMStart,
   LSTMStates,
+  MLP,
+  MLPOptions,
   NLLOptions,
   RecurrentOptions,
   RecurrentStart,
   RMSNorm,
   RNN,
   RNNOptions,
+  Sequential,
 } from './nn.js'
 export { Module, type ParamOptions } from './module.js'
 export { init, type Init, type InitSpec } from './init.js'

@@ -53,6 +53,7 @@ export interface ConvTransposeLayerOptions extends ConvLayerOptions {
   outputPadding?: Pair
 }
 
+export * from './attention.js'
 export * from './losses.js'
 export * from './norm.js'
 export * from './recurrent.js'

@@ -87,6 +87,15 @@ test('states are named by their paths, and are no parameters', () => {
   assert.equal(graph.params.length, 4)
 })
 
+test('layers made of layers are named by place', () => {
+  class Model extends Module {
+    net = new nn.Sequential(new nn.Linear(2, 3), (x) => x, new nn.MLP([3, 4, 1], { bias: false }))
+    attn = new nn.Attention(4, 2, { bias: false })
+  }
+  const names = ['net.0.W', 'net.0.b', 'net.2.0.W', 'net.2.1.W', 'attn.q.W', 'attn.k.W', 'attn.v.W', 'attn.o.W']
+  assert.deepEqual(namesOf(new Model()), names)
+})
+
 test('decay: true but for zeros and ones, unless said', () => {
   class Model extends Module {
     randn = this.param([1])

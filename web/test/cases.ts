@@ -822,6 +822,21 @@ check(
   },
 )
 check(
+  'attention', // two heads share a key's head; the second query sees both
+  {
+    q: f([1, 2, 2, 1], 1, 2, -1, 0.5), k: f([1, 1, 2, 1], 0.5, 1), v: f([1, 1, 2, 1], 3, -1),
+    seen: b([2, 2], 0, 0, 1, 1),
+  },
+  ({ q, k, v, seen }) => ({
+    causal: nn.attentionValues(nn.attentionWeights(q as Tensor, k as Tensor, { causal: true }), v as Tensor),
+    masked: nn.attentionWeights(q as Tensor, k as Tensor, { mask: seen as Tensor }),
+  }),
+  {
+    causal: [3, 3 - 4 / (1 + Math.exp(-1)), 3, 3 - 4 / (1 + Math.exp(-0.25))],
+    masked: [0, 0, 1 / (1 + Math.E), 1 / (1 + Math.exp(-1)), 0, 0, 1 / (1 + Math.exp(0.25)), 1 / (1 + Math.exp(-0.25))],
+  },
+)
+check(
   'losses with options',
   { p: f([2], 1, 3), q: f([2], 0, 1), w: f([2], 2, 3), l: f([2, 3], 2, 2, 1, 0, 1, 0), t: i([2], 2, 4) },
   ({ p, q, w, l, t }) => ({

@@ -1,0 +1,145 @@
+// Attention, and layers made of layers: MLP, Sequential. Parameter names are those of C's tg_nn_*.
+
+import { ArgumentError } from './errors.js'
+import { capture, relu, rope } from './ops.js'
+import { Module } from './module.js'
+import { Linear, mergeHeads, splitHeads, type LinearOptions } from './nn.js'
+import { check, checkOptions } from './options.js'
+import { describe, invoke, type Tensor } from './tensor.js'
+
+export interface AttentionMask {
+  /** Position i sees those up to i; as many keys as queries. Default false. */
+  causal?: boolean
+  /** Bool, broadcast to [B, H, T, S]: what is seen; a row that sees nothing has weights 0. Default: all is. */
+  mask?: Tensor
+}
+export interface AttentionOptions extends LinearOptions {
+  /** Heads of keys and values; it divides the heads. Default: as many. */
+  kvHeads?: number
+  causal?: boolean
+  /** Queries and keys are turned by `rope` with this base. Default: not at all. */
+  ropeBase?: number
+  /** What keys and values are made of has so many numbers. Default: dim. */
+  context?: number
+}
+export interface AttentionInputs {
+  /** [B, S, context]. Default: x. */
+  context?: Tensor
+  mask?: Tensor
+  /** The name under which the weights are captured. */
+  capture?: string
+}
+
+/** q [B, H, T, d], k [B, Hk, S, d], Hk dividing H -> softmax(q k^T / sqrt d) [B, H, T, S]; head h has the keys of head h Hk / H. */
+export function attentionWeights(q: Tensor, k: Tensor, options: AttentionMask = {}): Tensor {
+  const mask = options?.mask
+  return invoke('nn_attention_weights', attentionWeights, mask === undefined ? [q, k] : [q, k, mask], () => {
+    checkOptions('attention', options, ['causal', 'mask'])
+    return [options.causal ? 1 : 0]
+  })
+}
+/** weights [B, H, T, S], v [B, Hk, S, d] -> weights v, [B, H, T, d]. */
+export function attentionValues(weights: Tensor, v: Tensor): Tensor {
+  return invoke('nn_attention_values', attentionValues, [weights, v])
+}
+
+/** x [B, T, dim] -> [B, T, dim]. Linear layers q [dim, dim], k and v [context, dim / heads kvHeads], o [dim, dim]. */
+export class Attention extends Module {
+  q: Linear
+  k: Linear
+  v: Linear
+  o: Linear
+  readonly kvHeads: number
+  private readonly options: AttentionOptions
+  constructor(
+    dim: number,
+    readonly heads: number,
+    options: AttentionOptions = {},
+  ) {
+    super()
+    const { kvHeads = heads, causal, ropeBase, context = dim, ...linear } = options
+    const size = dim / heads
+    check(Attention, () => {
+      checkOptions('attention', options, ['kvHeads', 'causal', 'ropeBase', 'context', 'bias', 'init'])
+      const whole = (n: number): boolean => Number.isSafeInteger(n) && n > 0
+      if (!whole(size)) throw new ArgumentError(`attention: ${dim} does not divide into ${heads} heads`)
+      if (!whole(kvHeads) || !whole(heads / kvHeads)) throw new ArgumentError(`attention: ${heads} heads do not divide among ${kvHeads} of keys`)
+      if (ropeBase !== undefined && !(ropeBase > 0 && ropeBase < Infinity))
+        throw new ArgumentError(`attention: the rope base is ${describe(ropeBase)}, not over 0 and finite`)
+      if (ropeBase !== undefined && size % 2 !== 0) throw new ArgumentError(`attention: rope needs heads of an even size, not ${size}`)
+    })
+    this.options = options
+    this.kvHeads = kvHeads
+    this.q = new Linear(dim, dim, linear)
+    this.k = new Linear(context, size * kvHeads, linear)
+    this.v = new Linear(context, size * kvHeads, linear)
+    this.o = new Linear(dim, dim, linear)
+  }
+  fwd(x: Tensor, inputs: AttentionInputs = {}): Tensor {
+    const { context = x, mask, capture: name } = inputs, { causal = false, ropeBase } = this.options
+    const turned = (heads: Tensor): Tensor => (ropeBase === undefined ? heads : rope(heads, { base: ropeBase }))
+    const q = turned(splitHeads(this.q.fwd(x), this.heads)), k = turned(splitHeads(this.k.fwd(context), this.kvHeads))
+    const v = splitHeads(this.v.fwd(context), this.kvHeads)
+    const weights = attentionWeights(q, k, mask === undefined ? { causal } : { causal, mask })
+    return this.o.fwd(mergeHeads(attentionValues(name === undefined ? weights : capture(name, weights), v)))
+  }
+}
+
+/** One operand in, one out. */
+export type Layer = ((x: Tensor) => Tensor) | { fwd(x: Tensor): Tensor }
+
+/** Layers one after another, modules or functions. Names are by place: "0.W". */
+export class Sequential extends Module {
+  readonly length: number
+  constructor(...layers: Layer[]) {
+    super()
+    for (const [i, layer] of layers.entries())
+      check(Sequential, () => {
+        const fits = typeof layer === 'function' || (layer instanceof Module && typeof layer.fwd === 'function')
+        if (!fits) throw new ArgumentError(`sequential: layer ${i} is ${describe(layer)}, neither a function nor a module with fwd`)
+      })
+    this.length = layers.length
+    Object.assign(this, layers)
+  }
+  fwd(x: Tensor): Tensor {
+    const layers = this as unknown as Record<number, Layer>
+    for (let i = 0; i < this.length; i++) {
+      const layer = layers[i] as Layer
+      x = typeof layer === 'function' ? layer(x) : layer.fwd(x)
+    }
+    return x
+  }
+}
+
+export interface MLPOptions extends LinearOptions {
+  /** Between the layers. Default relu. */
+  activation?: (x: Tensor) => Tensor
+  /** Behind the last layer too. Default false. */
+  activateLast?: boolean
+}
+
+/** Linear layers of these sizes, [in, ..., out], with an activation between them. Names are by place: "0.W". */
+export class MLP extends Module {
+  readonly length: number
+  private readonly options: MLPOptions
+  constructor(sizes: readonly number[], options: MLPOptions = {}) {
+    super()
+    const { activation, activateLast, ...linear } = options
+    check(MLP, () => {
+      checkOptions('mlp', options, ['activation', 'activateLast', 'bias', 'init'])
+      if (!Array.isArray(sizes) || sizes.length < 2)
+        throw new ArgumentError('mlp: at least 2 sizes are needed, of the input and the output')
+    })
+    this.options = options
+    this.length = sizes.length - 1
+    Object.assign(this, sizes.slice(1).map((size, i) => new Linear(sizes[i] as number, size, linear)))
+  }
+  fwd(x: Tensor): Tensor {
+    const { activation = relu, activateLast = false } = this.options, layers = this as unknown as Record<number, Linear>
+    for (let i = 0; i < this.length; i++) {
+      x = (layers[i] as Linear).fwd(x)
+      if (i < this.length - 1 || activateLast) x = activation(x)
+    }
+    return x
+  }
+}

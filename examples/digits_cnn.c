@@ -124,17 +124,18 @@ tg_status digits_cnn_evaluate(tg_model *forward, uint64_t seed, FILE *out, doubl
     tg_feed feed = tg_feed_f32("image", images, TEST_BATCH * PIXELS);
     int64_t right = 0, seen = 0;
     int shown = 0;
-    for (int64_t first = 0; first + TEST_BATCH <= testing.count; first += TEST_BATCH) {
-        for (int i = 0; i < TEST_BATCH; i++) draw(testing.images + (first + i) * PIXELS, 0, 0, images + (size_t)i * PIXELS);
+    for (int64_t first = 0; first < testing.count; first += TEST_BATCH) {
+        const int64_t rows = testing.count - first < TEST_BATCH ? testing.count - first : TEST_BATCH;
+        for (int64_t i = 0; i < rows; i++) draw(testing.images + (first + i) * PIXELS, 0, 0, images + (size_t)i * PIXELS);
         tg_status status = tg_run(forward, &feed, 1, read, TEST_BATCH);
         if (status != TG_OK) return status;
-        for (int i = 0; i < TEST_BATCH; i++) {
+        for (int64_t i = 0; i < rows; i++) {
             bool correct = read[i] == testing.labels[first + i];
             right += correct;
             if (!correct && out != NULL && shown++ < 2)
                 print_mistake(out, testing.images + (first + i) * PIXELS, testing.labels[first + i], read[i]);
         }
-        seen += TEST_BATCH;
+        seen += rows;
     }
     *score = (double)right / (double)seen;
     if (out != NULL)

@@ -845,6 +845,94 @@ static void parameters_are_carried_by_name_and_shape(void **state) {
     assert_int_equal(counts.live_blocks, 0);
 }
 
+/* ---------------------------------------------------------------- what refused calls leave, and whose kernels are timed */
+
+static int64_t rows_told(const tg_model *model) { return tg_model_output_shape(model).dim[0]; }
+
+/* What a model tells of itself is of the size used last: of a call that was made, training on data that is there too. */
+static void refused_calls_are_no_use_of_a_size(void **state) {
+    fixture *f = *state;
+    any_model m = {.size = TG_ANY}, of_run = {.size = TG_ANY};
+    tg_compile_options options = options_with(tg_sgd(.lr = tg_lr_constant(0.1)));
+    options.max_sizes = 1;
+    tg_model *model = must(f->ctx, tg_compile(f->ctx, any_loss, &m, &options));
+    tg_model *run = must(f->ctx, tg_compile_sibling(model, any_forward, &of_run));
+    batch b;
+    float out[MOST * 2], loss;
+    ok(f->ctx, tg_run(run, batch_of(&b, 3, 1), 1, out, MOST * 2));
+    assert_int_equal(rows_told(run), 3);
+    const int builds = of_run.builds;
+    refused(f->ctx, tg_step(run, batch_of(&b, 5, 1), 1, &loss), TG_ERROR_STATE, "forward model");
+    refused(f->ctx, tg_run(run, batch_of(&b, 6, 1), 1, NULL, 0), TG_ERROR_ARGUMENT, "output is NULL");
+    assert_int_equal(of_run.builds, builds);
+    refused(f->ctx, tg_run(run, batch_of(&b, 7, 1), 1, out, 3), TG_ERROR_ARGUMENT, "there is room for 3");
+    assert_int_equal(rows_told(run), 3);
+
+    tg_model_info info, other;
+    ok(f->ctx, tg_step(model, batch_of(&b, 4, 2), 2, &loss));
+    ok(f->ctx, tg_model_get_info(model, &info));
+    batch_of(&b, 8, 3);
+    b.labels[7] = 9;
+    refused(f->ctx, tg_step(model, b.feeds, 2, &loss), TG_ERROR_INDEX, "9");
+    const tg_feed unknown = tg_feed_f32("z", b.x, MOST);
+    assert_null(tg_dataset_create_batch(model, &unknown, 1, MOST, 20));
+    tg_clear_error(f->ctx);
+    ok(f->ctx, tg_model_get_info(model, &other));
+    assert_true(info.contraction_flops == other.contraction_flops);
+
+    tg_dataset *data = tg_dataset_create_batch(model, batch_of(&b, MOST, 4), 2, MOST, 10);
+    if (data == NULL) fail_msg("%s", tg_error_message(f->ctx));
+    ok(f->ctx, tg_step(model, batch_of(&b, 4, 2), 2, &loss));
+    const tg_train_options train = {.steps = 2};
+    ok(f->ctx, tg_train(model, data, &train, NULL, NULL));
+    ok(f->ctx, tg_model_get_info(model, &other));
+    assert_true(other.contraction_flops == info.contraction_flops / 4 * 10);
+    tg_dataset_destroy(data);
+    tg_model_destroy(model);
+}
+
+/* An error before compiling is of this call, whatever the one before said. */
+static void options_are_refused_in_their_own_words(void **state) {
+    fixture *f = *state;
+    any_model m = {.size = TG_ANY};
+    tg_compile_options options = options_with(tg_sgd(.lr = tg_lr_constant(0.1)));
+    tg_model *model = must(f->ctx, tg_compile(f->ctx, any_loss, &m, &options));
+    const tg_feed unknown = tg_feed_f32("z", (const float[]){0}, 1);
+    assert_int_equal(tg_step(model, &unknown, 1, NULL), TG_ERROR_NOT_FOUND);
+    options.any_size = -1;
+    assert_null(tg_compile(f->ctx, any_loss, &m, &options));
+    refused(f->ctx, tg_error(f->ctx), TG_ERROR_ARGUMENT, "any_size");
+    assert_int_equal(tg_step(model, &unknown, 1, NULL), TG_ERROR_NOT_FOUND);
+    refused(f->ctx, tg_params_carry(model, NULL, NULL), TG_ERROR_ARGUMENT, "from is NULL");
+    tg_model_destroy(model);
+}
+
+/* Room that was given back must not be written: a call ends what an earlier one began, whatever the size; and names stay while they are. */
+static void kernels_are_timed_at_one_size(void **state) {
+    fixture *f = *state;
+    if (support_home_now() != SUPPORT_CPU) return;
+    any_model m = {.size = TG_ANY};
+    tg_compile_options options = options_with(tg_sgd(.lr = tg_lr_constant(0.1)));
+    options.max_sizes = 1;
+    tg_model *model = must(f->ctx, tg_compile(f->ctx, any_loss, &m, &options));
+    batch b;
+    tg_kernel_time *times = calloc(64, sizeof *times);
+    ok(f->ctx, tg_step(model, batch_of(&b, 3, 1), 2, NULL));
+    tg_status status = tg_model_time_kernels(model, times, 64);
+    if (status == TG_ERROR_UNSUPPORTED) { /* a page has no clock for it */
+        free(times);
+        tg_model_destroy(model);
+        return;
+    }
+    ok(f->ctx, status);
+    for (int64_t size = 4; size < 8; size++) ok(f->ctx, tg_step(model, batch_of(&b, size, 1), 2, NULL));
+    assert_true(strlen(times[0].name) > 0); /* its size was not freed */
+    ok(f->ctx, tg_model_time_kernels(model, NULL, 0));
+    free(times);
+    for (int64_t size = 3; size < 8; size++) ok(f->ctx, tg_step(model, batch_of(&b, size, 1), 2, NULL));
+    tg_model_destroy(model);
+}
+
 int main(void) {
     const int refused_home = support_home_refuses("test_life");
     if (refused_home) return refused_home;
@@ -860,6 +948,9 @@ int main(void) {
         LIFE_TEST(steps_of_known_sizes_allocate_nothing),
         LIFE_TEST(steps_that_are_not_waited_for_may_differ_in_size),
         LIFE_TEST(data_sets_come_in_batches_of_any_size),
+        LIFE_TEST(refused_calls_are_no_use_of_a_size),
+        LIFE_TEST(options_are_refused_in_their_own_words),
+        LIFE_TEST(kernels_are_timed_at_one_size),
         LIFE_TEST(reset_and_uploads_reach_all_sizes),
         LIFE_TEST(memory_that_runs_out_while_a_size_is_compiled),
 #if !defined(__wasm__)

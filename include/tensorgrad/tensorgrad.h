@@ -1398,14 +1398,15 @@ TG_API const char *tg_model_text(tg_model *model, tg_text what);
 
 /* What a kernel of the training step (of the run of a model that is not trained) takes. */
 typedef struct tg_kernel_time {
-    const char *name;    /* the operations it fuses: "contract_add_relu"; owned by the model */
+    const char *name;    /* the operations it fuses: "contract_add_relu"; owned by the model, until the next call */
     char loops[64];      /* "1024 | 256 | 64": rows, columns, summed; of a reduction, what stays | what is reduced */
     double flops;        /* of a contraction: 2 M K N; else 0 */
     double milliseconds; /* the least so far; 0 before the first step */
 } tg_kernel_time;
 /* Fills times[i] for the first `count` kernels (tg_model_info.kernels has their number) and from now on has each step time its
- * kernels, until a call with NULL or the model's end; `times` is the caller's and must live that long. On the CPU only: elsewhere
- * TG_ERROR_UNSUPPORTED. TG_ERROR_ARGUMENT for a negative count. A step gets slower by some 50 ns a kernel. */
+ * kernels, until another call or the model's end (where inputs have TG_ANY: steps of the size used last); `times` is the caller's and must
+ * live that long. On the CPU only: elsewhere TG_ERROR_UNSUPPORTED. TG_ERROR_ARGUMENT for a negative count. A step gets slower by some 50 ns
+ * a kernel. */
 TG_API tg_status tg_model_time_kernels(tg_model *model, tg_kernel_time *times, int count);
 
 /* ---- tuning. How contractions, chains and kernels side by side are laid out on a GPU follows from rules of ours unless the user's table

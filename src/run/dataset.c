@@ -158,7 +158,13 @@ tg_dataset *tg_dataset_create_batch(tg_model *model, const tg_feed *arrays, int 
     if (model == NULL) return NULL;
     tg_model_enter(model);
     if (dataset_check_call(model, arrays, n, rows, batch) != TG_OK) return NULL;
-    if (model->size != 0) model = tg_sizes_get(model, batch > 0 ? batch : model->size);
+    if (model->size != 0) {
+        const int64_t size = batch > 0 ? batch : model->size;
+        int64_t input;
+        for (int i = 0; i < n; i++)
+            if (tg_feeds_check_array(model, "dataset", &arrays[i], i, rows, size, &input) != TG_OK) return NULL;
+        model = tg_sizes_get(model, size);
+    }
     return model != NULL ? dataset_create(model, arrays, n, rows, batch) : NULL;
 }
 

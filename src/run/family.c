@@ -387,7 +387,10 @@ int32_t tg_family_state_slot(tg_family *family, const tg_state_info *info) {
         if (state.kept == NULL) return -1;
     }
     family->states.items[family->states.count++] = state;
-    return family_fill(family, slot) == TG_OK ? slot : -1;
+    if (family_fill(family, slot) == TG_OK) return slot;
+    family->states.count--; /* one without its first value must not be found again */
+    if (state.kept != NULL) tg_release(family->ctx, state.kept, family_state_bytes(&state));
+    return -1;
 }
 
 /* The flat parameters, and the states the build function made: they exist whether or not a program uses them. */

@@ -97,6 +97,11 @@ tg_status tg_model_time_kernels(tg_model *model, tg_kernel_time *times, int coun
     const tg_executor *executor = model->family->executor;
     if (executor->time_kernels == NULL)
         return tg_fail(model->ctx, TG_ERROR_UNSUPPORTED, TG_SITE_NONE, "time_kernels: kernels are timed on the CPU only");
+    for (tg_model *each = model->root; each != NULL; each = each->next) { /* another size's come to their end */
+        if (each->owner != model->owner || !each->timed) continue;
+        executor->time_kernels(inspect_main(each)->executable, NULL, 0);
+        each->timed = false;
+    }
     if (count > variant->program->kernel_count) count = variant->program->kernel_count;
     for (int i = 0; times != NULL && i < count; i++) {
         const tg_kernel *kernel = &variant->program->kernels[i];
@@ -104,5 +109,6 @@ tg_status tg_model_time_kernels(tg_model *model, tg_kernel_time *times, int coun
         inspect_loops(kernel, times[i].loops, sizeof times[i].loops);
     }
     executor->time_kernels(variant->executable, times, count);
+    model->timed = times != NULL;
     return TG_OK;
 }

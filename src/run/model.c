@@ -147,7 +147,9 @@ static tg_model *model_compile_sibling(tg_model *parent, tg_graph *traced, bool 
 
 /* tg_trace clears the last call's error, but not a trace's. */
 static tg_model *model_trace_root(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options, bool training) {
-    if (ctx == NULL || tg_sizes_check_options(ctx, options) != TG_OK) return NULL;
+    if (ctx == NULL) return NULL;
+    tg_model_begin(ctx);
+    if (tg_sizes_check_options(ctx, options) != TG_OK) return NULL;
     tg_compile_options chosen;
     memset(&chosen, 0, sizeof chosen);
     if (options != NULL) chosen = *options;
@@ -275,9 +277,10 @@ static tg_status model_call(tg_model_call *call, tg_model *model, tg_call_kind k
 
 static tg_status model_step(tg_model *model, const tg_feed *feeds, int n, float *loss, tg_captures **captures) {
     tg_model_call call = {.captures = NULL};
-    tg_status status = tg_sizes_choose(&model, "step", feeds, n);
+    tg_status status = model->training ? tg_sizes_choose(&model, "step", feeds, n) : TG_OK; /* a forward model is refused next */
     if (status == TG_OK) status = model_call(&call, model, captures != NULL ? TG_CALL_STEP_CAPTURES : TG_CALL_STEP, feeds, n, NULL);
     if (status != TG_OK && status != TG_ERROR_NOT_FINITE) return status;
+    tg_sizes_used(model);
     if (loss != NULL) *loss = call.loss;
     if (captures != NULL) *captures = call.captures;
     return status;
@@ -297,11 +300,10 @@ tg_status tg_step_captures(tg_model *model, const tg_feed *feeds, int n, float *
     return model_step(model, feeds, n, loss, captures);
 }
 
-static tg_status model_check_output(const tg_model *model, const void *output, int64_t capacity) {
+static tg_status model_check_output(const tg_model *model, int64_t capacity) {
     const tg_node *result = tg_graph_node(model->traced, model->traced->result);
     char shape[TG_SHAPE_TEXT];
     int64_t count = tg_shape_count(result->shape);
-    if (output == NULL) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "run: output is NULL");
     if (capacity >= count) return TG_OK;
     return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "run: the output %s has %lld elements, there is room for %lld",
                    tg_shape_text(result->shape, shape, sizeof shape), (long long)count, (long long)capacity);
@@ -309,11 +311,14 @@ static tg_status model_check_output(const tg_model *model, const void *output, i
 
 static tg_status model_run(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity, tg_captures **captures) {
     tg_model_call call = {.captures = NULL};
+    if (output == NULL) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "run: output is NULL");
     tg_status status = tg_sizes_choose(&model, "run", feeds, n);
-    if (status == TG_OK) status = model_check_output(model, output, capacity);
+    if (status == TG_OK) status = model_check_output(model, capacity);
     if (status == TG_OK) status = model_call(&call, model, captures != NULL ? TG_CALL_RUN_CAPTURES : TG_CALL_RUN, feeds, n, output);
-    if (status == TG_OK && captures != NULL) *captures = call.captures;
-    return status;
+    if (status != TG_OK) return status;
+    tg_sizes_used(model);
+    if (captures != NULL) *captures = call.captures;
+    return TG_OK;
 }
 
 tg_status tg_run(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity) {

@@ -89,6 +89,7 @@ struct tg_model {
     tg_model *owner;  /* the model it is another size of (sizes.c); else itself */
     int64_t size;     /* what TG_ANY stands for; 0: it has none */
     int64_t used;     /* by the owner's clock, when a call last had this size */
+    bool timed;       /* its kernels are (tg_model_time_kernels) */
     tg_graph *traced; /* as built: before training nodes, flattening and passes */
     bool training;
     bool averaged; /* reads the averages of the parameters */
@@ -103,7 +104,7 @@ struct tg_model {
     int64_t any_size; /* of a root: as in tg_compile_options */
     int max_sizes;
     int64_t clock;       /* of an owner: calls so far */
-    tg_model *last;      /* whose size the last call had */
+    tg_model *last;      /* whose size the last call had that was not refused */
     const void **fed;    /* per traced input: data of the call in progress */
     tg_text_buffer text; /* the last tg_model_text */
 };
@@ -147,6 +148,7 @@ tg_model *tg_compile_size_bytes(tg_model *owner, const void *bytes, size_t size)
  * that is refused costs no compiling. Nothing to do for a model without TG_ANY. */
 tg_status tg_sizes_choose(tg_model **model, const char *call, const tg_feed *feeds, int n);
 tg_model *tg_sizes_get(tg_model *owner, int64_t size);               /* NULL recorded */
+void tg_sizes_used(tg_model *model);                                 /* a call has been made with this size; those too many go */
 tg_model *tg_sizes_add(tg_model *owner, tg_graph *traced);           /* checks that it is the same model; traced is destroyed on an error */
 tg_model *tg_sizes_last(tg_model *model);                            /* the size that the last call had */
 void tg_sizes_begin(tg_model *model, tg_build_fn build, void *user); /* a model has been traced, maybe with TG_ANY */

@@ -184,9 +184,10 @@ static tg_status params_write_twins(tg_model *to, const tg_model *from, const fl
 
 tg_status tg_params_carry(tg_model *to, tg_model *from, int *count) {
     int carried = 0;
-    if (to == NULL || from == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(from);
+    if (to == NULL) return TG_ERROR_ARGUMENT;
     tg_model_enter(to);
+    if (from == NULL) return tg_fail(to->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "params_carry: from is NULL");
+    tg_model_enter(from);
     const size_t bytes = (size_t)to->family->layout.total * sizeof(float);
     float *values = tg_alloc(to->ctx, bytes);
     if (values == NULL) return TG_ERROR_MEMORY;

@@ -62,18 +62,30 @@ static tg_status sizes_check_params(const tg_model *owner, const tg_graph *g) {
     if (g->params.count != first->params.count) return sizes_count_differs(owner, "parameters", g->params.count, first->params.count);
     for (int64_t i = 0; i < g->params.count; i++) {
         const tg_param_info *a = &first->params.items[i], *b = &g->params.items[i];
-        if (strcmp(a->name, b->name) != 0 || !tg_shape_equal(a->shape, b->shape))
+        if (strcmp(a->name, b->name) != 0 || !tg_shape_equal(a->shape, b->shape) || a->frozen != b->frozen || a->decay != b->decay)
             return sizes_differ(owner, g, b->node, "parameter", b->name);
     }
     return TG_OK;
 }
 
-static tg_status sizes_check(const tg_model *owner, const tg_graph *g) {
+/* The same ones, but that a size may do without random numbers. */
+static tg_status sizes_check_states(const tg_model *owner, tg_graph *g) {
+    for (int64_t i = 0; i < g->states.count; i++)
+        if (tg_ir_find_state(owner->traced, g->states.items[i].name) == 0)
+            return sizes_differ(owner, g, g->states.items[i].node, "state", g->states.items[i].name);
+    for (int64_t i = 0; i < owner->traced->states.count; i++) {
+        const char *name = owner->traced->states.items[i].name;
+        if (strcmp(name, TG_RANDOM_STATE) != 0 && tg_ir_find_state(g, name) == 0)
+            return tg_fail(owner->ctx, TG_ERROR_SHAPE, TG_SITE_NONE,
+                           "compile: state %.200s is missing, which the model of the first size has: all sizes must be one model", name);
+    }
+    return TG_OK;
+}
+
+static tg_status sizes_check(const tg_model *owner, tg_graph *g) {
     tg_status status = sizes_check_inputs(owner, g);
     if (status == TG_OK) status = sizes_check_params(owner, g);
-    for (int64_t i = 0; i < g->states.count && status == TG_OK; i++)
-        if (tg_ir_find_state(owner->traced, g->states.items[i].name) == 0)
-            status = sizes_differ(owner, g, g->states.items[i].node, "state", g->states.items[i].name);
+    if (status == TG_OK) status = sizes_check_states(owner, g);
     if (status != TG_OK) return status;
     const tg_dtype want = tg_graph_node(owner->traced, owner->traced->result)->dtype;
     return tg_graph_node(g, g->result)->dtype == want ? TG_OK
@@ -95,14 +107,14 @@ static tg_model *sizes_find(tg_model *owner, int64_t size) {
     return NULL;
 }
 
-/* The one to go: not used for longest, and not needed by a data set. */
+/* The one to go: not used for longest, not the one used last, and needed neither by a data set nor by who times its kernels. */
 static tg_model *sizes_oldest(const tg_model *owner, const tg_model *kept, int *count) {
     tg_model *oldest = NULL;
     *count = 0;
     for (tg_model *m = owner->root->next; m != NULL; m = m->next) {
         if (m->owner != owner || m == owner) continue;
         ++*count;
-        if (m == kept || m->datasets != NULL) continue;
+        if (m == kept || m == owner->last || m->datasets != NULL || m->timed) continue;
         if (oldest == NULL || m->used < oldest->used) oldest = m;
     }
     return oldest;
@@ -128,11 +140,13 @@ static tg_model *sizes_compile(tg_model *owner, int64_t size) {
 
 tg_model *tg_sizes_get(tg_model *owner, int64_t size) {
     tg_model *model = sizes_find(owner, size);
-    if (model == NULL) model = sizes_compile(owner, size);
-    if (model == NULL) return NULL;
-    model->used = ++owner->clock;
-    owner->last = model;
-    return model;
+    return model != NULL ? model : sizes_compile(owner, size);
+}
+
+void tg_sizes_used(tg_model *model) {
+    model->used = ++model->owner->clock;
+    model->owner->last = model;
+    sizes_evict(model->owner, model);
 }
 
 tg_model *tg_sizes_last(tg_model *model) { return model->last; }

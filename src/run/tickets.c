@@ -108,9 +108,14 @@ static tg_status tickets_step(tg_model *model, const tg_feed *feeds, int n) {
     if (family->tickets == NULL) return TG_ERROR_MEMORY;
     tg_variant *variant = tg_model_variant(model, TG_VARIANT_STEP);
     if (variant == NULL) return model->ctx->status;
-    if (!tickets_run_ahead(model, variant)) return tickets_in_place(model);
-    status = tg_feeds_bind(model, variant);
-    return status == TG_OK ? tickets_start(model, variant) : status;
+    if (!tickets_run_ahead(model, variant)) {
+        status = tickets_in_place(model);
+    } else {
+        status = tg_feeds_bind(model, variant);
+        if (status == TG_OK) status = tickets_start(model, variant);
+    }
+    if (status == TG_OK) tg_sizes_used(model);
+    return status;
 }
 
 tg_status tg_step_async(tg_model *model, const tg_feed *feeds, int n, tg_ticket *ticket) {

@@ -201,6 +201,7 @@ tg_status tg_train(tg_model *model, tg_dataset *dataset, const tg_train_options 
         model = dataset->model; /* of the size of its batches */
     tg_status status = tg_train_begin(&call, model, dataset, options, losses);
     if (status != TG_OK) return status;
+    tg_sizes_used(model);
     while (status == TG_OK && call.most > 0) {
         int64_t count = 0;
         tg_tickets_settle(model->family); /* of steps begun by progress */

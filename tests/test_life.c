@@ -292,17 +292,29 @@ static void a_size_that_does_not_trace_rejects_its_call_alone(void **state) {
 }
 
 /* What a build function may not make of another size. */
-typedef enum change { ANOTHER_PARAM, ANOTHER_SHAPE, ANOTHER_NAME, ANOTHER_INPUT, WIDER_INPUT, ANOTHER_STATE, CHANGES } change;
+typedef enum change {
+    ANOTHER_PARAM,
+    ANOTHER_SHAPE,
+    ANOTHER_NAME,
+    ANOTHER_INPUT,
+    WIDER_INPUT,
+    ANOTHER_STATE,
+    STATE_MISSING,
+    FROZEN,
+    CHANGES
+} change;
 
 static tg_tensor changing(tg_graph *g, void *user) {
     const change what = *(const change *)user;
     tg_tensor x = tg_input(g, "x", TG_SHAPE(TG_ANY, WIDE), TG_F32);
     const bool first = tg_tensor_shape(x).dim[0] == 2;
-    tg_tensor w = tg_param(g, what == ANOTHER_NAME && !first ? "v" : "w", TG_SHAPE(what == ANOTHER_SHAPE && !first ? 1 : WIDE));
+    tg_tensor w = tg_param(g, what == ANOTHER_NAME && !first ? "v" : "w", TG_SHAPE(what == ANOTHER_SHAPE && !first ? 1 : WIDE),
+                           .frozen = what == FROZEN && !first ? TG_YES : TG_DEFAULT);
     tg_tensor loss = tg_mean(tg_square(tg_mul(x, w)), TG_ALL);
     if (what == ANOTHER_PARAM && !first) loss = tg_add(loss, tg_sum_all(tg_param(g, "more", TG_SHAPE(2))));
     if (what == ANOTHER_INPUT && !first) loss = tg_add(loss, tg_input(g, "more", TG_SCALAR, TG_F32));
     if (what == WIDER_INPUT) loss = tg_add(loss, tg_sum_all(tg_input(g, "side", TG_SHAPE(first ? 1 : 2), TG_F32)));
+    if (what == STATE_MISSING && first) loss = tg_add(loss, tg_state(g, "early", TG_SCALAR, TG_F32, 0));
     if (what == ANOTHER_STATE && !first) loss = tg_add(loss, tg_state(g, "late", TG_SCALAR, TG_F32, 0));
     return loss;
 }
@@ -310,7 +322,8 @@ static tg_tensor changing(tg_graph *g, void *user) {
 static void all_sizes_are_one_model(void **state) {
     fixture *f = *state;
     const char *says[CHANGES] = {"2 parameters, and 1 in the model", "parameter w is not what", "parameter v is not what",
-                                 "2 inputs, and 1 in the model",     "input side is not what",  "state late is not what"};
+                                 "2 inputs, and 1 in the model",     "input side is not what",  "state late is not what",
+                                 "state early is missing",           "parameter w is not what"};
     const tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.1)));
     for (change what = ANOTHER_PARAM; what < CHANGES; what++) {
         tg_model *model = must(f->ctx, tg_compile(f->ctx, changing, &what, &options));

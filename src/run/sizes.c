@@ -62,7 +62,7 @@ static tg_status sizes_check_params(const tg_model *owner, const tg_graph *g) {
     if (g->params.count != first->params.count) return sizes_count_differs(owner, "parameters", g->params.count, first->params.count);
     for (int64_t i = 0; i < g->params.count; i++) {
         const tg_param_info *a = &first->params.items[i], *b = &g->params.items[i];
-        if (strcmp(a->name, b->name) != 0 || !tg_shape_equal(a->shape, b->shape) || a->frozen != b->frozen || a->decay != b->decay)
+        if (strcmp(a->name, b->name) != 0 || !tg_shape_equal(a->shape, b->shape) || a->frozen != b->frozen)
             return sizes_differ(owner, g, b->node, "parameter", b->name);
     }
     return TG_OK;

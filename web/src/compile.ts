@@ -116,7 +116,7 @@ export async function compileModule<M extends Module, const I extends InputSpecs
   forward: Forward<M, I>,
   options: CompileOptions<I> = {},
 ): Promise<CompiledModule<M, I>> {
-  const plan: Plan<M> = { what: 'compileModule', above: compileModule, factory, options }
+  const plan: Plan<M> = { what: 'compileModule', above: compileModule, factory, options: ownOptions(options) }
   const { family, message, graph, sizes } = await compileRoot(plan, forward, true)
   return new CompiledModule<M, I>(family, graph, message, sizes)
 }
@@ -127,7 +127,7 @@ export async function compileForward<M extends Module, const I extends InputSpec
   forward: Forward<M, I>,
   options: CompileForwardOptions<I> = {},
 ): Promise<CompiledForward<M, I>> {
-  const plan: Plan<M> = { what: 'compileForward', above: compileForward, factory, options }
+  const plan: Plan<M> = { what: 'compileForward', above: compileForward, factory, options: ownOptions(options) }
   const { family, message, graph, sizes } = await compileRoot(plan, forward, false)
   return new CompiledForward<M, I>(family, graph, message, sizes)
 }
@@ -149,6 +149,16 @@ export async function compileGraph(graph: Graph, options: CompileGraphOptions = 
 
 function checkGraph(graph: unknown): void {
   if (!(graph instanceof Graph)) throw new ArgumentError(`compileGraph: takes a graph made by trace, not ${describe(graph)}`)
+}
+
+/** Other sizes are traced from the options later, whatever the caller does with the object meanwhile. */
+function ownOptions<O extends CompileOptions>(options: O): O {
+  const own = { ...options }
+  if (typeof own.inputs === 'object' && own.inputs !== null)
+    own.inputs = Object.fromEntries(Object.entries(own.inputs).map(([name, spec]) =>
+      [name, Array.isArray(spec?.shape) ? { ...spec, shape: [...spec.shape] } : spec])) as O['inputs'] & object
+  if (Array.isArray(own.frozen)) own.frozen = [...own.frozen]
+  return own
 }
 
 interface Plan<M extends Module> {
@@ -365,7 +375,7 @@ class Family<M extends Module> {
       if (this.turn === turn) this.turn = null
     })
     this.turn = turn
-    return result
+    return turn.then(() => undefined).then(() => result) // behind the calls that waited for it
   }
   /** Posts when the calls before have been posted, in their order, and when what `prepare` begins is there. */
   send<R>(prepare: () => void | Promise<void>, post: () => Promise<R>): Promise<R> {
@@ -620,8 +630,8 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     transfer: Transferable[] = [],
     size: ((sizes: Sizes) => number) | null = null,
     use: (sized: Sized) => void = () => undefined,
+    frames: Frames = holdFrames(above),
   ): Promise<Answers[K]> {
-    const frames = holdFrames(above)
     try {
       this.#refuseDestroyed(body.kind)
       const wanted = this.sizes === null || size === null ? null : size(this.sizes)
@@ -747,8 +757,8 @@ export class CompiledModule<M extends Module = Module, I extends InputSpecs = In
   async dataset(data: Partial<InputArrays<I>>, options: Pick<TrainOptions, 'batch'> = {}): Promise<Dataset> {
     return this.#dataset('dataset', data, options.batch, CompiledModule.prototype.dataset)
   }
-  async #dataset(what: string, data: Partial<InputArrays<I>>, batch: number | undefined, above: unknown): Promise<Dataset> {
-    const { feeds, transfer } = this.arrays('dataset', 'input', data, above)
+  async #dataset(what: string, data: Partial<InputArrays<I>>, batch: number | undefined, above: unknown, frames: Frames = holdFrames(above)): Promise<Dataset> {
+    const { feeds, transfer } = this.arrays(what, 'input', data, above)
     const number = this.family.nextDataset(), size = call(above, () => this.#batchSize(what, batch))
     let users: Sized | null = null, graph = this.graph
     const free = (): void => {
@@ -760,7 +770,7 @@ export class CompiledModule<M extends Module = Module, I extends InputSpecs = In
       graph = sized.graph
     }
     try {
-      await this.ask({ kind: 'dataset', graph, dataset: number, arrays: feeds }, above, transfer, () => size, use)
+      await this.ask({ kind: 'dataset', graph, dataset: number, arrays: feeds }, above, transfer, () => size, use, frames)
     } catch (error) {
       free()
       throw error
@@ -785,32 +795,32 @@ export class CompiledModule<M extends Module = Module, I extends InputSpecs = In
    *  Calls that change the model wait for it; those that read it (run, downloadParams, inspect, snapshot) are answered meanwhile. */
   async train(options: TrainOptions<I>): Promise<Float32Array> {
     const above = CompiledModule.prototype.train
-    const run = call(above, () => trainArguments(options))
+    const frames = holdFrames(above), run = call(above, () => trainArguments(options))
     const { feeds, transfer } = this.arrays('train', 'input', options.inputs ?? {}, above)
     if (options.data instanceof Dataset) {
       const { data } = options
       if (data.destroyed) throw blame(new StateError('train: the data set is destroyed'), above)
       if (data.owner !== this) throw blame(new ArgumentError("train: the data set is another model's"), above)
       if (options.batch !== undefined) throw blame(new ArgumentError('train: batch is given, and a data set, which has its own'), above)
-      return this.family.inTurn(() => this.#trainOn(data, run, feeds, transfer, above))
+      return this.family.inTurn(() => this.#trainOn(data, run, feeds, transfer, frames))
     }
     call(above, () => this.#batchSize('train', options.batch))
     const arrays = copiesOf(options.data)
     return this.family.inTurn(async () => {
-      const data = await this.#dataset('train', arrays, options.batch, above)
+      const data = await this.#dataset('train', arrays, options.batch, above, frames)
       try {
-        return await this.#trainOn(data, run, feeds, transfer, above)
+        return await this.#trainOn(data, run, feeds, transfer, frames)
       } finally {
         void data.destroy(true)
       }
     })
   }
 
-  async #trainOn(data: Dataset, run: TrainRun, feeds: ArrayMessage[], transfer: Transferable[], above: unknown): Promise<Float32Array> {
+  async #trainOn(data: Dataset, run: TrainRun, feeds: ArrayMessage[], transfer: Transferable[], frames: Frames): Promise<Float32Array> {
     const { message, onProgress, signal } = run
     const parts: Float32Array[] = []
     const ask = (options: TrainMessage | 'end' | null, arrays: ArrayMessage[] = [], moved: Transferable[] = []) =>
-      this.ask({ kind: 'train', graph: data.graph, dataset: data.number, feeds: arrays, options }, above, moved)
+      this.ask({ kind: 'train', graph: data.graph, dataset: data.number, feeds: arrays, options }, null, moved, null, undefined, frames)
     signal?.throwIfAborted()
     try {
       for (let answer = await ask(message, feeds, transfer), more = true; more && !answer.isOver; ) {

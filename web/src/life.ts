@@ -13,11 +13,13 @@ export interface ReplaceOptions {
 }
 
 /** Puts a model that `make` compiles in the place of `old`: when it is there (and has its parameters), the calls in flight on `old` are
- *  waited for and `old` is destroyed; its training runs end at their next submission. When anything fails before, that is thrown, and
+ *  waited for and `old` is destroyed; its training runs end at their next submission, and calls that wait behind them with them. When anything fails before, that is thrown, and
  *  `old` is as it was. `old` null: there is none yet. */
 export async function replaceModel<C extends AnyModel>(old: AnyModel | null, make: () => Promise<C>, options: ReplaceOptions = {}): Promise<C> {
   if (typeof make !== 'function') throw new ArgumentError(`replaceModel: make is ${describe(make)}, not a function that compiles a model`)
+  if (old !== null && !isModel(old)) throw new ArgumentError(`replaceModel: old is ${describe(old)}, not a compiled model or null`)
   const made = await make()
+  if (!isModel(made)) throw new ArgumentError(`replaceModel: make returned ${describe(made)}, not a compiled model`)
   if ((made as AnyModel) === old) throw new ArgumentError('replaceModel: make returned the old model itself')
   if (old === null) return made
   if (options.carry === true)
@@ -32,6 +34,8 @@ export async function replaceModel<C extends AnyModel>(old: AnyModel | null, mak
   return made
 }
 
+const isModel = (value: unknown): boolean => typeof (value as AnyModel | null | undefined)?.settled === 'function'
+
 async function carryParams(from: AnyModel, to: AnyModel): Promise<void> {
   const params = await from.downloadParams()
   const fits = (name: string): boolean =>
@@ -42,12 +46,14 @@ async function carryParams(from: AnyModel, to: AnyModel): Promise<void> {
 /** Of calls that overlap only the newest matters: while `fn` runs for one, the last of those made meanwhile waits for it, and the others
  *  never begin: their promises resolve with undefined. What `fn` returns or throws is its own caller's. */
 export function latestWins<A extends unknown[], R>(fn: (...args: A) => R | Promise<R>): (...args: A) => Promise<R | undefined> {
-  let running: Promise<unknown> | null = null
+  if (typeof fn !== 'function') throw new ArgumentError(`latestWins: takes a function, not ${describe(fn)}`)
+  let running = false
   let waiting: { begin(): void; drop(): void } | null = null
   const run = (args: A): Promise<R> => {
+    running = true
     const result = (async () => fn(...args))()
-    running = result.then(() => undefined, () => undefined).then(() => {
-      running = null
+    void result.then(() => undefined, () => undefined).then(() => {
+      running = false
       const next = waiting
       waiting = null
       next?.begin()
@@ -55,7 +61,7 @@ export function latestWins<A extends unknown[], R>(fn: (...args: A) => R | Promi
     return result
   }
   return (...args) => {
-    if (running === null) return run(args)
+    if (!running) return run(args)
     waiting?.drop()
     return new Promise((resolve, reject) => {
       waiting = { begin: () => void run(args).then(resolve, reject), drop: () => resolve(undefined) }

@@ -42,13 +42,19 @@ export function crossEntropyLast(logits: Tensor, targets: Tensor): Tensor {
   return invoke('nn_cross_entropy_last', crossEntropyLast, [logits, targets])
 }
 
+/** A target: an i32. Default -1. */
+function ignored(op: string, ignore = -1): number {
+  if (whole(op, 'ignore', ignore) !== (ignore | 0)) throw new ArgumentError(`${op}: ignore is ${ignore}, which is no i32`)
+  return ignore
+}
+
 /** crossEntropyLast over the positions whose target is not `ignore` (the options may be that number); every target ignored: 0. */
 export function crossEntropy(logits: Tensor, targets: Tensor, options: number | CrossEntropyOptions = {}): Tensor {
   const op = 'cross_entropy'
   return invoke('nn_cross_entropy', crossEntropy, [logits, targets], () => {
     const given = typeof options === 'number' ? { ignore: options } : options
     const how = reduction(op, given, 'ignore', 'labelSmoothing')
-    return [whole(op, 'ignore', given.ignore ?? -1), how, given.labelSmoothing ?? 0]
+    return [ignored(op, given.ignore), how, given.labelSmoothing ?? 0]
   })
 }
 
@@ -56,7 +62,7 @@ export function crossEntropy(logits: Tensor, targets: Tensor, options: number | 
 export function nll(logProbabilities: Tensor, targets: Tensor, options: NLLOptions = {}): Tensor {
   return invoke('nn_nll', nll, [logProbabilities, targets], () => {
     const how = reduction('nll', options, 'ignore')
-    return [whole('nll', 'ignore', options.ignore ?? -1), how]
+    return [ignored('nll', options.ignore), how]
   })
 }
 

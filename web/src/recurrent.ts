@@ -64,6 +64,12 @@ abstract class Recurrent extends Module {
     this.bh = this.param([wide], { init: usual, decay: false })
   }
 
+  /** `start` as a caller gave it: the states that the layer has, by these names, and nothing else. */
+  protected start<S extends object>(above: unknown, start: S, ...names: string[]): S {
+    check(above, () => checkOptions(this.kind, start, names))
+    return start
+  }
+
   /** The states of an LSTM come side by side. */
   protected call(above: unknown, x: Tensor, step: boolean, h?: Tensor, c?: Tensor): Tensor {
     const biases = this.bx === null ? [] : [this.bx, this.bh]
@@ -89,7 +95,7 @@ export class RNN extends Recurrent {
   }
   /** x [B, T, in] -> the states after every step, [B, T, hidden]. */
   fwd(x: Tensor, start: RecurrentStart = {}): Tensor {
-    return this.call(RNN.prototype.fwd, x, false, start.h0)
+    return this.call(RNN.prototype.fwd, x, false, this.start(RNN.prototype.fwd, start, 'h0').h0)
   }
 }
 
@@ -105,7 +111,7 @@ export class GRU extends Recurrent {
   }
   /** x [B, T, in] -> the states after every step, [B, T, hidden]. */
   fwd(x: Tensor, start: RecurrentStart = {}): Tensor {
-    return this.call(GRU.prototype.fwd, x, false, start.h0)
+    return this.call(GRU.prototype.fwd, x, false, this.start(GRU.prototype.fwd, start, 'h0').h0)
   }
 }
 
@@ -122,10 +128,12 @@ export class LSTM extends Recurrent {
   }
   /** x [B, in], h and c [B, hidden] -> the states after it, [B, hidden]. */
   step(x: Tensor, before: LSTMStates): LSTMStates {
-    return this.#states(LSTM.prototype.step, x, true, before.h, before.c)
+    const { h, c } = this.start(LSTM.prototype.step, before, 'h', 'c')
+    return this.#states(LSTM.prototype.step, x, true, h, c)
   }
   /** x [B, T, in] -> the states after every step, [B, T, hidden]. */
   fwd(x: Tensor, start: LSTMStart = {}): LSTMStates {
-    return this.#states(LSTM.prototype.fwd, x, false, start.h0, start.c0)
+    const { h0, c0 } = this.start(LSTM.prototype.fwd, start, 'h0', 'c0')
+    return this.#states(LSTM.prototype.fwd, x, false, h0, c0)
   }
 }

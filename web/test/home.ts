@@ -145,7 +145,7 @@ export const tests: Record<string, Test> = {
     const wrong: [object, abstract new (...args: never[]) => Error, RegExp][] = [
       [{ data: { x, y: y.subarray(1) } }, ShapeError, /^dataset: 7 rows for input y\[4, 2\] are 7 x 2 elements, given 13/],
       [{ data: { x, z: y } }, NotFoundError, /^dataset: unknown input z \(inputs: x, y\)/],
-      [{ data: { x: [1, 2, 3], y } }, TensorgradError, /^dataset: the input x is .*not a Float32Array/],
+      [{ data: { x: [1, 2, 3], y } }, TensorgradError, /^train: the input x is .*not a Float32Array/],
       [{ data: { x } }, NotFoundError, /^train: inputs not fed: y/],
       [{ data: {} }, TensorgradError, /^dataset: no arrays/],
       [{ data: 5 }, TensorgradError, /^train: data is the number 5, not arrays by name or a data set/],

@@ -206,7 +206,34 @@ export const lifeTests: Record<string, Test> = {
     const ended = refused(training, StateError, /^train: the model is destroyed/)
     const second = await replaceModel(first, () => compileAny(device))
     await ended
+    await refused(replaceModel(second, async () => undefined as never), ArgumentError, /^replaceModel: make returned undefined/)
+    await refused(replaceModel(undefined as never, () => compileAny(device)), ArgumentError, /^replaceModel: old is undefined/)
+    await second.step(batch(4, 1)) // it is as it was
     await Promise.all([made.destroy(), second.destroy()])
+  },
+
+  async 'calls behind a training run keep their order'({ device }) {
+    const model = await compileAny(device)
+    const before = await model.downloadParams(), name = Object.keys(before)[0] as string
+    const filled = (value: number) => ({ [name]: (before[name] as Float32Array).map(() => value) })
+    const training = model.train({ data: batch(8, 0), batch: 4, steps: 5 })
+    const first = model.uploadParams(filled(1), { partial: true })
+    await training
+    await Promise.all([first, model.uploadParams(filled(2), { partial: true })])
+    equal((await model.downloadParams())[name]?.[0], 2, 'the later upload')
+    await model.destroy()
+  },
+
+  async 'the options of a compiled model are its own'({ device }) {
+    const shape: (number | null)[] = [null, 3], frozen = ['b']
+    const options = { inputs: { x: { shape } }, frozen, device, sgd: { lr: 0.1 } }
+    const model = await compileModule(() => new Line(), (m, { x }) => sumAll(add(matmul(x, m.W), m.b)), options as never as { inputs: { x: { shape: [null, 3] } } })
+    shape[1] = 7
+    frozen[0] = 'W'
+    const before = (await model.downloadParams()).W as Float32Array
+    await model.step({ x: new Float32Array(5 * 3).fill(1) })
+    check(((await model.downloadParams()).W as Float32Array)[0] !== before[0], 'W is trained')
+    await model.destroy()
   },
 
   async 'of calls that overlap the newest matters'() {
@@ -231,6 +258,17 @@ export const lifeTests: Record<string, Test> = {
     equal(await work(6), 60, 'after an error')
     const sync = latestWins((n: number) => n + 1)
     equal(await sync(1), 2, 'a function that returns at once')
+    let atOnce = 0, most = 0
+    const nested = latestWins(async (n: number): Promise<number> => {
+      most = Math.max(most, ++atOnce)
+      if (n > 0) void nested(n - 1)
+      await Promise.resolve()
+      return --atOnce
+    })
+    await nested(3)
+    await nested(0)
+    equal(most, 1, 'calls from within a call wait for it')
+    await refused(Promise.resolve().then(() => latestWins(5 as never)), ArgumentError, /^latestWins: takes a function/)
   },
 
   async 'results of every dtype'({ device }) {

@@ -35,8 +35,8 @@ static void bars_batch(uint64_t seed, int64_t t, void *const *arrays) {
     int32_t *kind = arrays[1];
     for (int row = 0; row < BARS; row++) {
         const int base = row * (SIDE * SIDE + 2);
-        const int at = 2 + (int)(uniform(seed, t, base) * (SIDE - 4));
-        kind[row] = (int32_t)(uniform(seed, t, base + 1) * KINDS);
+        const int at = 2 + (int)(uniform(seed, t, base) * (double)(SIDE - 4));
+        kind[row] = (int32_t)(uniform(seed, t, base + 1) * (double)KINDS);
         for (int y = 0; y < SIDE; y++)
             for (int x = 0; x < SIDE; x++) {
                 const bool lit = kind[row] == 0 ? y == at : kind[row] == 1 ? x == at : x == y + at - SIDE / 2;

@@ -883,6 +883,9 @@ FAMILY(layers) {
             "  y: input at model.c:2",
             tg_nn_linear_fwd_at(HERE, (tg_linear){X(2, 3), Y(2), true}, input_of(g, "z", 6, TG_SHAPE(2), TG_F32)));
     MISTAKE(SHAPE, "linear l1: both sizes need to be at least 1: 0 -> 4", tg_nn_linear_at(HERE, g, "l1", 0, 4, (tg_linear_options){0}).W);
+    MISTAKE(SHAPE, "embedding t: both sizes need to be at least 1: 0 rows of 4",
+            tg_nn_embedding_at(HERE, g, "t", 0, 4, (tg_embedding_options){0}).W);
+    MISTAKE(ARGUMENT, "embedding: the name is empty", tg_nn_embedding_at(HERE, g, "", 3, 4, (tg_embedding_options){0}).W);
     MISTAKE(ARGUMENT, "linear: the name is empty", tg_nn_linear_at(HERE, g, "", 3, 4, (tg_linear_options){0}).W);
     MISTAKE(DUPLICATE, "param l1.W: the name is used twice: at model.c:20 and at model.c:99",
             (linear_of(g, 3, 4), tg_nn_linear_at(HERE, g, "l1", 3, 4, (tg_linear_options){0}).W));

@@ -491,7 +491,7 @@ TEST(losses) {
             const double *logits = x + i * CLASSES;
             double sum = 0, mean = 0;
             for (int v = 0; v < CLASSES; v++) sum += exp(logits[v]);
-            for (int v = 0; v < CLASSES; v++) mean += (log(sum) - logits[v]) / CLASSES;
+            for (int v = 0; v < CLASSES; v++) mean += (log(sum) - logits[v]) / (double)CLASSES;
             const bool counts = t[i] != IGNORED;
             const double picked = counts ? logits[(int)t[i]] : 0;
             counted += counts;
@@ -560,6 +560,37 @@ TEST(kl_of_what_cannot_be) {
     check_outputs("kl", build_impossible, NULL, wants);
 }
 
+/* ---------------------------------------------------------------- tables */
+
+enum { TABLE_ROWS = 5, TABLE_WIDTH = 3, LOOKED_UP = 4 };
+static const int32_t looked_up[LOOKED_UP] = {4, 0, 4, 2};
+
+static tg_tensor build_embedding(tg_graph *g, void *user) {
+    (void)user;
+    const tg_embedding_table table = tg_nn_embedding(g, "table", TABLE_ROWS, TABLE_WIDTH);
+    const tg_tensor rows = tg_nn_embedding_fwd(table, tg_constant(g, TG_SHAPE(2, 2), TG_I32, looked_up, LOOKED_UP));
+    const tg_tensor cotangent = tg_param(g, "cotangent", TG_SHAPE(2, 2, TABLE_WIDTH));
+    tg_tensor grad;
+    tg_grad(tg_sum_all(tg_mul(rows, cotangent)), &table.W, 1, &grad);
+    tg_capture("dW", grad);
+    return rows;
+}
+
+TEST(embedding_layer) {
+    (void)state;
+    double *w = leaf("table.W", TABLE_ROWS * TABLE_WIDTH), *cotangent = leaf("cotangent", LOOKED_UP * TABLE_WIDTH);
+    double rows[LOOKED_UP * TABLE_WIDTH], grad[TABLE_ROWS * TABLE_WIDTH] = {0};
+    for (int i = 0; i < LOOKED_UP * TABLE_WIDTH; i++) {
+        const int at = looked_up[i / TABLE_WIDTH] * TABLE_WIDTH + i % TABLE_WIDTH;
+        rows[i] = w[at];
+        grad[at] += cotangent[i];
+    }
+    const wanted wants[] = {{"result", rows, LOOKED_UP * TABLE_WIDTH}, {"dW", grad, TABLE_ROWS * TABLE_WIDTH}, {NULL, NULL, 0}};
+    check_outputs("embedding", build_embedding, NULL, wants);
+    free(w);
+    free(cotangent);
+}
+
 /* ---------------------------------------------------------------- */
 
 int main(void) {
@@ -575,6 +606,7 @@ int main(void) {
         cmocka_unit_test(test_losses),
         cmocka_unit_test(test_every_target_ignored),
         cmocka_unit_test(test_kl_of_what_cannot_be),
+        cmocka_unit_test(test_embedding_layer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -717,6 +717,21 @@ TG_API tg_tensor tg_nn_linear_fwd_at(tg_site site, tg_linear layer, tg_tensor x)
 #define tg_nn_linear(g, name, in, out, ...) tg_nn_linear_at(TG_SITE, (g), (name), (in), (out), TG_OPTIONS_(tg_linear_options, __VA_ARGS__))
 #define tg_nn_linear_fwd(layer, x) tg_nn_linear_fwd_at(TG_SITE, (layer), (x))
 
+typedef struct tg_embedding_table {
+    tg_tensor W;
+} tg_embedding_table;
+typedef struct tg_embedding_options {
+    int reserved_;
+    tg_init init;
+} tg_embedding_options;
+/* Parameter `name.W` [count, dim]: a row for each of `count` things. Default init: normal, std .02. */
+TG_API tg_embedding_table tg_nn_embedding_at(tg_site site, tg_graph *g, const char *name, int64_t count, int64_t dim,
+                                             tg_embedding_options options);
+TG_API tg_tensor tg_nn_embedding_fwd_at(tg_site site, tg_embedding_table layer, tg_tensor indices); /* tg_embedding of W */
+#define tg_nn_embedding(g, name, count, dim, ...) \
+  tg_nn_embedding_at(TG_SITE, (g), (name), (count), (dim), TG_OPTIONS_(tg_embedding_options, __VA_ARGS__))
+#define tg_nn_embedding_fwd(layer, indices) tg_nn_embedding_fwd_at(TG_SITE, (layer), (indices))
+
 typedef struct tg_layer_norm {
     tg_tensor g, b;
     double eps;

@@ -66,6 +66,29 @@ tg_tensor tg_nn_linear_fwd_at(tg_site site, tg_linear layer, tg_tensor x) {
     return tg_call_result(&call, y);
 }
 
+/* ---------------------------------------------------------------- embedding */
+
+tg_embedding_table tg_nn_embedding_at(tg_site site, tg_graph *g, const char *name, int64_t count, int64_t dim,
+                                      tg_embedding_options options) {
+    tg_call call;
+    tg_embedding_table layer = {{g, 0}};
+    if (!tg_call_enter_graph(&call, site, "embedding", g) || !tg_call_name_ok(&call, name)) return layer;
+    call.subject = name;
+    if (count < 1 || dim < 1) {
+        tg_call_fail(&call, TG_ERROR_SHAPE, NULL, 0, "both sizes need to be at least 1: %lld rows of %lld", (long long)count,
+                     (long long)dim);
+        return layer;
+    }
+    if (!tg_call_push_scope(&call, name)) return layer;
+    layer.W = tg_param_at(site, g, "W", tg_shape_make(2, (const int64_t[]){count, dim}), (tg_param_options){.init = options.init});
+    tg_call_pop_scope(&call);
+    return layer;
+}
+
+tg_tensor tg_nn_embedding_fwd_at(tg_site site, tg_embedding_table layer, tg_tensor indices) {
+    return tg_embedding_at(site, layer.W, indices);
+}
+
 /* ---------------------------------------------------------------- heads */
 
 static const int32_t swap_middle_axes[TG_MAX_RANK] = {0, 2, 1, 3};

@@ -24,6 +24,7 @@ export type {
   KLOptions,
   Layer,
   LayerNormOptions,
+  Embedding,
   Linear,
   LinearOptions,
   LayerNorm,

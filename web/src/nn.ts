@@ -1,10 +1,11 @@
-// Layers. Parameter names are those of C's tg_nn_*: Linear has W and b, LayerNorm g and b.
+// Layers. Parameter names are those of C's tg_nn_*: Linear has W and b, Embedding W, LayerNorm g and b.
 
 import type { Captures } from './captures.js'
 import { ArgumentError, blame, ShapeError } from './errors.js'
 import { conv1d, conv2d, convTranspose2d, type ConvOptions, type ConvTransposeOptions, type Pair } from './conv.js'
 import { init, type Init } from './init.js'
 import { Module } from './module.js'
+import { check, checkOptions } from './options.js'
 import { currentTrace, invoke, whole, type Tensor } from './tensor.js'
 
 export interface LinearOptions {
@@ -25,6 +26,19 @@ export class Linear extends Module {
   }
   fwd(x: Tensor): Tensor {
     return invoke('nn_linear_fwd', Linear.prototype.fwd, this.b === null ? [x, this.W] : [x, this.W, this.b])
+  }
+}
+
+/** Rows of a table by i32 indices: [...] -> [..., dim]. W [count, dim] (normal, std .02). */
+export class Embedding extends Module {
+  W: Tensor
+  constructor(count: number, dim: number, options: { init?: Init } = {}) {
+    super()
+    check(Embedding, () => checkOptions('embedding', options, ['init']))
+    this.W = this.param([count, dim], options.init === undefined ? {} : { init: options.init })
+  }
+  fwd(indices: Tensor): Tensor {
+    return invoke('embedding', Embedding.prototype.fwd, [this.W, indices])
   }
 }
 

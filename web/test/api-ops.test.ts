@@ -177,6 +177,7 @@ Object.assign(results, {
   'Attention of a context: f32 [2, 3, 8]': () =>
     made(new nn.Attention(8, 4, { context: 5, bias: false })).fwd(f('x', 2, 3, 8), { context: f('c', 2, 7, 5), mask: b('m', 3, 7) }),
   'MLP: f32 [2, 4]': () => made(new nn.MLP([3, 5, 4], { activation: tg.tanh, activateLast: true })).fwd(f('x', 2, 3)),
+  'Embedding: f32 [2, 3, 4]': () => made(new nn.Embedding(5, 4)).fwd(i('k', 2, 3)),
   'Sequential: f32 [2, 4]': () => made(new nn.Sequential(new nn.Linear(3, 5), tg.gelu, new nn.MLP([5, 4]))).fwd(f('x', 2, 3)),
   'splitHeads: f32 [1, 3, 2, 2]': () => nn.splitHeads(f('x', 1, 2, 6), 3),
   'mergeHeads: f32 [1, 2, 6]': () => nn.mergeHeads(f('x', 1, 3, 2, 2)),
@@ -422,6 +423,8 @@ rows.push(
     'lstm: the hidden state needs to be [2, 4]: h[1, 4] beside x[2, 7, 3]',
   ],
   [() => made(new nn.GRU(3, 4)).step(f('x', 2, 3), undefined as never), 'gru: operand 6 is undefined, not a tensor', ArgumentError],
+  [() => made(new nn.Embedding(5, 4)).fwd(f('x', 2)), 'embedding: takes i32, not f32: x[2] (with W[5, 4])'],
+  [() => new nn.Embedding(5, 4, { scale: 2 } as never), 'embedding: there is no option scale: init', ArgumentError],
   [() => new nn.GRU(3, 0.5), 'gru: the hidden size is 0.5, not a whole number', ArgumentError],
   [() => made(new nn.GRU(3, 4)).fwd(f('x', 2, 7, 3), f('h', 2, 4) as never), 'gru: the options are a Tensor', ArgumentError],
   [() => made(new nn.GRU(3, 4)).fwd(f('x', 2, 7, 3), { h: f('h', 2, 4) } as never), 'gru: there is no option h: h0', ArgumentError],

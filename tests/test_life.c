@@ -3,6 +3,7 @@
 #define _XOPEN_SOURCE 700
 #include "support.h"
 
+#include "io/safetensors.h"
 #include "run/model.h"
 
 #include <stdlib.h>
@@ -768,6 +769,72 @@ static void frozen_parts_have_no_backward_work(void **state) {
 }
 
 #if !defined(__wasm__)
+/* A net with statistics, in training and predicting; `user`: whether it is in training. */
+static tg_tensor normed(tg_graph *g, void *user) {
+    const bool training = *(const bool *)user;
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(6, 5), TG_F32);
+    tg_linear layer = tg_nn_linear(g, "layer", 5, 4);
+    tg_tensor y = tg_nn_batch_norm_fwd(tg_nn_batch_norm(g, "bn", 4), tg_nn_linear_fwd(layer, x), training);
+    return training ? tg_mean(tg_square(tg_sub(y, 0.5)), TG_ALL) : y;
+}
+
+/* What a batch norm has kept goes with its parameters, from training to prediction, back, and from model to model. */
+static void statistics_go_with_the_parameters(void **state) {
+    fixture *f = *state;
+    bool training = true, predicting = false;
+    const tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.1)));
+    const char *folder = getenv("TMPDIR");
+    char path[256];
+    float x[30], want[24], got[24];
+    const tg_feed feed = tg_feed_f32("x", x, 30);
+    support_random r = support_random_make(3);
+    for (int i = 0; i < 30; i++) x[i] = support_random_float(&r, 1, 4);
+    snprintf(path, sizeof path, "%s/test_life_%ld_n.safetensors", folder != NULL && strlen(folder) < 150 ? folder : P_tmpdir,
+             (long)getpid());
+    tg_model *trained = must(f->ctx, tg_compile(f->ctx, normed, &training, &options));
+    tg_model *sibling = must(f->ctx, tg_compile_sibling(trained, normed, &predicting));
+    for (int t = 0; t < 5; t++) ok(f->ctx, tg_step(trained, &feed, 1, NULL));
+    ok(f->ctx, tg_run(sibling, &feed, 1, want, 24));
+    ok(f->ctx, tg_model_save(trained, path));
+
+    tg_model *alone = must(f->ctx, tg_compile_forward(f->ctx, normed, &predicting, &options)); /* of a training file */
+    ok(f->ctx, tg_run(alone, &feed, 1, got, 24));
+    assert_memory_not_equal(want, got, sizeof want);
+    ok(f->ctx, tg_model_load(alone, path));
+    ok(f->ctx, tg_run(alone, &feed, 1, got, 24));
+    assert_memory_equal(want, got, sizeof want);
+
+    ok(f->ctx, tg_model_save(alone, path)); /* parameters and statistics, no training state */
+    tg_model *again = must(f->ctx, tg_compile(f->ctx, normed, &training, &options));
+    tg_model *of_again = must(f->ctx, tg_compile_sibling(again, normed, &predicting));
+    ok(f->ctx, tg_step(again, &feed, 1, NULL));
+    ok(f->ctx, tg_model_load(again, path));
+    assert_int_equal(tg_model_step_count(again), 0);
+    ok(f->ctx, tg_run(of_again, &feed, 1, got, 24));
+    assert_memory_equal(want, got, sizeof want);
+
+    tg_model *made = must(f->ctx, tg_compile_forward(f->ctx, normed, &predicting, &options)); /* carried */
+    ok(f->ctx, tg_params_carry(made, trained, NULL));
+    ok(f->ctx, tg_run(made, &feed, 1, got, 24));
+    assert_memory_equal(want, got, sizeof want);
+
+    const float zeros[20] = {0}; /* a file of parameters alone is not enough to predict, and begins training anew */
+    const tg_file_item items[] = {{"layer.W", TG_F32, TG_SHAPE(5, 4), zeros},
+                                  {"layer.b", TG_F32, TG_SHAPE(4), zeros},
+                                  {"bn.g", TG_F32, TG_SHAPE(4), zeros},
+                                  {"bn.b", TG_F32, TG_SHAPE(4), zeros}};
+    ok(f->ctx, tg_safetensors_save(f->ctx, path, items, 4, NULL, 0));
+    refused(f->ctx, tg_model_load(made, path), TG_ERROR_NOT_FOUND, "tg.state/bn.mean");
+    ok(f->ctx, tg_run(made, &feed, 1, got, 24));
+    assert_memory_equal(want, got, sizeof want);
+    ok(f->ctx, tg_model_load(again, path));
+    remove(path);
+    tg_model_destroy(trained);
+    tg_model_destroy(alone);
+    tg_model_destroy(again);
+    tg_model_destroy(made);
+}
+
 /* All of it is trained, then a part is frozen: the file of a forward sibling has what that needs. */
 static void a_backbone_comes_from_a_checkpoint(void **state) {
     fixture *f = *state;
@@ -971,6 +1038,7 @@ int main(void) {
 #endif
         LIFE_TEST(results_have_their_own_dtype),
 #if !defined(__wasm__)
+        LIFE_TEST(statistics_go_with_the_parameters),
         LIFE_TEST(a_backbone_comes_from_a_checkpoint),
 #endif
         LIFE_TEST(frozen_parts_have_no_backward_work),

@@ -1351,9 +1351,9 @@ TG_API tg_status tg_param_average_download(tg_model *model, const char *name, fl
 TG_API tg_status tg_param_grad_download(tg_model *model, const char *name, float *data, int64_t count);
 /* Many at once: every name and length is checked before anything is written. partial: names may be missing. */
 TG_API tg_status tg_params_upload(tg_model *model, const tg_feed *params, int n, bool partial);
-/* Puts a model in the place of another: the parameters of `to` that `from` has too, by name and shape, get its values; *count (NULL: not
- * wanted) gets how many. The two may differ in device and context; errors are recorded on `to`'s. All is read before anything is
- * written. */
+/* Puts a model in the place of another: the parameters and user states of `to` that `from` has too, by name and shape, get its values;
+ * *count (NULL: not wanted) gets how many parameters. The two may differ in device and context; errors are recorded on `to`'s. All is read
+ * before anything is written. */
 TG_API tg_status tg_params_carry(tg_model *to, tg_model *from, int *count);
 
 /* Initial values again (same seed, same values); optimiser state, user states, random numbers and step counter back to the start. A
@@ -1366,12 +1366,12 @@ TG_API tg_status tg_model_reset_optimizer(tg_model *model);
 TG_API tg_status tg_model_set_lr(tg_model *model, tg_lr schedule);
 TG_API int64_t tg_model_step_count(const tg_model *model);
 
-/* Parameters (and, for training models, optimiser state, schedule, step counter, seed, its own user states, where steps stand in their
- * random numbers) in safetensors format,
- * written to a temporary file that then replaces `path`: a failed save leaves the old file. Load checks everything before it
- * writes anything; names must agree on both sides, dtypes and shapes too. A training file into a forward model or a sibling:
- * its parameters, the rest is left out. Parameters alone into a training model: those, and all else from the start. Gradients
- * are not kept. Where training state is loaded, the seed of later resets is the file's. */
+/* Parameters and the model's own user states (and, for training models, optimiser state, schedule, step counter, seed, where steps stand in
+ * their random numbers) in safetensors format, written to a temporary file that then replaces `path`: a failed save leaves the old file.
+ * Load checks everything before it writes anything; names must agree on both sides, dtypes and shapes too. A training file into a forward
+ * model or a sibling: its parameters and the states that the model has, which must be there; the rest is left out. A file without training
+ * state into a training model: the parameters, the states that it has, and all else from the start. Gradients are not kept. Where training
+ * state is loaded, the seed of later resets is the file's. */
 TG_API tg_status tg_model_save(tg_model *model, const char *path);
 TG_API tg_status tg_model_load(tg_model *model, const char *path);
 

@@ -292,6 +292,7 @@ __attribute__((export_name("thread_main"))) void tg_pool_worker(void *worker) {
 __attribute__((export_name("thread_died"))) void tg_pool_worker_died(void *worker) {
     tg_pool *pool = ((pool_worker *)worker)->pool;
     atomic_store(&pool->died, 1);
+    atomic_fetch_or(&pool->pending, 0x80000000u); /* so that whoever is about to sleep on it does not */
     atomic_fetch_sub(&pool->alive, 1);
     pool_wake(pool, &pool->pending);
     pool_wake(pool, &pool->alive);

@@ -1,7 +1,7 @@
-/* checkpoint: a model as a safetensors file. A parameter is stored under its own name; of a training model also the optimiser's
- * flat states, cut up per trained parameter ("tg.m/l1.W"), "tg.step", "tg.lr" (the schedule, so that a resumed run continues bit
- * for bit) and user states ("tg.state/NAME"); metadata: format, version, step, seed. A load checks all of it before it writes
- * any of it. Must not know devices. */
+/* checkpoint: a model as a safetensors file. A parameter is stored under its own name, a user state (statistics of a batch norm) as
+ * "tg.state/NAME"; of a training model also the optimiser's flat states, cut up per trained parameter ("tg.m/l1.W"), "tg.step" and "tg.lr"
+ * (the schedule, so that a resumed run continues bit for bit); metadata: format, version, and of a training model step and seed. A load
+ * checks all of it before it writes any of it. Must not know devices. */
 #include "run/model.h"
 
 #include "io/safetensors.h"
@@ -26,6 +26,7 @@ typedef struct checkpoint_map {
 } checkpoint_map;
 
 static bool checkpoint_is_training_name(const char *name) { return strncmp(name, "tg.", 3) == 0; }
+static bool checkpoint_is_state_name(const char *name) { return strncmp(name, "tg.state/", 9) == 0; }
 
 static void checkpoint_map_free(checkpoint_map *map) {
     if (map->places.items != NULL) tg_release(map->ctx, map->places.items, (size_t)map->places.capacity * sizeof *map->places.items);
@@ -57,15 +58,15 @@ static tg_status checkpoint_add_flat(checkpoint_map *map, const tg_family *famil
 /* Not one that only a sibling has: the file must fit the model without its siblings. */
 static bool checkpoint_has_state(const tg_model *model, const char *name) { return tg_ir_find_state(model->traced, name) != 0; }
 
-/* Everything of training but the parameters. Gradients are not kept. */
-static tg_status checkpoint_add_training(checkpoint_map *map, const tg_model *model) {
+/* User states and, of a training model, everything of training but the parameters. Gradients are not kept. */
+static tg_status checkpoint_add_states(checkpoint_map *map, const tg_model *model) {
     const tg_family *family = model->family;
     for (int32_t slot = 0; slot < family->states.count; slot++) {
         const tg_family_state *state = &family->states.items[slot];
         if (strcmp(state->name, "tg.parameters") == 0 || strcmp(state->name, "tg.gradients") == 0) continue;
         if (strcmp(state->name, TG_RANDOM_RUNS) == 0) continue; /* runs begin anew */
         bool of_training = checkpoint_is_training_name(state->name);
-        if (!of_training && !checkpoint_has_state(model, state->name)) continue;
+        if (of_training ? !model->training : !checkpoint_has_state(model, state->name)) continue;
         bool flat = of_training && state->dtype == TG_F32 && state->shape.rank == 1 && state->count == family->layout.total;
         checkpoint_place place = {state->name, state->dtype, state->shape, slot, 0, state->count};
         if (!of_training) place.name = tg_arena_format(&map->arena, "tg.state/%s", state->name);
@@ -81,7 +82,7 @@ static tg_status checkpoint_map_make(checkpoint_map *map, const tg_model *model)
     tg_arena_init(&map->arena, model->ctx);
     int32_t slot = tg_family_find(model->family, "tg.parameters");
     tg_status status = slot >= 0 ? checkpoint_add_flat(map, model->family, slot, NULL) : TG_OK;
-    return status == TG_OK && model->training ? checkpoint_add_training(map, model) : status;
+    return status == TG_OK ? checkpoint_add_states(map, model) : status;
 }
 
 /* ---------------------------------------------------------------- saving */
@@ -137,9 +138,12 @@ typedef struct checkpoint_load {
     uint64_t seed;
 } checkpoint_load;
 
+/* A model that is to predict needs its states; training may begin them anew where the file has none. */
 static bool checkpoint_wanted(const checkpoint_load *load, const checkpoint_place *place) {
-    return load->training || !checkpoint_is_training_name(place->name) ||
-           place->slot == tg_family_find(load->model->family, "tg.parameters");
+    if (load->training || !checkpoint_is_training_name(place->name)) return true;
+    if (place->slot == tg_family_find(load->model->family, "tg.parameters")) return true;
+    if (!checkpoint_is_state_name(place->name)) return false;
+    return !load->model->training || tg_safetensors_find(load->file, place->name) != NULL;
 }
 
 /* NULL for a tensor that is in the file */
@@ -258,9 +262,11 @@ static tg_status checkpoint_write(const checkpoint_load *load) {
     return tg_family_snapshot(family);
 }
 
+/* Its step is told by the metadata or is a tensor; user states alone are those of a model that predicts. */
 static bool checkpoint_has_training(const tg_safetensors *file, const checkpoint_map *map, int32_t parameters) {
+    if (tg_safetensors_metadata(file, "step") != NULL) return true;
     for (int64_t i = 0; i < file->tensors.count; i++) {
-        if (!checkpoint_is_training_name(file->tensors.items[i].name)) continue;
+        if (!checkpoint_is_training_name(file->tensors.items[i].name) || checkpoint_is_state_name(file->tensors.items[i].name)) continue;
         const checkpoint_place *place = checkpoint_place_named(map, file->tensors.items[i].name);
         if (place == NULL || place->slot != parameters) return true; /* not a parameter that happens to be called so */
     }

@@ -182,19 +182,53 @@ static tg_status params_write_twins(tg_model *to, const tg_model *from, const fl
     return TG_OK;
 }
 
+/* The slot of the same user state of `from`, or -1: its name, shape and dtype. */
+static int32_t params_twin_state(const tg_family *from, const tg_family_state *state) {
+    if (strncmp(state->name, "tg.", 3) == 0) return -1;
+    const int32_t slot = tg_family_find(from, state->name);
+    if (slot < 0) return -1;
+    const tg_family_state *twin = &from->states.items[slot];
+    return twin->dtype == state->dtype && tg_shape_equal(twin->shape, state->shape) ? slot : -1;
+}
+
+/* How many bytes all states take, of whatever dtype. */
+static size_t params_state_bytes(const tg_family *family) {
+    size_t bytes = 0;
+    for (int64_t i = 0; i < family->states.count; i++) bytes += (size_t)family->states.items[i].count * 4;
+    return bytes;
+}
+
+/* Into `values`, one state behind the other, those that `from` lacks too; or from there into `to`. */
+static tg_status params_move_states(tg_model *to, const tg_model *from, char *values, bool write) {
+    for (int32_t slot = 0; slot < to->family->states.count; slot++) {
+        const tg_family_state *state = &to->family->states.items[slot];
+        const int32_t twin = params_twin_state(from->family, state);
+        tg_status status = TG_OK;
+        if (twin >= 0 && write) status = tg_family_write(to->family, slot, 0, values, state->count);
+        else if (twin >= 0) status = tg_family_read(from->family, twin, 0, values, state->count);
+        if (status != TG_OK && (write || to->ctx == from->ctx)) return status;
+        if (status != TG_OK) return tg_fail(to->ctx, status, TG_SITE_NONE, "params_carry: %s", tg_error_message(from->ctx));
+        values += (size_t)state->count * 4;
+    }
+    return TG_OK;
+}
+
 tg_status tg_params_carry(tg_model *to, tg_model *from, int *count) {
     int carried = 0;
     if (to == NULL) return TG_ERROR_ARGUMENT;
     tg_model_enter(to);
     if (from == NULL) return tg_fail(to->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "params_carry: from is NULL");
     tg_model_enter(from);
-    const size_t bytes = (size_t)to->family->layout.total * sizeof(float);
-    float *values = tg_alloc(to->ctx, bytes);
-    if (values == NULL) return TG_ERROR_MEMORY;
+    const size_t state_bytes = params_state_bytes(to->family), bytes = state_bytes + (size_t)to->family->layout.total * sizeof(float);
+    char *states = tg_alloc(to->ctx, bytes);
+    if (states == NULL) return TG_ERROR_MEMORY;
+    float *values = (float *)(void *)(states + state_bytes);
     tg_status status = params_read_twins(to, from, values);
+    if (status == TG_OK) status = params_move_states(to, from, states, false);
     if (status == TG_OK) status = params_write_twins(to, from, values, &carried);
+    if (status == TG_OK) status = params_move_states(to, from, states, true);
     if (status == TG_OK && count != NULL) *count = carried;
-    tg_release(to->ctx, values, bytes);
+    tg_release(to->ctx, states, bytes);
     return status;
 }
 

@@ -76,6 +76,7 @@ export class Attention extends Module {
     this.o = new Linear(dim, dim, linear)
   }
   fwd(x: Tensor, inputs: AttentionInputs = {}): Tensor {
+    check(Attention.prototype.fwd, () => checkOptions('attention', inputs, ['context', 'mask', 'capture']))
     const { context = x, mask, capture: name } = inputs, { causal = false, ropeBase } = this.options
     const turned = (heads: Tensor): Tensor => (ropeBase === undefined ? heads : rope(heads, { base: ropeBase }))
     const q = turned(splitHeads(this.q.fwd(x), this.heads)), k = turned(splitHeads(this.k.fwd(context), this.kvHeads))

@@ -14,7 +14,10 @@ function loadModuleNow(): WebAssembly.Module {
 
 let threaded: Promise<WebAssembly.Module> | null = null
 const loadThreaded = (): Promise<WebAssembly.Module> =>
-  (threaded ??= (async () => new WebAssembly.Module(readFileSync(new URL('./tensorgrad-threads.wasm', import.meta.url))))())
+  (threaded ??= (async () => new WebAssembly.Module(readFileSync(new URL('./tensorgrad-threads.wasm', import.meta.url))))().catch((error) => {
+    threaded = null // another try may find it
+    throw error
+  }))
 
 /** A thread keeps the process alive only while a call is in flight. */
 function startWorker(): Port {

@@ -17,7 +17,10 @@ function startWorker() {
 }
 
 let threaded: Promise<WebAssembly.Module> | null = null
-const loadThreaded = (): Promise<WebAssembly.Module> => (threaded ??= load(new URL('./tensorgrad-threads.wasm', import.meta.url)))
+const loadThreaded = (): Promise<WebAssembly.Module> => (threaded ??= load(new URL('./tensorgrad-threads.wasm', import.meta.url)).catch((error) => {
+  threaded = null // another try may find it
+  throw error
+}))
 
 setPlatform({
   loadModule: () => load(new URL('./tensorgrad.wasm', import.meta.url)),

@@ -423,6 +423,8 @@ rows.push(
     'lstm: the hidden state needs to be [2, 4]: h[1, 4] beside x[2, 7, 3]',
   ],
   [() => made(new nn.GRU(3, 4)).step(f('x', 2, 3), undefined as never), 'gru: operand 6 is undefined, not a tensor', ArgumentError],
+  [() => made(new nn.Attention(8, 2)).fwd(f('x', 2, 3, 8), f('c', 2, 3, 8) as never), 'attention: the options are a Tensor', ArgumentError],
+  [() => made(new nn.Attention(8, 2)).fwd(f('x', 2, 3, 8), { Mask: b('m', 3, 3) } as never), 'attention: there is no option Mask: context, mask, capture', ArgumentError],
   [() => made(new nn.Embedding(5, 4)).fwd(f('x', 2)), 'embedding: takes i32, not f32: x[2] (with W[5, 4])'],
   [() => new nn.Embedding(5, 4, { scale: 2 } as never), 'embedding: there is no option scale: init', ArgumentError],
   [() => new nn.GRU(3, 0.5), 'gru: the hidden size is 0.5, not a whole number', ArgumentError],

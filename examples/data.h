@@ -1,4 +1,4 @@
-/* What the examples that train on files share: reading a file, and random numbers for drawing batches. Knows no model. */
+/* What the examples share: random numbers for drawing batches, and reading the files that some train on. Knows no model. */
 #ifndef TENSORGRAD_EXAMPLES_DATA_H
 #define TENSORGRAD_EXAMPLES_DATA_H
 

@@ -4,6 +4,7 @@
  *
  * Everything a training program needs is here: a build function that makes parameters and inputs and returns the loss, a
  * source of batches, and (at the end) a main that trains. The build function runs once, while compiling. */
+#include "data.h"
 #include "examples.h"
 
 #include <math.h>
@@ -40,18 +41,10 @@ tg_optimizer mlp_sin_optimizer(void) { return tg_adam(.lr = tg_lr_constant(0.005
 
 /* ---------------------------------------------------------------- the data */
 
-/* SplitMix64 (Steele, Lea & Flood 2014) as a hash: number i of batch t. */
-static uint64_t random_bits(uint64_t seed, uint64_t t, uint64_t i) {
-    uint64_t z = seed * 0x9E3779B97F4A7C15u + t * 0xD1B54A32D192ED03u + i * 0x8CB92BA72F3D8DD7u + 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
 void mlp_sin_batch(uint64_t seed, int64_t t, void *const *arrays) {
     float *x = arrays[0], *y = arrays[1];
     for (int i = 0; i < BATCH; i++) {
-        double share = (double)(random_bits(seed, (uint64_t)t, (uint64_t)i) >> 40) / 16777216.0; /* 24 bits, in [0, 1) */
+        double share = (double)(tg_example_random(seed, (uint64_t)t, (uint64_t)i) >> 40) / 16777216.0; /* 24 bits, in [0, 1) */
         x[i] = (float)((2 * share - 1) * PI);
         y[i] = (float)sin((double)x[i]);
     }

@@ -7,6 +7,7 @@
  *   tokens [B, 8] -> token + position embedding [B, 8, 64]
  *     3 x { x + attention(LayerNorm(x)), x + MLP(LayerNorm(x)) }     4 heads of 16, MLP 64-256-64 with ReLU
  *   -> LayerNorm -> logits [B, 8, 12] by the token embedding once more (tied head) */
+#include "data.h"
 #include "examples.h"
 
 #include <math.h>
@@ -85,20 +86,12 @@ tg_optimizer transformer_add_optimizer(void) { return tg_adam(.lr = tg_lr_linear
 
 /* ---------------------------------------------------------------- the data */
 
-/* SplitMix64 (Steele, Lea & Flood 2014) as a hash: number i of batch t. */
-static uint64_t random_bits(uint64_t seed, uint64_t t, uint64_t i) {
-    uint64_t z = seed * 0x9E3779B97F4A7C15u + t * 0xD1B54A32D192ED03u + i * 0x8CB92BA72F3D8DD7u + 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
 /* The sums 100 a + b in an order that depends on the seed: a Feistel network on the two halves, so each sum comes once. The
  * first HELD_OUT places are for testing. */
 static int sum_at(uint64_t seed, int place) {
     int a = place / 100, b = place % 100;
     for (uint64_t round = 0; round < 6; round++) {
-        int mixed = (a + (int)(random_bits(seed, round, (uint64_t)b) % 100)) % 100;
+        int mixed = (a + (int)(tg_example_random(seed, round, (uint64_t)b) % 100)) % 100;
         a = b;
         b = mixed;
     }
@@ -115,7 +108,7 @@ static void spell(int sum, int32_t text[T + 1]) {
 void transformer_add_batch(uint64_t seed, int64_t t, void *const *arrays) {
     int32_t *tokens = arrays[0], *targets = arrays[1], text[T + 1];
     for (int row = 0; row < BATCH; row++) {
-        int place = HELD_OUT + (int)(random_bits(seed, (uint64_t)t + 1000, (uint64_t)row) % (SUMS - HELD_OUT));
+        int place = HELD_OUT + (int)(tg_example_random(seed, (uint64_t)t + 1000, (uint64_t)row) % (SUMS - HELD_OUT));
         spell(sum_at(seed, place), text);
         for (int i = 0; i < T; i++) {
             tokens[row * T + i] = text[i];

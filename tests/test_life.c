@@ -521,13 +521,20 @@ static void reset_and_uploads_reach_all_sizes(void **state) {
 }
 
 #if !defined(__wasm__) /* where there are no files */
+enum { PATH_ROOM = 256 };
+
+static void temporary_path(char path[PATH_ROOM], const char *suffix) {
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, PATH_ROOM, "%s/test_life_%ld%s.safetensors", folder != NULL && strlen(folder) < 150 ? folder : P_tmpdir, (long)getpid(),
+             suffix);
+}
+
 static void checkpoints_are_of_the_model_not_of_a_size(void **state) {
     fixture *f = *state;
     any_model any = {TG_ANY, 0}, four = {4, 0};
     const tg_compile_options options = options_with(tg_adamw(.lr = tg_lr_cosine_decay(0.05, 0.01, 20), .accumulate = 2));
-    const char *folder = getenv("TMPDIR");
-    char path[256];
-    snprintf(path, sizeof path, "%s/test_life_%ld.safetensors", folder != NULL && strlen(folder) < 150 ? folder : P_tmpdir, (long)getpid());
+    char path[PATH_ROOM];
+    temporary_path(path, "");
     tg_model *saved = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options));
     tg_model *loaded = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options));
     tg_model *fixed = must(f->ctx, tg_compile(f->ctx, any_loss, &four, &options));
@@ -783,14 +790,12 @@ static void statistics_go_with_the_parameters(void **state) {
     fixture *f = *state;
     bool training = true, predicting = false;
     const tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.1)));
-    const char *folder = getenv("TMPDIR");
-    char path[256];
+    char path[PATH_ROOM];
     float x[30], want[24], got[24];
     const tg_feed feed = tg_feed_f32("x", x, 30);
     support_random r = support_random_make(3);
     for (int i = 0; i < 30; i++) x[i] = support_random_float(&r, 1, 4);
-    snprintf(path, sizeof path, "%s/test_life_%ld_n.safetensors", folder != NULL && strlen(folder) < 150 ? folder : P_tmpdir,
-             (long)getpid());
+    temporary_path(path, "_n");
     tg_model *trained = must(f->ctx, tg_compile(f->ctx, normed, &training, &options));
     tg_model *sibling = must(f->ctx, tg_compile_sibling(trained, normed, &predicting));
     for (int t = 0; t < 5; t++) ok(f->ctx, tg_step(trained, &feed, 1, NULL));
@@ -842,11 +847,9 @@ static void a_backbone_comes_from_a_checkpoint(void **state) {
     const tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.1)));
     const float x[30] = {1, -2, 3, 0.5f, -1};
     const tg_feed feed = tg_feed_f32("x", x, 30);
-    const char *folder = getenv("TMPDIR");
-    char path[256];
+    char path[PATH_ROOM];
     float want[36], got[36], one = 0, other = 0;
-    snprintf(path, sizeof path, "%s/test_life_%ld_b.safetensors", folder != NULL && strlen(folder) < 150 ? folder : P_tmpdir,
-             (long)getpid());
+    temporary_path(path, "_b");
     tg_model *trained = must(f->ctx, tg_compile(f->ctx, backbone_loss, &whole, &options));
     for (int t = 0; t < 3; t++) ok(f->ctx, tg_step(trained, &feed, 1, NULL));
     tg_model *forward = must(f->ctx, tg_compile_sibling(trained, backbone_forward, &whole));

@@ -326,7 +326,7 @@ async function startRuntime<M extends Module>(
       threaded: null as WebAssembly.Module | null,
     }
   })
-  if (body.threads > 1 && body.device !== 'webgpu') 
+  if (body.threads > 1 && body.device !== 'webgpu')
     body.threaded = await loadThreaded().catch((error: unknown) => {
       console.warn(`tensorgrad: one thread instead of ${body.threads}: the core with threads does not load: ${String(error)}`)
       return null

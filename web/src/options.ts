@@ -10,7 +10,7 @@ export function checkOptions(op: string, options: object, names: readonly string
     if (!names.includes(name)) throw new ArgumentError(`${op}: there is no option ${name}: ${names.join(', ')}`)
 }
 
-/** Runs checks of a constructor: what they throw is thrown at the line that called `above`. */
+/** Runs checks of a constructor or method: what they throw is thrown at the line that called `above`. */
 export function check(above: unknown, body: () => void): void {
   try {
     body()

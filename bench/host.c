@@ -109,7 +109,7 @@ static tg_status host_steps(tg_model *model, const tg_example *example, int step
         feeds[i] = input->dtype == TG_I32 ? tg_feed_i32(input->name, arrays[i], count) : tg_feed_f32(input->name, arrays[i], count);
         if (arrays[i] == NULL) status = TG_ERROR_MEMORY;
     }
-    if (status == TG_OK) example->fill_batch(1, 1, arrays);
+    if (status == TG_OK) example->fill_batch(1, 1, example->batch, arrays);
     for (int step = -10; step < steps && status == TG_OK; step++) { /* the first ten are not counted */
         float loss = 0;
         const double start = host_seconds();

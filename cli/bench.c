@@ -46,7 +46,7 @@ static int time_products(bench_result *result, const cli_options *options, tg_co
         if (!product(user)) return cli_context_error(ctx, result->workload, CLI_FAILED);
         warm = 1e3 * (cli_seconds() - start);
     }
-    result->steps = options->steps ? options->steps : steps_for(warm);
+    result->steps = options->steps > 0 ? options->steps : steps_for(warm);
     double *times = malloc((size_t)result->steps * sizeof *times);
     if (!times) {
         cli_say("%s: out of memory", result->workload);
@@ -224,7 +224,7 @@ static int bench_example(bench_result *result, const cli_options *options) {
         note_device(result, &info);
         result->flops = info.contraction_flops;
         result->threads = threads_of(info.device);
-        result->steps = options->steps ? options->steps : info.contraction_flops > 1e8 ? 150 : 10000;
+        result->steps = options->steps > 0 ? options->steps : info.contraction_flops > 1e8 ? 150 : 10000;
         double *times = malloc((size_t)result->steps * sizeof *times);
         if (!times) {
             cli_say("%s: out of memory", result->workload);

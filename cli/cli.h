@@ -15,19 +15,23 @@
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
 #define CLI_MAX_WORDS 16
+#define CLI_STEPS_NOT_GIVEN (-1)
 #define CLI_DEFAULT_SEED 5 /* that of the stored curves under tests/curves, so that a plain run can be held against them */
 
 typedef struct cli_options {
     const char *words[CLI_MAX_WORDS]; /* what is not an option: examples, workloads, files */
     int word_count;
-    int64_t steps; /* 0: not given */
+    int64_t steps;      /* CLI_STEPS_NOT_GIVEN, or the number; only train takes 0 */
+    int64_t batch;      /* 0: not given */
+    int64_t save_every; /* 0: not given */
+    double lr;          /* 0: not given */
     int64_t threads;
     uint64_t seed;
     bool has_seed;
     tg_device_kind device;
     tg_precision precision;
     double target_loss; /* 0: not given */
-    const char *save, *resume, *plot, *data;
+    const char *save, *load, *resume, *plot, *data;
     const char *adapter;
     bool profile;
     double seconds; /* 0: not given */
@@ -35,9 +39,12 @@ typedef struct cli_options {
     bool json, on_device, picture, check, ir, kernels, plan, dot, c, wgsl, help;
 } cli_options;
 
-/* options.c. Returns CLI_DONE or prints one line and returns CLI_USAGE. */
-int cli_parse(const char *command, int count, char **words, cli_options *out);
+/* options.c (with options.h). Returns CLI_DONE or prints one line and returns CLI_USAGE. */
+struct cli_command;
+int cli_parse(const struct cli_command *command, int count, char **words, cli_options *out);
+/* manual.c */
 void cli_help(FILE *out);
+void cli_help_command(FILE *out, const struct cli_command *command);
 
 /* message.c */
 /* "tensorgrad: ..." as one line on stderr. */
@@ -52,6 +59,9 @@ void cli_json_text(FILE *out, const char *text);                          /* quo
 void cli_json_number(FILE *out, double value, int digits);                /* null when not finite */
 double cli_seconds(void);                                                 /* monotonic */
 bool cli_utf8(void);                                                      /* the terminal's character set, by LC_ALL, LC_CTYPE, LANG */
+bool cli_cursor(void); /* stdout is a terminal whose cursor can be moved: not TERM=dumb */
+bool cli_colour(void); /* and colours are not switched off by NO_COLOR (no-color.org) */
+int cli_columns(void); /* of the terminal that stdout is; 80 where it is none or does not say */
 
 /* The commands. */
 int command_devices(const cli_options *options);
@@ -62,6 +72,8 @@ int command_bench(const cli_options *options);
 int cli_profile(const cli_options *options); /* profile.c: `bench --profile` */
 int command_inspect(const cli_options *options);
 int command_tune(const cli_options *options);
+int command_completion(const cli_options *options);
+int command_man(const cli_options *options);
 
 /* product.c: c[m, n] = a[m, k] b[k, n] as a workload. */
 typedef struct cli_product {
@@ -77,7 +89,8 @@ typedef struct cli_session {
     const tg_example *example;
     tg_context *ctx;
     tg_model *model;
-    tg_optimizer optimizer;
+    tg_optimizer optimizer; /* as compiled */
+    int64_t batch;          /* rows */
     void *arrays[TG_EXAMPLE_MAX_INPUTS];
     tg_feed feeds[TG_EXAMPLE_MAX_INPUTS];
 } cli_session;
@@ -111,7 +124,7 @@ typedef struct cli_curves {
 } cli_curves;
 /* Writes an SVG beside `path`, then renames it over `path`. Prints what went wrong; the old file stays. */
 int cli_plot(tg_context *ctx, const char *path, const cli_curves *curves);
-void cli_picture(FILE *out, const cli_curves *curves, bool colour);
+void cli_picture(FILE *out, const cli_curves *curves, bool colour, int columns); /* no wider than so many */
 
 /* checkpoint.c: what a safetensors file holds. Prints one line where it cannot be read. */
 int cli_checkpoint_seed(const char *path, uint64_t *seed); /* *seed is left alone when the file names none */

@@ -31,7 +31,9 @@ static void print_numbers(const cli_session *session, const tg_model_info *info)
     printf("  device           %s\n", info->device);
     for (int i = 0; i < session->example->input_count; i++) {
         printf("  input %-24s ", session->example->inputs[i].name);
-        print_shape(session->example->inputs[i].shape);
+        tg_shape shape = session->example->inputs[i].shape;
+        shape.dim[0] = session->batch;
+        print_shape(shape);
         printf("\n");
     }
     for (int i = 0; i < tg_model_param_count(session->model); i++) {

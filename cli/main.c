@@ -1,17 +1,10 @@
 /* main: picks the command, and makes sure that what was printed also arrived. */
-#include "cli.h"
+#define _POSIX_C_SOURCE 200809L
+#include "options.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
-
-typedef struct cli_command {
-    const char *name;
-    int (*run)(const cli_options *options);
-} cli_command;
-
-static const cli_command commands[] = {
-    {"devices", command_devices}, {"train", command_train}, {"bench", command_bench}, {"inspect", command_inspect}, {"tune", command_tune},
-};
 
 static int run_command(int argc, char **argv) {
     if (argc < 2) {
@@ -26,25 +19,28 @@ static int run_command(int argc, char **argv) {
         printf("tensorgrad %s\n", tg_version());
         return CLI_DONE;
     }
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        if (strcmp(argv[1], commands[i].name) != 0) continue;
+    const cli_command *command = cli_command_find(argv[1]);
+    if (command) {
         cli_options options;
-        int code = cli_parse(argv[1], argc - 2, argv + 2, &options);
+        int code = cli_parse(command, argc - 2, argv + 2, &options);
         if (code != CLI_DONE) return code;
-        if (options.help) {
-            cli_help(stdout);
-            return CLI_DONE;
-        }
-        return commands[i].run(&options);
+        if (!options.help) return command->run(&options);
+        cli_help_command(stdout, command);
+        return CLI_DONE;
     }
-    cli_say("unknown %s '%s'; there are devices, train, bench, inspect, tune", argv[1][0] == '-' ? "option" : "command", argv[1]);
+    cli_say("unknown %s '%s'; there are devices, train, bench, inspect, tune, completion, man", argv[1][0] == '-' ? "option" : "command",
+            argv[1]);
     return CLI_USAGE;
 }
 
 int main(int argc, char **argv) {
+#ifdef SIGXFSZ
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may grow no further is then an error of the write, which cleans up */
+#endif
     int code = run_command(argc, argv);
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        cli_say("cannot write the output: %s", strerror(errno));
+        const int reason = errno; /* a reader that went away was told of already, if the run ended by it */
+        if (reason != EPIPE || code == CLI_DONE) cli_say("cannot write the output: %s", strerror(reason));
         if (code == CLI_DONE) code = CLI_FAILED;
     }
     return code;

@@ -6,7 +6,9 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
+#include <unistd.h>
 
 void cli_say(const char *format, ...) {
     char text[4096];
@@ -80,4 +82,20 @@ bool cli_utf8(void) {
         return strstr(value, "UTF-8") || strstr(value, "utf8") || strstr(value, "utf-8") || strstr(value, "UTF8");
     }
     return false;
+}
+
+bool cli_cursor(void) {
+    const char *terminal = getenv("TERM");
+    return isatty(STDOUT_FILENO) && terminal && terminal[0] && strcmp(terminal, "dumb") != 0;
+}
+
+bool cli_colour(void) {
+    const char *refused = getenv("NO_COLOR");
+    return cli_cursor() && !(refused && refused[0]);
+}
+
+int cli_columns(void) {
+    struct winsize size;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    return 80;
 }

@@ -1,126 +1,116 @@
-/* options: the table of options, and a parser that says in one line what is wrong with a command line. */
-#include "cli.h"
+/* options: the tables of commands and options, and a parser that says in one line what is wrong with a command line. */
+#include "options.h"
 
 #include <errno.h>
 #include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { DEVICES = 1, TRAIN = 2, BENCH = 4, INSPECT = 8, TUNE = 16 };
-
-typedef enum option_kind {
-    OPTION_FLAG,
-    OPTION_TEXT,
-    OPTION_NAME,
-    OPTION_FOLDER,
-    OPTION_COUNT,
-    OPTION_SEED,
-    OPTION_RATE,
-    OPTION_DEVICE,
-    OPTION_PRECISION
-} option_kind;
-
-typedef struct option_entry {
-    const char *name;
-    option_kind kind;
-    unsigned commands; /* which take it */
-    size_t field;
-    int64_t max; /* OPTION_COUNT: 1 .. max */
-} option_entry;
 
 #define FIELD(name) offsetof(cli_options, name)
 #define MAX_STEPS 1000000000
 #define MAX_THREADS 1024
+#define MAX_BATCH 65536
 
-static const option_entry option_table[] = {
-    {"--device", OPTION_DEVICE, TRAIN | BENCH | INSPECT, FIELD(device), 0},
-    {"--adapter", OPTION_NAME, DEVICES | TRAIN | BENCH | INSPECT | TUNE, FIELD(adapter), 0},
-    {"--precision", OPTION_PRECISION, TRAIN | BENCH | INSPECT, FIELD(precision), 0},
-    {"--check", OPTION_FLAG, DEVICES, FIELD(check), 0},
-    {"--steps", OPTION_COUNT, TRAIN | BENCH, FIELD(steps), MAX_STEPS},
-    {"--threads", OPTION_COUNT, TRAIN | BENCH | INSPECT, FIELD(threads), MAX_THREADS},
-    {"--seed", OPTION_SEED, TRAIN | BENCH, FIELD(seed), 0},
-    {"--profile", OPTION_FLAG, BENCH, FIELD(profile), 0},
-    {"--data", OPTION_FOLDER, TRAIN | BENCH, FIELD(data), 0},
-    {"--save", OPTION_TEXT, TRAIN, FIELD(save), 0},
-    {"--resume", OPTION_TEXT, TRAIN, FIELD(resume), 0},
-    {"--plot", OPTION_TEXT, TRAIN, FIELD(plot), 0},
-    {"--picture", OPTION_FLAG, TRAIN, FIELD(picture), 0},
-    {"--target-loss", OPTION_RATE, TRAIN, FIELD(target_loss), 0},
-    {"--on-device", OPTION_FLAG, TRAIN, FIELD(on_device), 0},
-    {"--json", OPTION_FLAG, DEVICES | TRAIN | BENCH | INSPECT | TUNE, FIELD(json), 0},
-    {"--seconds", OPTION_RATE, TUNE, FIELD(seconds), 0},
-    {"--dry-run", OPTION_FLAG, TUNE, FIELD(dry_run), 0},
-    {"--ir", OPTION_FLAG, INSPECT, FIELD(ir), 0},
-    {"--kernels", OPTION_FLAG, INSPECT, FIELD(kernels), 0},
-    {"--plan", OPTION_FLAG, INSPECT, FIELD(plan), 0},
-    {"--dot", OPTION_FLAG, INSPECT, FIELD(dot), 0},
-    {"--c", OPTION_FLAG, INSPECT, FIELD(c), 0},
-    {"--wgsl", OPTION_FLAG, INSPECT, FIELD(wgsl), 0},
-    {"--help", OPTION_FLAG, DEVICES | TRAIN | BENCH | INSPECT | TUNE, FIELD(help), 0},
+#define ON_DEVICE (CLI_TRAIN | CLI_BENCH | CLI_INSPECT)
+
+static const cli_option option_table[] = {
+    {"--steps", "N", CLI_COUNT, CLI_TRAIN, FIELD(steps), 0, MAX_STEPS,
+     "steps to run now (default: the example's own number); 0 trains nothing and evaluates what is there"},
+    {"--steps", "N", CLI_COUNT, CLI_BENCH, FIELD(steps), 1, MAX_STEPS, "steps to time (default: enough for a second or two)"},
+    {"--batch", "N", CLI_COUNT, ON_DEVICE, FIELD(batch), 1, MAX_BATCH, "rows of a batch (default: the example's own number)"},
+    {"--lr", "X", CLI_NUMBER, CLI_TRAIN, FIELD(lr), 0, 0,
+     "peak learning rate; the example's schedule keeps its shape. With --resume the schedule begins at its start with the first step"},
+    {"--seed", "S", CLI_SEED, CLI_TRAIN | CLI_BENCH, FIELD(seed), 0, 0,
+     "of initial values and batches (default 5; a resumed run keeps its own)"},
+    {"--device", "D", CLI_DEVICE, ON_DEVICE, FIELD(device), 0, 0, "auto (a GPU where there is one, else the CPU), cpu or webgpu"},
+    {"--adapter", "A", CLI_NAME, CLI_DEVICES | ON_DEVICE | CLI_TUNE, FIELD(adapter), 0, 0,
+     "which WebGPU adapter: #0 as `devices` counts, or a part of its name, vendor or backend"},
+    {"--precision", "P", CLI_PRECISION, ON_DEVICE, FIELD(precision), 0, 0,
+     "f32, or f16: large matrix products round their operands to f16, where the adapter offers it"},
+    {"--threads", "N", CLI_COUNT, ON_DEVICE, FIELD(threads), 1, MAX_THREADS,
+     "CPU threads; the result does not depend on it (default: TENSORGRAD_THREADS, else all cores)"},
+    {"--data", "FOLDER", CLI_FOLDER, CLI_TRAIN | CLI_BENCH, FIELD(data), 0, 0,
+     "where scripts/get-data put the files that some examples train on (default: TENSORGRAD_DATA, else the user's tensorgrad folder)"},
+    {"--save", "FILE", CLI_FILE, CLI_TRAIN, FIELD(save), 0, 0,
+     "write a checkpoint at the end, and when a signal ends the run (safetensors). The old file stays until the new one is whole; a "
+     "symbolic link stays a link, the file keeps its mode"},
+    {"--save-every", "N", CLI_COUNT, CLI_TRAIN, FIELD(save_every), 1, MAX_STEPS, "write it after every N steps too"},
+    {"--load", "FILE", CLI_FILE, CLI_TRAIN, FIELD(load), 0, 0,
+     "begin with the parameters and states of a file; training starts at step 1. With --steps 0: evaluate them"},
+    {"--resume", "FILE", CLI_FILE, CLI_TRAIN, FIELD(resume), 0, 0, "go on from a checkpoint: same batches as if it had never stopped"},
+    {"--plot", "FILE.svg", CLI_FILE, CLI_TRAIN, FIELD(plot), 0, 0, "draw the loss, and the fit where there is one, as SVG"},
+    {"--picture", NULL, CLI_FLAG, CLI_TRAIN, FIELD(picture), 0, 0, "draw them in the terminal"},
+    {"--target-loss", "X", CLI_NUMBER, CLI_TRAIN, FIELD(target_loss), 0, 0,
+     "go on, for up to as many steps again, until the loss is below X; exit with 1 if it never is"},
+    {"--on-device", NULL, CLI_FLAG, CLI_TRAIN, FIELD(on_device), 0, 0,
+     "make the batches beforehand (64 MB at most, then over again), keep them on the device, and give it many steps at a time: the same "
+     "losses, sooner"},
+    {"--check", NULL, CLI_FLAG, CLI_DEVICES, FIELD(check), 0, 0,
+     "run some hundred small operations and a short training on every adapter and on the CPU; exit with 1 where they differ"},
+    {"--profile", NULL, CLI_FLAG, CLI_BENCH, FIELD(profile), 0, 0,
+     "of one example: what each kernel of a step takes on the CPU (the least of N steps), the slowest first"},
+    {"--ir", NULL, CLI_FLAG, CLI_INSPECT, FIELD(ir), 0, 0, "print the graph after the passes"},
+    {"--kernels", NULL, CLI_FLAG, CLI_INSPECT, FIELD(kernels), 0, 0, "print the fused kernels"},
+    {"--plan", NULL, CLI_FLAG, CLI_INSPECT, FIELD(plan), 0, 0, "print the buffers and their places"},
+    {"--dot", NULL, CLI_FLAG, CLI_INSPECT, FIELD(dot), 0, 0, "print the graph for Graphviz"},
+    {"--c", NULL, CLI_FLAG, CLI_INSPECT, FIELD(c), 0, 0, "print the step as a C program"},
+    {"--wgsl", NULL, CLI_FLAG, CLI_INSPECT, FIELD(wgsl), 0, 0, "print the kernels for the device, or, of the CPU, for any WebGPU device"},
+    {"--seconds", "S", CLI_NUMBER, CLI_TUNE, FIELD(seconds), 0, 0, "time to spend on each workload (default 30)"},
+    {"--dry-run", NULL, CLI_FLAG, CLI_TUNE, FIELD(dry_run), 0, 0, "keep nothing"},
+    {"--json", NULL, CLI_FLAG, CLI_DEVICES, FIELD(json), 0, 0,
+     "one object. The list: cpu {vectors, cores}; webgpu [{index, name, vendor, architecture, backend, type, max_buffer_bytes, "
+     "max_binding_bytes, max_storage_buffers, max_workgroup_bytes, max_workgroup_invocations, max_workgroups, subgroup_min, subgroup_max, "
+     "timestamps, subgroups, f16, subgroup_matrices}]; webgpu_none: why there is no adapter, or null. --check: adapters [{index, name, "
+     "backend, agree, differ, error, differences [{op, shape, ulp, relative}]}]"},
+    {"--json", NULL, CLI_FLAG, CLI_TRAIN, FIELD(json), 0, 0, "one object per step: step, loss, lr, ms; the last has the score too"},
+    {"--json", NULL, CLI_FLAG, CLI_BENCH, FIELD(json), 0, 0,
+     "one object per workload: workload, device, adapter, steps, ms_per_step (median), ms_min, dispatches, peak_bytes, loss_first, "
+     "loss_last, gflops and more"},
+    {"--json", NULL, CLI_FLAG, CLI_INSPECT, FIELD(json), 0, 0,
+     "one object: parameters, nodes, kernels, dispatches, program_bytes, peak_bytes and more; of a checkpoint its tensors"},
+    {"--json", NULL, CLI_FLAG, CLI_TUNE, FIELD(json), 0, 0,
+     "one object each: workload, what, usual, best, usual_us, best_us, gain, choices, tried, wrong, faster"},
+    {"--help", NULL, CLI_FLAG, ~0U, FIELD(help), 0, 0, "print this"},
 };
 
-void cli_help(FILE *out) {
-    fputs(
-        "tensorgrad " TG_VERSION ": trains small neural networks\n"
-        "\n"
-        "tensorgrad devices [--json]\n"
-        "    what this machine can compute with: the CPU, and each adapter of the WebGPU library with its limits. --json: cpu {vectors,\n"
-        "    cores}; webgpu [{index, name, vendor, architecture, backend, type, max_buffer_bytes, max_binding_bytes, max_storage_buffers,\n"
-        "    max_workgroup_bytes, max_workgroup_invocations, max_workgroups, subgroup_min, subgroup_max, timestamps, subgroups, f16,\n"
-        "    subgroup_matrices}]; webgpu_none: why there is no adapter, or null\n"
-        "tensorgrad devices --check [--adapter A] [--json]\n"
-        "    runs some hundred small operations and a short training on every adapter and on the CPU; exit with 1 where they differ.\n"
-        "    --json: adapters [{index, name, backend, agree, differ, error, differences [{op, shape, ulp, relative}]}]\n"
-        "tensorgrad train EXAMPLE [options]\n"
-        "    --steps N          steps to run now (default: the example's own number)\n"
-        "    --seed S           of initial values and batches (default 5; a resumed run keeps its own)\n"
-        "    --device D         auto (a GPU where there is one, else the CPU), cpu or webgpu\n"
-        "    --adapter A        which WebGPU adapter: #0 as `devices` counts, or a part of its name, vendor or backend\n"
-        "    --precision P      f32, or f16: large matrix products round their operands to f16, where the adapter offers it\n"
-        "    --threads N        CPU threads; the result does not depend on it (default: TENSORGRAD_THREADS, else all cores)\n"
-        "    --data FOLDER      where scripts/get-data put the files that some examples train on (default: TENSORGRAD_DATA, else the "
-        "user's\n"
-        "                       tensorgrad folder)\n"
-        "    --save FILE        write a checkpoint at the end (safetensors)\n"
-        "    --resume FILE      go on from a checkpoint: same batches as if it had never stopped\n"
-        "    --plot FILE.svg    draw the loss, and the fit where there is one\n"
-        "    --picture          draw them in the terminal\n"
-        "    --target-loss X    go on, for up to as many steps again, until the loss is below X; exit with 1 if it never is\n"
-        "    --on-device        make the batches beforehand (64 MB at most, then over again), keep them on the device, and give it many\n"
-        "                       steps at a time: the same losses, sooner\n"
-        "    --json             one object per step: step, loss, lr, ms\n"
-        "tensorgrad bench WORKLOAD... [--steps N] [--device D] [--adapter A] [--precision P] [--threads N] [--seed S]\n"
-        "                   [--data FOLDER] [--json]\n"
-        "    WORKLOAD: an example, or matmul:N. Of an example, a whole step is timed, its inputs sent and its loss read; then steps that\n"
-        "    are not waited for (pipelined), and steps on data that is on the device (train). Of matmul on the CPU, the product on\n"
-        "    one thread; on WebGPU, the product of two matrices that are there, until 4 bytes came back\n"
-        "tensorgrad bench EXAMPLE --profile [--steps N] [--threads N] [--seed S] [--json]\n"
-        "    what each kernel of a step takes on the CPU (the least of N steps), the slowest first\n"
-        "tensorgrad inspect EXAMPLE|FILE [--ir] [--kernels] [--plan] [--dot] [--c] [--wgsl] [--device D] [--adapter A] [--precision P]\n"
-        "                   [--threads N] [--json]\n"
-        "    the compiled training step of an example, or the tensors of a checkpoint. --wgsl: its kernels for the device, or, of the\n"
-        "    CPU, for any WebGPU device\n"
-        "tensorgrad tune WORKLOAD... [--adapter A] [--seconds S] [--dry-run] [--json]\n"
-        "    WORKLOAD: an example, matmul:N or matmul:MxNxK. Times the ways in which its contractions and launches can be laid out on a\n"
-        "    WebGPU adapter, S seconds for each (default 30), and keeps what is faster by 5 % for all later runs on it, in the file that\n"
-        "    TENSORGRAD_TUNING names, else tensorgrad/tuning.txt in the user's cache folder. --dry-run keeps nothing. --json: one\n"
-        "    object each: workload, what, usual, best, usual_us, best_us, gain, choices, tried, wrong, faster\n"
-        "tensorgrad --version\n"
-        "\nexamples:\n",
-        out);
-    int count = 0;
-    const tg_example *examples = tg_examples(&count);
-    for (int i = 0; i < count; i++) fprintf(out, "    %-18s %s\n", examples[i].name, examples[i].summary);
+static const cli_command command_table[] = {
+    {"devices", CLI_DEVICES, "", "what this machine can compute with", "The CPU, and each adapter of the WebGPU library with its limits.",
+     command_devices},
+    {"train", CLI_TRAIN, "EXAMPLE", "train an example, show how it goes, save and draw what came of it",
+     "Interrupted (SIGINT, SIGTERM, SIGHUP, or a reader of its output that went away), it ends after the step under way and saves. A "
+     "second "
+     "signal ends it at once.",
+     command_train},
+    {"bench", CLI_BENCH, "WORKLOAD...", "time steps of examples, and matrix products",
+     "WORKLOAD: an example, or matmul:N. Of an example, a whole step is timed, its inputs sent and its loss read; then steps that are not "
+     "waited for (pipelined), and steps on data that is on the device (train). Of matmul on the CPU, the product on one thread; on WebGPU, "
+     "the product of two matrices that are there, until 4 bytes came back.",
+     command_bench},
+    {"inspect", CLI_INSPECT, "EXAMPLE|FILE", "the compiled training step of an example, or the tensors of a checkpoint", "",
+     command_inspect},
+    {"tune", CLI_TUNE, "WORKLOAD...", "time the ways to lay out kernels on a WebGPU adapter, keep the faster ones",
+     "WORKLOAD: an example, matmul:N or matmul:MxNxK. What is faster by 5 % is kept for all later runs on that adapter, in the file that "
+     "TENSORGRAD_TUNING names, else tensorgrad/tuning.txt in the user's cache folder.",
+     command_tune},
+    {"completion", CLI_COMPLETION, "bash|zsh|fish", "print the completions for a shell",
+     "For example: source <(tensorgrad completion bash)", command_completion},
+    {"man", CLI_MAN, "", "print the manual page (troff)", "For example: tensorgrad man | man -l -", command_man},
+};
+
+const cli_option *cli_option_table(int *count) {
+    *count = (int)(sizeof option_table / sizeof option_table[0]);
+    return option_table;
 }
 
-static unsigned command_bit(const char *command) {
-    if (strcmp(command, "devices") == 0) return DEVICES;
-    if (strcmp(command, "train") == 0) return TRAIN;
-    if (strcmp(command, "bench") == 0) return BENCH;
-    if (strcmp(command, "tune") == 0) return TUNE;
-    return INSPECT;
+const cli_command *cli_command_table(int *count) {
+    *count = (int)(sizeof command_table / sizeof command_table[0]);
+    return command_table;
+}
+
+const cli_command *cli_command_find(const char *name) {
+    for (size_t i = 0; i < sizeof command_table / sizeof command_table[0]; i++)
+        if (strcmp(command_table[i].name, name) == 0) return &command_table[i];
+    return NULL;
 }
 
 static bool is_digits(const char *text) {
@@ -130,12 +120,13 @@ static bool is_digits(const char *text) {
     return true;
 }
 
-static int parse_count(const option_entry *entry, const char *text, int64_t *out) {
+static int parse_count(const cli_option *entry, const char *text, int64_t *out) {
     errno = 0;
     long long value = is_digits(text) ? strtoll(text, NULL, 10) : -1;
     if (value < 0) cli_say("%s takes a whole number, not '%s'", entry->name, text);
-    else if (value == 0) cli_say("%s must be at least 1", entry->name);
-    else if (errno == ERANGE || value > entry->max) cli_say("%s %s is too large (at most %lld)", entry->name, text, (long long)entry->max);
+    else if (value < entry->least) cli_say("%s must be at least %lld", entry->name, (long long)entry->least);
+    else if (errno == ERANGE || value > entry->most)
+        cli_say("%s %s is too large (at most %lld)", entry->name, text, (long long)entry->most);
     else {
         *out = value;
         return CLI_DONE;
@@ -143,7 +134,7 @@ static int parse_count(const option_entry *entry, const char *text, int64_t *out
     return CLI_USAGE;
 }
 
-static int parse_seed(const option_entry *entry, const char *text, uint64_t *out) {
+static int parse_seed(const cli_option *entry, const char *text, uint64_t *out) {
     errno = 0;
     unsigned long long value = is_digits(text) ? strtoull(text, NULL, 10) : 0;
     if (!is_digits(text)) cli_say("%s takes a whole number, not '%s'", entry->name, text);
@@ -155,7 +146,7 @@ static int parse_seed(const option_entry *entry, const char *text, uint64_t *out
     return CLI_USAGE;
 }
 
-static int parse_rate(const option_entry *entry, const char *text, double *out) {
+static int parse_number(const cli_option *entry, const char *text, double *out) {
     char *end = NULL;
     double value = strtod(text, &end);
     if (end == text || *end || !isfinite(value) || value <= 0) {
@@ -187,21 +178,21 @@ static int parse_precision(const char *text, tg_precision *out) {
     return CLI_DONE;
 }
 
-static int parse_value(const option_entry *entry, const char *text, cli_options *out) {
+static int parse_value(const cli_option *entry, const char *text, cli_options *out) {
     void *field = (char *)out + entry->field;
     switch (entry->kind) {
-    case OPTION_COUNT: return parse_count(entry, text, field);
-    case OPTION_SEED: out->has_seed = true; return parse_seed(entry, text, field);
-    case OPTION_RATE: return parse_rate(entry, text, field);
-    case OPTION_DEVICE: return parse_device(text, field);
-    case OPTION_PRECISION: return parse_precision(text, field);
-    case OPTION_FLAG:
-    case OPTION_NAME:
-    case OPTION_FOLDER:
-    case OPTION_TEXT: break;
+    case CLI_COUNT: return parse_count(entry, text, field);
+    case CLI_SEED: out->has_seed = true; return parse_seed(entry, text, field);
+    case CLI_NUMBER: return parse_number(entry, text, field);
+    case CLI_DEVICE: return parse_device(text, field);
+    case CLI_PRECISION: return parse_precision(text, field);
+    case CLI_FLAG:
+    case CLI_NAME:
+    case CLI_FOLDER:
+    case CLI_FILE: break;
     }
     if (!*text) {
-        const char *noun = entry->kind == OPTION_NAME ? "name" : entry->kind == OPTION_FOLDER ? "folder" : "file name";
+        const char *noun = entry->kind == CLI_NAME ? "name" : entry->kind == CLI_FOLDER ? "folder" : "file name";
         cli_say("%s needs a %s", entry->name, noun);
         return CLI_USAGE;
     }
@@ -210,13 +201,56 @@ static int parse_value(const option_entry *entry, const char *text, cli_options 
 }
 
 /* The entry for "--name" or "--name=value"; NULL when there is none for this command. */
-static const option_entry *find_option(const char *word, unsigned command) {
+static const cli_option *find_option(const char *word, unsigned command) {
     size_t length = strcspn(word, "=");
     for (size_t i = 0; i < sizeof option_table / sizeof option_table[0]; i++) {
-        const option_entry *entry = &option_table[i];
-        if (strlen(entry->name) == length && strncmp(word, entry->name, length) == 0) return (entry->commands & command) ? entry : NULL;
+        const cli_option *entry = &option_table[i];
+        if ((entry->commands & command) && strlen(entry->name) == length && strncmp(word, entry->name, length) == 0) return entry;
     }
     return NULL;
+}
+
+/* How many letters must be put in, left out or changed to make one word of another; words of up to 31 letters, longer ones are cut. */
+static int edit_distance(const char *a, size_t a_length, const char *b, size_t b_length) {
+    int row[32];
+    if (a_length > 31) a_length = 31;
+    if (b_length > 31) b_length = 31;
+    for (size_t j = 0; j <= b_length; j++) row[j] = (int)j;
+    for (size_t i = 1; i <= a_length; i++) {
+        int corner = row[0];
+        row[0] = (int)i;
+        for (size_t j = 1; j <= b_length; j++) {
+            int best = corner + (a[i - 1] == b[j - 1] ? 0 : 1);
+            if (row[j] + 1 < best) best = row[j] + 1;
+            if (row[j - 1] + 1 < best) best = row[j - 1] + 1;
+            corner = row[j];
+            row[j] = best;
+        }
+    }
+    return row[b_length];
+}
+
+/* The option of the command that is spelt most like the word; NULL when none is near. */
+static const char *nearest_option(const char *word, unsigned command) {
+    const char *nearest = NULL;
+    size_t length = strcspn(word, "=");
+    int least = 3;
+    for (size_t i = 0; i < sizeof option_table / sizeof option_table[0]; i++) {
+        const cli_option *entry = &option_table[i];
+        if (!(entry->commands & command)) continue;
+        int distance = edit_distance(word, length, entry->name, strlen(entry->name));
+        if (distance >= least) continue;
+        least = distance;
+        nearest = entry->name;
+    }
+    return nearest;
+}
+
+static int no_such_option(const cli_command *command, const char *word) {
+    const char *near = nearest_option(word, command->bit);
+    if (near) cli_say("%s: unknown option '%s'; did you mean %s? (`tensorgrad %s --help`)", command->name, word, near, command->name);
+    else cli_say("%s: unknown option '%s'; try `tensorgrad %s --help`", command->name, word, command->name);
+    return CLI_USAGE;
 }
 
 /* What one option says about another. An adapter that was named is the device that is meant. */
@@ -233,42 +267,45 @@ static int check_together(const char *command, cli_options *options) {
     return CLI_DONE;
 }
 
-int cli_parse(const char *command, int count, char **words, cli_options *out) {
+/* Takes the option at words[*i], and its value, which may be the next word. */
+static int take_option(const cli_command *command, int count, char **words, int *i, cli_options *out) {
+    const char *word = words[*i];
+    const cli_option *entry = find_option(strcmp(word, "-h") == 0 ? "--help" : word, command->bit);
+    if (!entry) return no_such_option(command, word);
+    const char *value = strchr(word, '=');
+    if (entry->kind == CLI_FLAG) {
+        if (value) {
+            cli_say("%s takes no value", entry->name);
+            return CLI_USAGE;
+        }
+        *(bool *)((char *)out + entry->field) = true;
+        return CLI_DONE;
+    }
+    if (value) value++;
+    else if (*i + 1 < count) value = words[++*i];
+    else {
+        cli_say("%s needs a value", entry->name);
+        return CLI_USAGE;
+    }
+    return parse_value(entry, value, out);
+}
+
+int cli_parse(const cli_command *command, int count, char **words, cli_options *out) {
     memset(out, 0, sizeof *out);
     out->seed = CLI_DEFAULT_SEED;
-    unsigned bit = command_bit(command);
+    out->steps = CLI_STEPS_NOT_GIVEN;
     for (int i = 0; i < count; i++) {
         const char *word = words[i];
         if (word[0] != '-' || !word[1]) {
             if (out->word_count == CLI_MAX_WORDS) {
-                cli_say("%s: too many arguments (at most %d)", command, CLI_MAX_WORDS);
+                cli_say("%s: too many arguments (at most %d)", command->name, CLI_MAX_WORDS);
                 return CLI_USAGE;
             }
             out->words[out->word_count++] = word;
             continue;
         }
-        const option_entry *entry = find_option(strcmp(word, "-h") == 0 ? "--help" : word, bit);
-        if (!entry) {
-            cli_say("%s: unknown option '%s'; try `tensorgrad --help`", command, word);
-            return CLI_USAGE;
-        }
-        const char *value = strchr(word, '=');
-        if (entry->kind == OPTION_FLAG) {
-            if (value) {
-                cli_say("%s takes no value", entry->name);
-                return CLI_USAGE;
-            }
-            *(bool *)((char *)out + entry->field) = true;
-            continue;
-        }
-        if (value) value++;
-        else if (i + 1 < count) value = words[++i];
-        else {
-            cli_say("%s needs a value", entry->name);
-            return CLI_USAGE;
-        }
-        int code = parse_value(entry, value, out);
+        int code = take_option(command, count, words, &i, out);
         if (code != CLI_DONE) return code;
     }
-    return check_together(command, out);
+    return check_together(command->name, out);
 }

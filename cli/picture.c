@@ -6,14 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COLUMNS 64
+#define MOST_COLUMNS 64
+#define LEAST_COLUMNS 16
+#define LABEL_COLUMNS 13 /* left of the canvas, and one free at the right: some terminals wrap there */
 #define ROWS 12
-#define DOT_COLUMNS (2 * COLUMNS) /* a braille cell is 2 dots wide, 4 high */
-#define DOT_ROWS (4 * ROWS)
+#define DOT_ROWS (4 * ROWS) /* a braille cell is 2 dots wide, 4 high */
 
 typedef struct canvas {
-    unsigned char model[ROWS][COLUMNS]; /* braille dots */
-    bool truth[ROWS][COLUMNS];
+    int columns;
+    unsigned char model[ROWS][MOST_COLUMNS]; /* braille dots */
+    bool truth[ROWS][MOST_COLUMNS];
     double x_low, x_high, y_low, y_high;
 } canvas;
 
@@ -24,7 +26,7 @@ static int dot_of(double value, double low, double high, int dots) {
 
 static void put_dot(canvas *to, int column, int row, bool truth) {
     static const unsigned char bit[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
-    if (column < 0 || column >= DOT_COLUMNS || row < 0 || row >= DOT_ROWS) return;
+    if (column < 0 || column >= 2 * to->columns || row < 0 || row >= DOT_ROWS) return;
     int from_top = DOT_ROWS - 1 - row;
     if (truth) to->truth[from_top / 4][column / 2] = true;
     else to->model[from_top / 4][column / 2] |= bit[from_top % 4][column % 2];
@@ -35,7 +37,7 @@ static void put_curve(canvas *to, const double *x, const double *y, int count, b
     int last_column = 0, last_row = 0;
     for (int i = 0; i < count; i++) {
         if (!isfinite(y[i])) continue;
-        int column = dot_of(x[i], to->x_low, to->x_high, DOT_COLUMNS), row = dot_of(y[i], to->y_low, to->y_high, DOT_ROWS);
+        int column = dot_of(x[i], to->x_low, to->x_high, 2 * to->columns), row = dot_of(y[i], to->y_low, to->y_high, DOT_ROWS);
         int steps = i ? abs(column - last_column) : 0;
         if (i && abs(row - last_row) > steps) steps = abs(row - last_row);
         for (int s = 0; s <= steps; s++) {
@@ -65,12 +67,13 @@ static void print_canvas(FILE *out, const canvas *from, const char *top, const c
     bool utf8 = cli_utf8();
     for (int row = 0; row < ROWS; row++) {
         fprintf(out, "%10s %s", row == 0 ? top : row == ROWS - 1 ? bottom : "", utf8 ? "\u2502" : "|");
-        for (int column = 0; column < COLUMNS; column++) print_cell(out, from->model[row][column], from->truth[row][column], utf8, colour);
+        for (int column = 0; column < from->columns; column++)
+            print_cell(out, from->model[row][column], from->truth[row][column], utf8, colour);
         fputc('\n', out);
     }
     fprintf(out, "%10s %s", "", utf8 ? "\u2514" : "+");
-    for (int column = 0; column < COLUMNS; column++) fputs(utf8 ? "\u2500" : "-", out);
-    fprintf(out, "\n%12s%-*s%s\n", "", COLUMNS - (int)strlen(right), left, right);
+    for (int column = 0; column < from->columns; column++) fputs(utf8 ? "\u2500" : "-", out);
+    fprintf(out, "\n%12s%-*s%s\n", "", from->columns - (int)strlen(right), left, right);
 }
 
 static void widen(double value, double *low, double *high) {
@@ -84,14 +87,21 @@ static void give_room(double *low, double *high) {
     if (*high - *low < 1e-9) *low -= 0.5, *high += 0.5;
 }
 
-static void picture_fit(FILE *out, const cli_curves *curves, bool colour) {
+static canvas *new_canvas(int columns) {
+    canvas *made = calloc(1, sizeof *made);
+    if (!made) return NULL;
+    made->columns = columns;
+    made->x_low = made->y_low = DBL_MAX;
+    made->x_high = made->y_high = -DBL_MAX;
+    return made;
+}
+
+static void picture_fit(FILE *out, const cli_curves *curves, bool colour, int columns) {
     int count = curves->fit_count;
     double *values = malloc(3 * (size_t)count * sizeof *values);
-    canvas *to = calloc(1, sizeof *to);
+    canvas *to = new_canvas(columns);
     if (values && to) {
         double *x = values, *truth = values + count, *model = values + 2 * count;
-        to->x_low = to->y_low = DBL_MAX;
-        to->x_high = to->y_high = -DBL_MAX;
         for (int i = 0; i < count; i++) {
             x[i] = (double)curves->x[i];
             truth[i] = (double)curves->truth[i];
@@ -118,13 +128,11 @@ static void picture_fit(FILE *out, const cli_curves *curves, bool colour) {
     free(values);
 }
 
-static void picture_loss(FILE *out, const cli_curves *curves, bool colour) {
+static void picture_loss(FILE *out, const cli_curves *curves, bool colour, int columns) {
     const cli_history *history = curves->history;
     double *logs = malloc(((size_t)history->count + 1) * sizeof *logs);
-    canvas *to = calloc(1, sizeof *to);
+    canvas *to = new_canvas(columns);
     if (logs && to && history->count) {
-        to->y_low = DBL_MAX;
-        to->y_high = -DBL_MAX;
         for (int i = 0; i < history->count; i++) {
             logs[i] = log10(history->loss[i] > 1e-30 ? history->loss[i] : 1e-30);
             widen(logs[i], &to->y_low, &to->y_high);
@@ -146,8 +154,10 @@ static void picture_loss(FILE *out, const cli_curves *curves, bool colour) {
     free(logs);
 }
 
-void cli_picture(FILE *out, const cli_curves *curves, bool colour) {
-    if (curves->fit_count) picture_fit(out, curves, colour);
-    picture_loss(out, curves, colour);
+void cli_picture(FILE *out, const cli_curves *curves, bool colour, int columns) {
+    columns -= LABEL_COLUMNS;
+    columns = columns > MOST_COLUMNS ? MOST_COLUMNS : columns < LEAST_COLUMNS ? LEAST_COLUMNS : columns;
+    if (curves->fit_count) picture_fit(out, curves, colour, columns);
+    picture_loss(out, curves, colour, columns);
     fputc('\n', out);
 }

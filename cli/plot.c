@@ -39,7 +39,8 @@ static double tick_step(double low, double high) {
     return power * (digits < 1.5 ? 1 : digits < 3.5 ? 2 : digits < 7.5 ? 5 : 10);
 }
 
-static void add_frame(tg_text_buffer *svg, const panel *p, const char *title, const char *x_name) {
+/* whole: x counts something, and so do its marks. */
+static void add_frame(tg_text_buffer *svg, const panel *p, const char *title, const char *x_name, bool whole) {
     tg_text_add(svg, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" stroke=\"#888\"/>\n", p->left, MARGIN_TOP,
                 PANEL_WIDTH, PANEL_HEIGHT);
     tg_text_add(svg, "<text x=\"%.1f\" y=\"%.1f\" font-size=\"15\" text-anchor=\"middle\">%s</text>\n", p->left + PANEL_WIDTH / 2,
@@ -47,6 +48,7 @@ static void add_frame(tg_text_buffer *svg, const panel *p, const char *title, co
     tg_text_add(svg, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", p->left + PANEL_WIDTH / 2,
                 MARGIN_TOP + PANEL_HEIGHT + 38, x_name);
     double step = tick_step(p->x_low, p->x_high);
+    if (whole && step < 1) step = 1;
     for (int i = 0; i < MAX_TICKS; i++) {
         double x = (ceil(p->x_low / step) + i) * step;
         if (x > p->x_high) break;
@@ -63,7 +65,7 @@ static void add_y_label(tg_text_buffer *svg, const panel *p, double y, double sh
 
 /* y may hold NaN: the line breaks there. */
 static void add_line(tg_text_buffer *svg, const panel *p, const double *x, const double *y, int count, const char *style) {
-    tg_text_add(svg, "<path fill=\"none\" %s d=\"", style);
+    tg_text_add(svg, "<path fill=\"none\" stroke-linecap=\"round\" %s d=\"", style);
     bool pen = false;
     for (int i = 0; i < count; i++) {
         if (!isfinite(y[i])) {
@@ -71,6 +73,8 @@ static void add_line(tg_text_buffer *svg, const panel *p, const double *x, const
             continue;
         }
         tg_text_add(svg, "%c%.1f %.1f", pen ? 'L' : 'M', place_x(p, x[i]), place_y(p, y[i]));
+        /* a point alone: a line of no length, of which the round ends are seen */
+        if (!pen && (i + 1 == count || !isfinite(y[i + 1]))) tg_text_add(svg, "h0");
         pen = true;
     }
     tg_text_add(svg, "\"/>\n");
@@ -85,12 +89,14 @@ static void add_loss(tg_text_buffer *svg, const cli_history *history, double *va
         grow(values[i], &p.y_low, &p.y_high);
     }
     settle(&p.x_low, &p.x_high);
-    settle(&p.y_low, &p.y_high);
+    if (p.y_low > p.y_high) p.y_low = p.y_high = 0;
     p.y_low = floor(p.y_low);
     p.y_high = ceil(p.y_high);
-    for (double power = p.y_low; power <= p.y_high; power++) add_y_label(svg, &p, power, pow(10, power));
-    add_frame(svg, &p, "loss", "step");
-    add_line(svg, &p, history->step, values, history->count, "stroke=\"#06c\" stroke-width=\"1.2\"");
+    settle(&p.y_low, &p.y_high); /* every loss the same power of ten */
+    for (double power = ceil(p.y_low); power <= p.y_high; power++) add_y_label(svg, &p, power, pow(10, power));
+    add_frame(svg, &p, "loss", "step", true);
+    add_line(svg, &p, history->step, values, history->count,
+             history->count > 1 ? "stroke=\"#06c\" stroke-width=\"1.2\"" : "stroke=\"#06c\" stroke-width=\"6\"");
 }
 
 /* values: room for three times the fit's points. */
@@ -114,7 +120,7 @@ static void add_fit(tg_text_buffer *svg, const cli_curves *curves, double *value
         double y = (ceil(p.y_low / step) + i) * step;
         if (y <= p.y_high) add_y_label(svg, &p, y, y);
     }
-    add_frame(svg, &p, "fit (blue) and truth (dashed)", "x");
+    add_frame(svg, &p, "fit (blue) and truth (dashed)", "x", false);
     add_line(svg, &p, x, truth, count, "stroke=\"#c60\" stroke-width=\"2\" stroke-dasharray=\"6 4\"");
     add_line(svg, &p, x, model, count, "stroke=\"#06c\" stroke-width=\"1.5\"");
 }

@@ -56,7 +56,8 @@ static int profile_session(cli_session *session, const cli_options *options, con
     int code = CLI_DONE;
     if (tg_model_time_kernels(session->model, times, info->kernels) != TG_OK)
         code = cli_context_error(session->ctx, session->example->name, CLI_USAGE);
-    if (code == CLI_DONE) code = run_steps(session, options, options->steps ? options->steps : info->contraction_flops > 1e8 ? 300 : 10000);
+    if (code == CLI_DONE)
+        code = run_steps(session, options, options->steps > 0 ? options->steps : info->contraction_flops > 1e8 ? 300 : 10000);
     tg_model_time_kernels(session->model, NULL, 0);
     qsort(times, (size_t)info->kernels, sizeof *times, slower_first);
     if (code == CLI_DONE && options->json) print_json(times, info->kernels);

@@ -8,7 +8,9 @@ static bool make_arrays(cli_session *session) {
     const tg_example *example = session->example;
     for (int i = 0; i < example->input_count; i++) {
         const tg_example_input *input = &example->inputs[i];
-        int64_t count = tg_shape_count(input->shape);
+        tg_shape shape = input->shape;
+        shape.dim[0] = session->batch;
+        int64_t count = tg_shape_count(shape);
         if (count < 1) return false;
         session->arrays[i] = calloc((size_t)count, 4);
         if (!session->arrays[i]) return false;
@@ -17,9 +19,21 @@ static bool make_arrays(cli_session *session) {
     return true;
 }
 
+/* The schedule of the same shape whose peak is `peak`. */
+static tg_lr scaled_to(tg_lr schedule, double peak) {
+    const double factor = peak / schedule.peak;
+    schedule.peak = peak;
+    schedule.final *= factor;
+    schedule.initial *= factor;
+    schedule.after_peak *= factor;
+    schedule.after_final *= factor;
+    return schedule;
+}
+
 int cli_session_open(cli_session *session, const tg_example *example, const cli_options *options, bool with_data) {
     memset(session, 0, sizeof *session);
     session->example = example;
+    session->batch = options->batch ? options->batch : example->batch;
     session->ctx = cli_context();
     if (!session->ctx || !make_arrays(session)) {
         cli_say("out of memory");
@@ -31,6 +45,7 @@ int cli_session_open(cli_session *session, const tg_example *example, const cli_
         return CLI_USAGE;
     }
     session->optimizer = example->optimizer();
+    if (options->lr > 0) session->optimizer.lr = scaled_to(session->optimizer.lr, options->lr);
     tg_compile_options compile = {0};
     compile.optimizer = session->optimizer;
     compile.seed = options->seed;
@@ -38,7 +53,7 @@ int cli_session_open(cli_session *session, const tg_example *example, const cli_
     compile.adapter = options->adapter;
     compile.threads = (int)options->threads;
     compile.precision = options->precision;
-    session->model = tg_compile(session->ctx, example->build, NULL, &compile);
+    session->model = tg_compile(session->ctx, example->build, &session->batch, &compile);
     if (session->model) return CLI_DONE;
     return cli_context_error(session->ctx, example->name, tg_error(session->ctx) == TG_ERROR_DEVICE ? CLI_USAGE : CLI_FAILED);
 }
@@ -58,7 +73,7 @@ static void fill_rows(const cli_session *session, uint64_t seed, int64_t first, 
     for (int64_t t = first; t < first + count; t++) {
         for (int i = 0; i < session->example->input_count; i++)
             at[i] = (char *)rows[i] + (size_t)((t - 1) % count) * batch_bytes(session, i);
-        session->example->fill_batch(seed, t, at);
+        session->example->fill_batch(seed, t, session->batch, at);
     }
 }
 
@@ -76,7 +91,7 @@ tg_dataset *cli_session_dataset(const cli_session *session, uint64_t seed, int64
     }
     if (room) {
         fill_rows(session, seed, first, count, rows);
-        dataset = tg_dataset_create(session->model, arrays, example->input_count, count * example->batch);
+        dataset = tg_dataset_create(session->model, arrays, example->input_count, count * session->batch);
         if (!dataset) (void)cli_context_error(session->ctx, example->name, CLI_FAILED);
     } else {
         cli_say("out of memory");
@@ -93,7 +108,7 @@ int64_t cli_session_batches(const cli_session *session, int64_t wanted) {
 }
 
 tg_status cli_session_step(cli_session *session, uint64_t seed, int64_t t, float *loss, double *milliseconds) {
-    session->example->fill_batch(seed, t, session->arrays);
+    session->example->fill_batch(seed, t, session->batch, session->arrays);
     double start = cli_seconds();
     tg_status status = tg_step(session->model, session->feeds, session->example->input_count, loss);
     *milliseconds = 1e3 * (cli_seconds() - start);

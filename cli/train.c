@@ -2,20 +2,47 @@
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 
+#include "io/file.h"
+
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t interrupted;
+/* ---------------------------------------------------------------- signals */
 
-static void on_interrupt(int number) {
-    (void)number;
-    interrupted = 1;
+static volatile sig_atomic_t interrupted; /* the signal that asked for the end; 0: none did */
+
+static void on_interrupt(int number) { interrupted = number; }
+
+/* SIGPIPE is no accident of ours: whoever read the output has gone. It comes again with every line, so it stays caught. */
+static const int end_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+enum { END_SIGNALS = sizeof end_signals / sizeof end_signals[0] };
+
+/* The first signal ends the run after the step under way; a second one ends the program at once. What was ignored when the program
+ * began (nohup, a job in the background) stays ignored. */
+static void catch_signals(void) {
+    struct sigaction action, before;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_interrupt;
+    for (int i = 0; i < END_SIGNALS; i++) {
+        action.sa_flags = end_signals[i] == SIGPIPE ? 0 : (int)SA_RESETHAND;
+        if (sigaction(end_signals[i], NULL, &before) == 0 && before.sa_handler == SIG_IGN && end_signals[i] != SIGPIPE) continue;
+        sigaction(end_signals[i], &action, NULL);
+    }
+}
+
+static const char *interrupted_by(void) {
+    switch (interrupted) {
+    case SIGINT: return "SIGINT";
+    case SIGTERM: return "SIGTERM";
+    case SIGHUP: return "SIGHUP";
+    default: return "SIGPIPE: nobody reads the output";
+    }
 }
 
 typedef struct training {
@@ -25,7 +52,8 @@ typedef struct training {
     uint64_t seed;
     int64_t first, last; /* steps of this run: first .. last */
     int64_t limit;       /* last may become that, until the target is reached */
-    bool bar;            /* stdout is a terminal */
+    int64_t lr_began;    /* the steps before the schedule began */
+    bool bar;            /* stdout is a terminal with a cursor */
     double began, drawn; /* seconds */
     int64_t printed;     /* the step of the last line or bar */
     float loss;
@@ -34,12 +62,6 @@ typedef struct training {
 } training;
 
 /* ---------------------------------------------------------------- what a step shows */
-
-static int terminal_width(void) {
-    struct winsize size;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-    return 80;
-}
 
 static void draw_bar(training *run, int64_t t) {
     double now = cli_seconds();
@@ -51,8 +73,10 @@ static void draw_bar(training *run, int64_t t) {
     char text[160];
     int length = snprintf(text, sizeof text, " %lld/%lld  loss %-10.4g %7.4g steps/s  ETA %ld:%02ld", (long long)t, (long long)run->last,
                           (double)run->loss, rate, left / 60, left % 60);
-    int width = terminal_width() - length - 3;
+    int columns = cli_columns() - 1; /* some terminals wrap in the last one */
+    int width = columns - length - 2;
     width = width > 40 ? 40 : width;
+    if (length > columns) text[columns < 0 ? 0 : columns] = '\0';
     bool utf8 = cli_utf8();
     printf("\r");
     if (width > 4) {
@@ -65,7 +89,7 @@ static void draw_bar(training *run, int64_t t) {
     fflush(stdout);
 }
 
-static double rate_at(const training *run, int64_t t) { return tg_lr_value(run->session.optimizer.lr, t); }
+static double rate_at(const training *run, int64_t t) { return tg_lr_value(run->session.optimizer.lr, t - run->lr_began); }
 
 static void print_line(training *run, int64_t t) {
     int64_t every = (run->last - run->first + 1) / 20;
@@ -98,12 +122,7 @@ static void show_step(training *run, int64_t t) {
 /* ---------------------------------------------------------------- before */
 
 /* The folder of a file to be written must be there: better said before hours of training than after. */
-static int check_target(const char *option, const char *path) {
-    struct stat found;
-    if (stat(path, &found) == 0 && !S_ISREG(found.st_mode)) { /* it would be replaced */
-        cli_say("%s: '%s' is not a regular file", option, path);
-        return CLI_USAGE;
-    }
+static int check_folder(const char *option, const char *path) {
     const char *slash = strrchr(path, '/');
     size_t length = slash ? (size_t)(slash - path) + 1 : 0;
     char *folder = malloc(length + 2);
@@ -122,6 +141,61 @@ static int check_target(const char *option, const char *path) {
     return code;
 }
 
+/* What a symbolic link names is what is written. */
+static int check_target(tg_context *ctx, const char *option, const char *path) {
+    struct stat found;
+    if (stat(path, &found) == 0 && !S_ISREG(found.st_mode)) { /* it would be replaced */
+        cli_say("%s: '%s' is not a regular file", option, path);
+        return CLI_USAGE;
+    }
+    char *target = NULL;
+    if (tg_file_target(ctx, option, path, &target) != TG_OK) {
+        cli_say("%s", tg_error_message(ctx));
+        return CLI_USAGE;
+    }
+    int code = check_folder(option, target);
+    tg_release(ctx, target, strlen(target) + 1);
+    return code;
+}
+
+static bool ends_in_svg(const char *path) {
+    const size_t length = strlen(path);
+    return length >= 4 && strcasecmp(path + length - 4, ".svg") == 0;
+}
+
+static int check_targets(const cli_options *options) {
+    if (options->plot && !ends_in_svg(options->plot)) {
+        cli_say("--plot writes SVG: '%s' does not end in .svg", options->plot);
+        return CLI_USAGE;
+    }
+    tg_context *ctx = cli_context();
+    if (!ctx) {
+        cli_say("out of memory");
+        return CLI_FAILED;
+    }
+    int code = options->save ? check_target(ctx, "--save", options->save) : CLI_DONE;
+    if (code == CLI_DONE && options->plot) code = check_target(ctx, "--plot", options->plot);
+    tg_context_destroy(ctx);
+    return code;
+}
+
+/* Options that say something about each other. */
+static int check_pairs(const cli_options *options) {
+    const char *problem = NULL;
+    if (options->json && options->picture) problem = "--json and --picture exclude each other";
+    if (options->load && options->resume) problem = "--load and --resume exclude each other: --resume loads too";
+    if (options->save_every && !options->save) problem = "--save-every needs --save";
+    if (options->steps == 0) {
+        if (options->save_every) problem = "--save-every needs steps: --steps 0 makes none";
+        if (options->target_loss > 0) problem = "--target-loss needs steps: --steps 0 makes none";
+        if (options->on_device) problem = "--on-device needs steps: --steps 0 makes none";
+        if (options->lr > 0) problem = "--lr needs steps: --steps 0 makes none";
+    }
+    if (!problem) return CLI_DONE;
+    cli_say("%s", problem);
+    return CLI_USAGE;
+}
+
 static int check_options(const cli_options *options, const tg_example **example) {
     if (options->word_count != 1) {
         cli_say("train takes one example, got %d", options->word_count);
@@ -129,13 +203,24 @@ static int check_options(const cli_options *options, const tg_example **example)
     }
     *example = tg_example_find(options->words[0]);
     if (!*example) return cli_no_example(options->words[0]);
-    if (options->json && options->picture) {
-        cli_say("--json and --picture exclude each other");
+    int code = check_pairs(options);
+    return code == CLI_DONE ? check_targets(options) : code;
+}
+
+/* --resume: all of the file; --load: its parameters and states. */
+static int begin_from_file(training *run, const cli_options *options) {
+    const char *path = options->resume ? options->resume : options->load;
+    tg_model *model = run->session.model;
+    tg_status status = path ? tg_model_load(model, path) : TG_OK;
+    if (status == TG_OK && options->load) status = tg_model_reset_optimizer(model);
+    if (status != TG_OK) {
+        cli_say("%s", tg_error_message(run->session.ctx));
         return CLI_USAGE;
     }
-    int code = options->save ? check_target("--save", options->save) : CLI_DONE;
-    if (code == CLI_DONE && options->plot) code = check_target("--plot", options->plot);
-    return code;
+    if (!(options->resume && options->lr > 0)) return CLI_DONE;
+    run->lr_began = tg_model_step_count(model);
+    if (tg_model_set_lr(model, run->session.optimizer.lr) == TG_OK) return CLI_DONE;
+    return cli_context_error(run->session.ctx, "--lr", CLI_FAILED);
 }
 
 static int prepare(training *run, const tg_example *example) {
@@ -153,14 +238,12 @@ static int prepare(training *run, const tg_example *example) {
     int code = cli_session_open(&run->session, example, &options, true);
     if (code != CLI_DONE) return code;
     tg_model *model = run->session.model;
-    if (options.resume && tg_model_load(model, options.resume) != TG_OK) {
-        cli_say("%s", tg_error_message(run->session.ctx));
-        return CLI_USAGE;
-    }
+    code = begin_from_file(run, &options);
+    if (code != CLI_DONE) return code;
     run->forward = tg_compile_sibling(model, example->forward, NULL);
     if (!run->forward) return cli_context_error(run->session.ctx, example->name, CLI_FAILED);
     int64_t done = tg_model_step_count(model);
-    int64_t steps = options.steps ? options.steps : example->default_steps;
+    int64_t steps = options.steps >= 0 ? options.steps : example->default_steps;
     if (done > INT32_MAX - steps) {
         cli_say("--steps %lld on top of the %lld of the checkpoint is too large (at most %d together)", (long long)steps, (long long)done,
                 INT32_MAX);
@@ -176,11 +259,46 @@ static int prepare(training *run, const tg_example *example) {
 static void print_start(const training *run) {
     tg_model_info info;
     if (run->options->json || tg_model_get_info(run->session.model, &info) != TG_OK) return;
-    printf("%s on %s: %lld parameters, %d kernels a step, steps %lld to %lld\n", run->session.example->name, info.device,
-           (long long)info.parameters, info.kernels, (long long)run->first, (long long)run->last);
+    printf("%s on %s: %lld parameters, %d kernels a step, ", run->session.example->name, info.device, (long long)info.parameters,
+           info.kernels);
+    if (run->last < run->first) printf("no step: as it is after %lld\n", (long long)run->last);
+    else printf("steps %lld to %lld\n", (long long)run->first, (long long)run->last);
 }
 
 /* ---------------------------------------------------------------- during and after */
+
+/* No signal ends the program while a file is written: it would leave a part of one beside it. */
+static int save(training *run) {
+    sigset_t all, before;
+    sigemptyset(&all);
+    for (int i = 0; i < END_SIGNALS; i++) sigaddset(&all, end_signals[i]);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    tg_status status = tg_model_save(run->session.model, run->options->save);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return status == TG_OK ? CLI_DONE : CLI_FAILED;
+}
+
+/* The last step is saved by finish(). A disk that is full for a while must not end a run of hours. */
+static void save_now_and_then(training *run, int64_t t) {
+    if (run->options->save_every == 0 || t % run->options->save_every != 0 || t >= run->last) return;
+    if (save(run) == CLI_DONE) return;
+    if (run->bar) printf("\n");
+    cli_say("step %lld: %s", (long long)t, tg_error_message(run->session.ctx));
+}
+
+/* --steps 0: what a step would be told, without making one. */
+static int run_no_step(training *run) {
+    cli_session *session = &run->session;
+    const int64_t t = run->first;
+    session->example->fill_batch(run->seed, t, session->batch, session->arrays);
+    double start = cli_seconds();
+    if (tg_run(session->model, session->feeds, session->example->input_count, &run->loss, 1) != TG_OK)
+        return cli_context_error(session->ctx, session->example->name, CLI_FAILED);
+    run->step_ms = 1e3 * (cli_seconds() - start);
+    if (run->options->json) print_json_step(run, run->last);
+    else printf("loss %.6g on the batch of step %lld\n", (double)run->loss, (long long)t);
+    return CLI_DONE;
+}
 
 static int run_steps(training *run) {
     run->began = cli_seconds();
@@ -192,7 +310,10 @@ static int run_steps(training *run) {
             cli_history_add(run->history, t, (double)run->loss);
             show_step(run, t);
         }
-        if (status == TG_OK) continue;
+        if (status == TG_OK) {
+            save_now_and_then(run, t);
+            continue;
+        }
         if (run->options->json && status == TG_ERROR_NOT_FINITE) printf("}\n");
         char what[64];
         snprintf(what, sizeof what, "step %lld", (long long)t);
@@ -222,9 +343,14 @@ static int run_on_device(training *run) {
     tg_train_options options = {.order = TG_BATCH_SEQUENTIAL, .progress = on_step, .progress_user = run};
     run->began = cli_seconds();
     while (code == CLI_DONE && tg_model_step_count(run->session.model) < run->last) {
-        options.steps = run->last - tg_model_step_count(run->session.model);
+        const int64_t made = tg_model_step_count(run->session.model), every = run->options->save_every;
+        options.steps = run->last - made;
+        if (every && options.steps > every - made % every) options.steps = every - made % every;
         tg_status status = tg_train(run->session.model, dataset, &options, NULL, NULL);
-        if (status == TG_OK) continue;
+        if (status == TG_OK) {
+            save_now_and_then(run, tg_model_step_count(run->session.model));
+            continue;
+        }
         if (run->options->json && status == TG_ERROR_NOT_FINITE) printf("}\n");
         code = cli_context_error(run->session.ctx, "train", CLI_FAILED);
     }
@@ -269,7 +395,7 @@ static int draw(training *run) {
             curves.predicted = points + 2 * count;
         }
     }
-    if (run->options->picture) cli_picture(stdout, &curves, run->bar);
+    if (run->options->picture) cli_picture(stdout, &curves, cli_colour(), cli_columns());
     if (run->options->plot) {
         int plotted = cli_plot(run->session.ctx, run->options->plot, &curves);
         code = code == CLI_DONE ? plotted : code;
@@ -282,7 +408,7 @@ static int finish(training *run) {
     const cli_options *options = run->options;
     int code = CLI_DONE;
     /* saved first: whatever fails later, the training is kept */
-    if (options->save && tg_model_save(run->session.model, options->save) != TG_OK) {
+    if (options->save && save(run) != CLI_DONE) {
         if (options->json) printf("}\n");
         cli_say("%s", tg_error_message(run->session.ctx));
         return CLI_FAILED;
@@ -301,7 +427,7 @@ static int finish(training *run) {
         }
     }
     if (code == CLI_DONE && interrupted) {
-        cli_say("interrupted after step %lld", (long long)run->last);
+        cli_say("interrupted after step %lld (%s)%s", (long long)run->last, interrupted_by(), options->save ? "; saved" : "");
         code = CLI_FAILED;
     }
     return code;
@@ -312,16 +438,12 @@ int command_train(const cli_options *options) {
     const tg_example *example = NULL;
     int code = check_options(options, &example);
     if (code != CLI_DONE) return code;
-    run.bar = !options->json && isatty(STDOUT_FILENO);
+    run.bar = !options->json && cli_cursor();
     code = prepare(&run, example);
     if (code == CLI_DONE) {
-        struct sigaction action;
-        memset(&action, 0, sizeof action);
-        action.sa_handler = on_interrupt;
-        action.sa_flags = (int)SA_RESETHAND; /* a second one ends the program at once */
-        sigaction(SIGINT, &action, NULL);
+        catch_signals();
         print_start(&run);
-        code = options->on_device ? run_on_device(&run) : run_steps(&run);
+        code = run.last < run.first ? run_no_step(&run) : options->on_device ? run_on_device(&run) : run_steps(&run);
     }
     if (code == CLI_DONE) code = finish(&run);
     cli_session_close(&run.session);

@@ -1,4 +1,4 @@
-# install: library, header, licence, CMake package, pkg-config file, command line tool.
+# install: library, header, licence, CMake package, pkg-config file, command line tool with its manual page and completions.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -10,6 +10,20 @@ install(DIRECTORY include/tensorgrad DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FIL
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 if(TARGET tensorgrad_cli)
   install(TARGETS tensorgrad_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  # The manual page and the completions of shells are what the tool prints from its own table of options.
+  if(NOT CMAKE_CROSSCOMPILING AND UNIX)
+    set(printed ${PROJECT_BINARY_DIR}/printed)
+    file(MAKE_DIRECTORY ${printed})
+    add_custom_command(TARGET tensorgrad_cli POST_BUILD VERBATIM
+                       COMMAND $<TARGET_FILE:tensorgrad_cli> man > ${printed}/tensorgrad.1
+                       COMMAND $<TARGET_FILE:tensorgrad_cli> completion bash > ${printed}/tensorgrad
+                       COMMAND $<TARGET_FILE:tensorgrad_cli> completion zsh > ${printed}/_tensorgrad
+                       COMMAND $<TARGET_FILE:tensorgrad_cli> completion fish > ${printed}/tensorgrad.fish)
+    install(FILES ${printed}/tensorgrad.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+    install(FILES ${printed}/tensorgrad DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+    install(FILES ${printed}/_tensorgrad DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+    install(FILES ${printed}/tensorgrad.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  endif()
 endif()
 
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/tensorgrad)

@@ -34,8 +34,8 @@ static network make(tg_graph *g) {
 }
 
 tg_tensor char_gru_loss(tg_graph *g, void *user) {
-    (void)user;
-    tg_tensor text = tg_input(g, "text", TG_SHAPE(BATCH, T), TG_I32), next = tg_input(g, "next", TG_SHAPE(BATCH, T), TG_I32);
+    const int64_t rows = user != NULL ? *(const int64_t *)user : BATCH;
+    tg_tensor text = tg_input(g, "text", TG_SHAPE(rows, T), TG_I32), next = tg_input(g, "next", TG_SHAPE(rows, T), TG_I32);
     network net = make(g);
     tg_tensor h = tg_nn_gru_fwd(net.gru, tg_embedding(net.embedding, text));
     return tg_nn_cross_entropy(tg_nn_linear_fwd(net.output, h), next, -1);
@@ -83,9 +83,9 @@ const char *char_gru_load(const char *folder) {
     return NULL;
 }
 
-void char_gru_batch(uint64_t seed, int64_t t, void *const *arrays) {
+void char_gru_batch(uint64_t seed, int64_t t, int64_t rows, void *const *arrays) {
     int32_t *text = arrays[0], *next = arrays[1];
-    for (int row = 0; row < BATCH; row++) {
+    for (int64_t row = 0; row < rows; row++) {
         int64_t at = (int64_t)(tg_example_random(seed, (uint64_t)t, (uint64_t)row) % (uint64_t)(data.train_count - T));
         for (int i = 0; i < T; i++) {
             text[row * T + i] = data.text[at + i];
@@ -202,7 +202,7 @@ int main(int argc, char **argv) {
     void *arrays[] = {text, next};
     tg_feed feeds[] = {tg_feed_i32("text", text, BATCH * T), tg_feed_i32("next", next, BATCH * T)};
     for (int t = 1; t <= STEPS; t++) {
-        char_gru_batch(options.seed, t, arrays);
+        char_gru_batch(options.seed, t, BATCH, arrays);
         if (tg_step(model, feeds, 2, &loss) != TG_OK) return fail(ctx);
         if (t % 100 == 0) printf("step %4d  loss %.4f\n", t, (double)loss);
     }

@@ -27,10 +27,10 @@ static tg_tensor network(tg_graph *g, tg_tensor image, int64_t batch, double dro
 }
 
 tg_tensor digits_cnn_loss(tg_graph *g, void *user) {
-    (void)user;
-    tg_tensor image = tg_input(g, "image", TG_SHAPE(BATCH, 1, SIDE, SIDE), TG_F32);
-    tg_tensor digit = tg_input(g, "digit", TG_SHAPE(BATCH), TG_I32);
-    return tg_nn_cross_entropy(network(g, image, BATCH, 0.25), digit, -1);
+    const int64_t rows = user != NULL ? *(const int64_t *)user : BATCH;
+    tg_tensor image = tg_input(g, "image", TG_SHAPE(rows, 1, SIDE, SIDE), TG_F32);
+    tg_tensor digit = tg_input(g, "digit", TG_SHAPE(rows), TG_I32);
+    return tg_nn_cross_entropy(network(g, image, rows, 0.25), digit, -1);
 }
 
 /* The likeliest digit, i32 [TEST_BATCH]. */
@@ -93,10 +93,10 @@ static void draw(const unsigned char *pixels, int dx, int dy, float *image) {
         }
 }
 
-void digits_cnn_batch(uint64_t seed, int64_t t, void *const *arrays) {
+void digits_cnn_batch(uint64_t seed, int64_t t, int64_t rows, void *const *arrays) {
     float *images = arrays[0];
     int32_t *digits = arrays[1];
-    for (int row = 0; row < BATCH; row++) {
+    for (int64_t row = 0; row < rows; row++) {
         uint64_t bits = tg_example_random(seed, (uint64_t)t, (uint64_t)row);
         uint64_t at = (bits >> 16) % (uint64_t)training.count;
         int dx = (int)(bits % (2 * SHIFT + 1)) - SHIFT, dy = (int)(bits / 8 % (2 * SHIFT + 1)) - SHIFT;
@@ -171,7 +171,7 @@ int main(int argc, char **argv) {
     void *arrays[] = {images, digits};
     tg_feed feeds[] = {tg_feed_f32("image", images, BATCH * PIXELS), tg_feed_i32("digit", digits, BATCH)};
     for (int t = 1; t <= STEPS; t++) {
-        digits_cnn_batch(options.seed, t, arrays);
+        digits_cnn_batch(options.seed, t, BATCH, arrays);
         if (tg_step(model, feeds, 2, &loss) != TG_OK) return fail(ctx);
         if (t % 100 == 0) printf("step %4d  loss %.6f\n", t, (double)loss);
     }

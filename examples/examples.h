@@ -19,21 +19,21 @@ typedef struct tg_example_input {
 typedef struct tg_example {
     const char *name;                /* as on the command line */
     const char *summary;             /* one line */
-    tg_build_fn build;               /* training: returns the loss. `user` is always NULL */
+    tg_build_fn build;               /* training: returns the loss. `user`: NULL, or an int64_t, the rows of a batch */
     tg_build_fn forward;             /* prediction, a sibling of the training model, for `evaluate` and `fit` */
     tg_optimizer (*optimizer)(void); /* the recipe; its schedule does not depend on how many steps are asked for */
     int64_t default_steps;
-    int batch; /* rows of a training batch */
+    int64_t batch; /* rows of a training batch, unless told otherwise */
     int input_count;
-    tg_example_input inputs[TG_EXAMPLE_MAX_INPUTS]; /* of the training model, batch dimension included */
+    tg_example_input inputs[TG_EXAMPLE_MAX_INPUTS]; /* of the training model; axis 0 is the batch's rows */
 
     /* Reads the files that batches and evaluation need from `folder` (NULL: see data.h), once. NULL when all is well, else what is wrong.
      * load NULL: nothing needs to be read. */
     const char *(*load)(const char *folder);
 
-    /* Writes the batch of step t = 1, 2, ... A pure function of (seed, t): the same numbers on every machine, and a resumed
-     * run goes on where it stopped. arrays[i] has room for inputs[i] (4 bytes an element). */
-    void (*fill_batch)(uint64_t seed, int64_t t, void *const *arrays);
+    /* Writes the `rows` rows of the batch of step t = 1, 2, ... Row i is a pure function of (seed, t, i): the same numbers on every
+     * machine, and a resumed run goes on where it stopped. arrays[i] has room for them (4 bytes an element). */
+    void (*fill_batch)(uint64_t seed, int64_t t, int64_t rows, void *const *arrays);
 
     /* Runs `forward` (compiled from .forward) on data the training has not seen; prints its findings on `out` (NULL: nothing).
      * *score gets the value that score_name names. */
@@ -52,7 +52,7 @@ const tg_example *tg_example_find(const char *name); /* NULL when there is none 
 tg_tensor mlp_sin_loss(tg_graph *g, void *user);
 tg_tensor mlp_sin_forward(tg_graph *g, void *user);
 tg_optimizer mlp_sin_optimizer(void);
-void mlp_sin_batch(uint64_t seed, int64_t t, void *const *arrays);
+void mlp_sin_batch(uint64_t seed, int64_t t, int64_t rows, void *const *arrays);
 tg_status mlp_sin_fit(tg_model *forward, float *x, float *truth, float *predicted);
 tg_status mlp_sin_evaluate(tg_model *forward, uint64_t seed, FILE *out, double *score);
 
@@ -60,7 +60,7 @@ tg_status mlp_sin_evaluate(tg_model *forward, uint64_t seed, FILE *out, double *
 tg_tensor transformer_add_loss(tg_graph *g, void *user);
 tg_tensor transformer_add_forward(tg_graph *g, void *user);
 tg_optimizer transformer_add_optimizer(void);
-void transformer_add_batch(uint64_t seed, int64_t t, void *const *arrays);
+void transformer_add_batch(uint64_t seed, int64_t t, int64_t rows, void *const *arrays);
 tg_status transformer_add_evaluate(tg_model *forward, uint64_t seed, FILE *out, double *score);
 
 /* digits_cnn.c */
@@ -68,7 +68,7 @@ tg_tensor digits_cnn_loss(tg_graph *g, void *user);
 tg_tensor digits_cnn_forward(tg_graph *g, void *user);
 tg_optimizer digits_cnn_optimizer(void);
 const char *digits_cnn_load(const char *folder);
-void digits_cnn_batch(uint64_t seed, int64_t t, void *const *arrays);
+void digits_cnn_batch(uint64_t seed, int64_t t, int64_t rows, void *const *arrays);
 tg_status digits_cnn_evaluate(tg_model *forward, uint64_t seed, FILE *out, double *score);
 
 /* makemore.c */
@@ -76,7 +76,7 @@ tg_tensor makemore_loss(tg_graph *g, void *user);
 tg_tensor makemore_forward(tg_graph *g, void *user);
 tg_optimizer makemore_optimizer(void);
 const char *makemore_load(const char *folder);
-void makemore_batch(uint64_t seed, int64_t t, void *const *arrays);
+void makemore_batch(uint64_t seed, int64_t t, int64_t rows, void *const *arrays);
 tg_status makemore_evaluate(tg_model *forward, uint64_t seed, FILE *out, double *score);
 
 /* char_gru.c */
@@ -84,7 +84,7 @@ tg_tensor char_gru_loss(tg_graph *g, void *user);
 tg_tensor char_gru_forward(tg_graph *g, void *user);
 tg_optimizer char_gru_optimizer(void);
 const char *char_gru_load(const char *folder);
-void char_gru_batch(uint64_t seed, int64_t t, void *const *arrays);
+void char_gru_batch(uint64_t seed, int64_t t, int64_t rows, void *const *arrays);
 tg_status char_gru_evaluate(tg_model *forward, uint64_t seed, FILE *out, double *score);
 
 #endif

@@ -27,10 +27,10 @@ static tg_tensor network(tg_graph *g, tg_tensor letters, int64_t batch, double d
 }
 
 tg_tensor makemore_loss(tg_graph *g, void *user) {
-    (void)user;
-    tg_tensor letters = tg_input(g, "letters", TG_SHAPE(BATCH, CONTEXT), TG_I32);
-    tg_tensor next = tg_input(g, "next", TG_SHAPE(BATCH), TG_I32);
-    return tg_nn_cross_entropy(network(g, letters, BATCH, 0.2), next, -1);
+    const int64_t rows = user != NULL ? *(const int64_t *)user : BATCH;
+    tg_tensor letters = tg_input(g, "letters", TG_SHAPE(rows, CONTEXT), TG_I32);
+    tg_tensor next = tg_input(g, "next", TG_SHAPE(rows), TG_I32);
+    return tg_nn_cross_entropy(network(g, letters, rows, 0.2), next, -1);
 }
 
 /* Logarithms of the probabilities of the next letter, [TEST_BATCH, LETTERS]. */
@@ -120,9 +120,9 @@ static void read_context(place at, int32_t *letters) {
     }
 }
 
-void makemore_batch(uint64_t seed, int64_t t, void *const *arrays) {
+void makemore_batch(uint64_t seed, int64_t t, int64_t rows, void *const *arrays) {
     int32_t *letters = arrays[0], *next = arrays[1];
-    for (int row = 0; row < BATCH; row++) {
+    for (int64_t row = 0; row < rows; row++) {
         place at = data.train[tg_example_random(seed, (uint64_t)t, (uint64_t)row) % (uint64_t)data.train_count];
         read_context(at, letters + (size_t)row * CONTEXT);
         next[row] = letter_at(at);
@@ -229,7 +229,7 @@ int main(int argc, char **argv) {
     void *arrays[] = {letters, next};
     tg_feed feeds[] = {tg_feed_i32("letters", letters, BATCH * CONTEXT), tg_feed_i32("next", next, BATCH)};
     for (int t = 1; t <= STEPS; t++) {
-        makemore_batch(options.seed, t, arrays);
+        makemore_batch(options.seed, t, BATCH, arrays);
         if (tg_step(model, feeds, 2, &loss) != TG_OK) return fail(ctx);
         if (t % 500 != 0) continue;
         if (makemore_evaluate(forward, options.seed, NULL, &held_out) != TG_OK) return fail(ctx);

@@ -25,9 +25,9 @@ static tg_tensor network(tg_graph *g, tg_tensor x) {
 }
 
 tg_tensor mlp_sin_loss(tg_graph *g, void *user) {
-    (void)user;
-    tg_tensor x = tg_input(g, "x", TG_SHAPE(BATCH, 1), TG_F32);
-    tg_tensor y = tg_input(g, "y", TG_SHAPE(BATCH, 1), TG_F32);
+    const int64_t rows = user != NULL ? *(const int64_t *)user : BATCH;
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(rows, 1), TG_F32);
+    tg_tensor y = tg_input(g, "y", TG_SHAPE(rows, 1), TG_F32);
     return tg_nn_mse(network(g, x), y);
 }
 
@@ -41,9 +41,9 @@ tg_optimizer mlp_sin_optimizer(void) { return tg_adam(.lr = tg_lr_constant(0.005
 
 /* ---------------------------------------------------------------- the data */
 
-void mlp_sin_batch(uint64_t seed, int64_t t, void *const *arrays) {
+void mlp_sin_batch(uint64_t seed, int64_t t, int64_t rows, void *const *arrays) {
     float *x = arrays[0], *y = arrays[1];
-    for (int i = 0; i < BATCH; i++) {
+    for (int64_t i = 0; i < rows; i++) {
         double share = (double)(tg_example_random(seed, (uint64_t)t, (uint64_t)i) >> 40) / 16777216.0; /* 24 bits, in [0, 1) */
         x[i] = (float)((2 * share - 1) * PI);
         y[i] = (float)sin((double)x[i]);
@@ -97,7 +97,7 @@ int main(void) {
     void *arrays[] = {x, y};
     tg_feed feeds[] = {tg_feed_f32("x", x, BATCH), tg_feed_f32("y", y, BATCH)};
     for (int t = 1; t <= 1000; t++) {
-        mlp_sin_batch(options.seed, t, arrays);
+        mlp_sin_batch(options.seed, t, BATCH, arrays);
         if (tg_step(model, feeds, 2, &loss) != TG_OK) return fail(ctx);
         if (t % 100 == 0) printf("step %4d  loss %.6f\n", t, (double)loss);
     }

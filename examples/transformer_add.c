@@ -70,9 +70,9 @@ static tg_tensor network(tg_graph *g, tg_tensor tokens) {
 }
 
 tg_tensor transformer_add_loss(tg_graph *g, void *user) {
-    (void)user;
-    tg_tensor tokens = tg_input(g, "tokens", TG_SHAPE(BATCH, T), TG_I32);
-    tg_tensor targets = tg_input(g, "targets", TG_SHAPE(BATCH, T), TG_I32);
+    const int64_t rows = user != NULL ? *(const int64_t *)user : BATCH;
+    tg_tensor tokens = tg_input(g, "tokens", TG_SHAPE(rows, T), TG_I32);
+    tg_tensor targets = tg_input(g, "targets", TG_SHAPE(rows, T), TG_I32);
     return tg_nn_cross_entropy(network(g, tokens), targets, IGNORE);
 }
 
@@ -105,9 +105,9 @@ static void spell(int sum, int32_t text[T + 1]) {
     memcpy(text, spelt, sizeof spelt);
 }
 
-void transformer_add_batch(uint64_t seed, int64_t t, void *const *arrays) {
+void transformer_add_batch(uint64_t seed, int64_t t, int64_t rows, void *const *arrays) {
     int32_t *tokens = arrays[0], *targets = arrays[1], text[T + 1];
-    for (int row = 0; row < BATCH; row++) {
+    for (int64_t row = 0; row < rows; row++) {
         int place = HELD_OUT + (int)(tg_example_random(seed, (uint64_t)t + 1000, (uint64_t)row) % (SUMS - HELD_OUT));
         spell(sum_at(seed, place), text);
         for (int i = 0; i < T; i++) {
@@ -188,7 +188,7 @@ int main(void) {
     void *arrays[] = {tokens, targets};
     tg_feed feeds[] = {tg_feed_i32("tokens", tokens, BATCH * T), tg_feed_i32("targets", targets, BATCH * T)};
     for (int t = 1; t <= 1500; t++) {
-        transformer_add_batch(options.seed, t, arrays);
+        transformer_add_batch(options.seed, t, BATCH, arrays);
         if (tg_step(model, feeds, 2, &loss) != TG_OK) return fail(ctx);
         if (t % 100 == 0) printf("step %4d  loss %.6f\n", t, (double)loss);
     }

@@ -324,6 +324,9 @@ def stage_install():
         shutil.rmtree(prefix, ignore_errors=True)
         if not check(f"install ({kind})", ["cmake", "--install", folder, "--prefix", prefix], "install"):
             continue
+        printed = ["share/man/man1/tensorgrad.1", "share/bash-completion/completions/tensorgrad", "share/zsh/site-functions/_tensorgrad",
+                   "share/fish/vendor_completions.d/tensorgrad.fish"]
+        check(f"manual page and completions ({kind})", ["grep", "-qc", "--", "train", *(prefix / each for each in printed)], "install")
         consumer = BUILD / f"consumer-{kind}"
         shutil.rmtree(consumer, ignore_errors=True)
         good = check(f"find_package ({kind})", ["cmake", "-S", ROOT / "tests/consumer", "-B", consumer,

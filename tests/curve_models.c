@@ -30,10 +30,10 @@ static tg_tensor bars_loss(tg_graph *g, void *user) {
 static tg_optimizer bars_optimizer(void) { return tg_adam(.lr = tg_lr_constant(0.01)); }
 
 /* A line through the middle or beside it, on noise. */
-static void bars_batch(uint64_t seed, int64_t t, void *const *arrays) {
+static void bars_batch(uint64_t seed, int64_t t, int64_t rows, void *const *arrays) {
     float *image = arrays[0];
     int32_t *kind = arrays[1];
-    for (int row = 0; row < BARS; row++) {
+    for (int row = 0; row < (int)rows; row++) {
         const int base = row * (SIDE * SIDE + 2);
         const int at = 2 + (int)(uniform(seed, t, base) * (double)(SIDE - 4));
         kind[row] = (int32_t)(uniform(seed, t, base + 1) * (double)KINDS);
@@ -61,9 +61,9 @@ static tg_tensor dropout_loss(tg_graph *g, void *user) {
 
 static tg_optimizer dropout_optimizer(void) { return tg_adam(.lr = tg_lr_constant(0.003)); }
 
-static void dropout_batch(uint64_t seed, int64_t t, void *const *arrays) {
+static void dropout_batch(uint64_t seed, int64_t t, int64_t rows, void *const *arrays) {
     float *x = arrays[0], *y = arrays[1];
-    for (int i = 0; i < POINTS; i++) {
+    for (int i = 0; i < (int)rows; i++) {
         x[i] = (float)((2 * uniform(seed, t, i) - 1) * 3.0);
         y[i] = (float)sin((double)x[i]);
     }
@@ -84,10 +84,10 @@ static tg_tensor echo_loss(tg_graph *g, void *user) {
 
 static tg_optimizer echo_optimizer(void) { return tg_adam(.lr = tg_lr_constant(0.01)); }
 
-static void echo_batch(uint64_t seed, int64_t t, void *const *arrays) {
+static void echo_batch(uint64_t seed, int64_t t, int64_t rows, void *const *arrays) {
     float *x = arrays[0], *y = arrays[1];
-    for (int i = 0; i < VOICES * T * HEARD; i++) x[i] = (float)(2 * uniform(seed, t, i) - 1);
-    for (int row = 0; row < VOICES; row++)
+    for (int i = 0; i < (int)rows * T * HEARD; i++) x[i] = (float)(2 * uniform(seed, t, i) - 1);
+    for (int row = 0; row < (int)rows; row++)
         for (int step = 0; step < T; step++)
             for (int j = 0; j < SAID; j++) y[(row * T + step) * SAID + j] = step < 2 ? 0.0F : x[(row * T + step - 2) * HEARD + j];
 }

@@ -5,16 +5,19 @@ usage: tests/test_cli.py PATH_TO_TENSORGRAD [webgpu]        ends with: N passed,
 "webgpu": only what runs on a WebGPU adapter. That needs TENSORGRAD_WEBGPU_LIB; without it these are skipped, or fail under
 TENSORGRAD_TEST_WEBGPU=required. Everything else runs with no library in reach.
 """
+import fcntl
 import json
 import os
 import pathlib
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import xml.dom.minidom
 
@@ -63,9 +66,41 @@ def test_help_and_version(_):
     expect(status == 0 and not err, "help")
     for word in ("devices", "train", "bench", "inspect", "mlp-sin", "transformer-add", "digits-cnn", "makemore", "char-gru"):
         expect(word in out, word)
-    expect(call("train", "--help")[1] == out, "train --help")
+    for command in ("devices", "train", "bench", "inspect", "tune", "completion", "man"):
+        status, own, err = call(command, "--help")
+        expect(status == 0 and not err and own.startswith(f"tensorgrad {command}") and own != out, f"{command} --help")
+    train = call("train", "--help")[1]
+    expect("--save-every N" in train and "--seconds" not in train and call("train", "mlp-sin", "-h")[1] == train, "its own options alone")
+    expect(max(map(len, train.splitlines())) <= 120, "lines are wrapped")
     status, out, _ = call("--version")
     expect(status == 0 and re.fullmatch(r"tensorgrad \d+\.\d+\.\d+\n", out), out)
+
+
+def options_of(command):
+    return set(re.findall(r"^    (--[a-z-]+)", call(command, "--help")[1], re.M))
+
+
+def test_man_and_completions(folder):
+    status, page, err = call("man")
+    expect(status == 0 and not err and page.startswith(".TH TENSORGRAD 1"), err)
+    for option in options_of("train") - {"--help"}:
+        expect(option.replace("-", "\\-") in page, f"the manual page lacks {option}")
+    for shell in ("bash", "zsh", "fish"):
+        status, text, err = call("completion", shell)
+        expect(status == 0 and "train" in text and not err, f"{shell}: {err}")
+        for option in options_of("train") | options_of("tune"):
+            expect(option in text or f"-l {option[2:]} " in text, f"{shell} lacks {option}")
+    script = folder / "complete.bash"
+    script.write_text(call("completion", "bash")[1])
+    for words, wanted in ((["t"], "train tune"), (["train", "mlp"], "mlp-sin"), (["train", "--dev"], "--device"), (["inspect", "--wg"], "--wgsl"),
+                          (["train", "--device", ""], "auto cpu webgpu"), (["tune", "--save"], "")):
+        array = " ".join(f"'{word}'" for word in ["tensorgrad", *words])
+        done = subprocess.run(["bash", "-c", f"source {script}; COMP_WORDS=({array}); COMP_CWORD={len(words)}; _tensorgrad; "
+                                             'echo "${COMPREPLY[*]}"'], capture_output=True, text=True, check=False)
+        expect(done.stdout.strip() == wanted and not done.stderr, f"{words}: {done.stdout!r} {done.stderr}")
+    refused("completion", "tcsh", says=["bash, zsh or fish", "tcsh"])
+    refused("completion", says="bash, zsh or fish")
+    refused("man", "train", says="no argument")
 
 
 def test_devices(_):
@@ -154,6 +189,59 @@ def test_plot(folder):
         expect("script" not in path.read_text(), "no script")
 
 
+def test_plot_of_one_step(folder):
+    path = folder / "one.SVG"
+    losses("transformer-add", "--steps", 1, "--plot", path)
+    drawing = [element.getAttribute("d") for element in xml.dom.minidom.parse(str(path)).getElementsByTagName("path")]
+    expect(len(drawing) == 1 and re.fullmatch(r"M[\d.]+ [\d.]+h0", drawing[0]), f"one point is drawn: {drawing}")
+    ticks = [t.firstChild.data for t in xml.dom.minidom.parse(str(path)).getElementsByTagName("text")]
+    expect("1" in ticks and "0.5" not in ticks and "1.5" not in ticks, f"steps are whole: {ticks}")
+    for name in ("x.png", "x", "svg", "x.svg.gz"):
+        refused("train", "mlp-sin", "--steps", "1", "--plot", folder / name, says=["--plot", ".svg", name])
+
+
+def test_batch_and_rate(folder):
+    usual, small, same = (losses("mlp-sin", "--steps", 3, *how) for how in ((), ("--batch", 7), ("--batch", 256)))
+    expect([l["loss"] for l in usual] == [l["loss"] for l in same] != [l["loss"] for l in small], "--batch")
+    for example in ("mlp-sin", "transformer-add"):
+        kept = [[l["loss"] for l in losses(example, "--steps", 3, "--batch", 5, *how)] for how in ((), ("--on-device",))]
+        expect(kept[0] == kept[1], f"{example}: {kept}")
+    rates = [line["lr"] for line in losses("transformer-add", "--steps", 2, "--lr", 0.01)]
+    for t, rate in enumerate(rates, 1):
+        expect(abs(rate - (0.01 - 0.009 * t / 1500)) < 1e-9, f"the schedule's shape: {rates}")
+    checkpoint = folder / "rate.safetensors"
+    losses("transformer-add", "--steps", 3, "--save", checkpoint)
+    again = [line["lr"] for line in losses("transformer-add", "--steps", 2, "--resume", checkpoint, "--lr", 0.01)]
+    expect(again == rates, f"resumed, a schedule that was named begins: {again}")
+    info = json.loads(call("inspect", "mlp-sin", "--batch", 3, "--json")[1])
+    expect(info["peak_bytes"] < json.loads(call("inspect", "mlp-sin", "--json")[1])["peak_bytes"], str(info))
+    expect(json.loads(call("bench", "mlp-sin", "--batch", 3, "--steps", 2, "--json")[1])["steps"] == 2, "bench --batch")
+
+
+def test_load_evaluates(folder):
+    checkpoint = folder / "a.safetensors"
+    trained = losses("mlp-sin", "--steps", 40, "--save", checkpoint)[-1]
+    for how in ("--load", "--resume"):
+        lines = losses("mlp-sin", "--steps", 0, how, checkpoint)
+        expect(len(lines) == 1 and lines[0]["max_error"] == trained["max_error"], f"{how}: {lines}")
+        expect(lines[0]["step"] == (40 if how == "--resume" else 0) and lines[0]["loss"] < 3, str(lines))
+    status, out, err = call("train", "mlp-sin", "--steps", 0, "--load", checkpoint)
+    expect(status == 0 and not err and "no step" in out and "largest error" in out, out + err)
+    begun = losses("mlp-sin", "--steps", 2, "--load", checkpoint)
+    expect([l["step"] for l in begun] == [1, 2] and begun[0]["loss"] == losses("mlp-sin", "--steps", 0, "--load", checkpoint)[0]["loss"],
+           "training begins at step 1 with the file's parameters")
+    fresh = losses("mlp-sin", "--steps", 0)
+    expect(fresh[0]["loss"] == losses("mlp-sin", "--steps", 1)[0]["loss"], "without a file: the initial values")
+    copy = folder / "copy.safetensors"
+    losses("mlp-sin", "--steps", 0, "--resume", checkpoint, "--save", copy)
+    expect(copy.read_bytes() == checkpoint.read_bytes(), "nothing changed")
+    refused("train", "mlp-sin", "--load", checkpoint, "--resume", checkpoint, says="exclude")
+    refused("train", "mlp-sin", "--load", folder / "gone", says="No such file")
+    for option in (("--on-device",), ("--target-loss", "1"), ("--lr", "1"), ("--save", folder / "x", "--save-every", "1")):
+        refused("train", "mlp-sin", "--steps", "0", *option, says=[option[-2] if len(option) > 2 else option[0], "--steps 0"])
+    refused("train", "mlp-sin", "--save-every", "3", says="needs --save")
+
+
 def test_picture(_):
     for env, dots in (({"LC_ALL": "C.UTF-8"}, True), ({"LC_ALL": "C"}, False)):
         status, out, _ = call("train", "mlp-sin", "--steps", 200, "--picture", env=env)
@@ -163,12 +251,15 @@ def test_picture(_):
         expect("loss" in out and "truth" in out, "both pictures")
 
 
-def test_progress_bar_on_a_terminal(_):
+def on_terminal(*arguments, columns=80, **env):
+    """Exit status and all that a run prints on a terminal of so many columns."""
     pid, master = pty.fork()
     if pid == 0:
-        os.environ["LC_ALL"] = "C.UTF-8"
-        os.environ.update(NO_GPU)
-        os.execv(PROGRAM, [PROGRAM, "train", "mlp-sin", "--steps", "3000"])
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        os.environ.update({"LC_ALL": "C.UTF-8", "TERM": "xterm", **NO_GPU, **env})
+        if "NO_COLOR" not in env:
+            os.environ.pop("NO_COLOR", None)
+        os.execv(PROGRAM, [PROGRAM, *map(str, arguments)])
     text, begun = b"", time.monotonic()
     while time.monotonic() - begun < 120:
         if not select.select([master], [], [], 0.2)[0]:
@@ -181,10 +272,31 @@ def test_progress_bar_on_a_terminal(_):
             break
         text += part
     _, status = os.waitpid(pid, 0)
-    out = text.decode()
+    return status, text.decode()
+
+
+def test_progress_bar_on_a_terminal(_):
+    status, out = on_terminal("train", "mlp-sin", "--steps", 3000)
     expect(status == 0, f"exit {status}: {out[-300:]}")
     for word in ("\r", "steps/s", "ETA", "loss", "3000/3000", "\u2588"):
         expect(word in out, f"the bar lacks {word!r}: {out[-300:]!r}")
+
+
+def test_terminals_of_all_kinds(_):
+    for columns in (1, 20, 40, 60, 200):
+        status, out = on_terminal("train", "mlp-sin", "--steps", 400, columns=columns)
+        drawn = [part.replace("\033[K", "").rstrip("\n") for line in out.split("\r\n") for part in line.split("\r") if "\033[K" in part]
+        expect(status == 0 and drawn and all(len(part) < max(columns, 2) for part in drawn), f"{columns} columns: {drawn[-1]!r}")
+    for columns, most in ((40, 40), (80, 78)):
+        out = on_terminal("train", "mlp-sin", "--steps", 2, "--picture", columns=columns)[1]
+        plain = [re.sub("\033\\[[0-9;]*m", "", line) for line in out.split("\r\n") if "\u2502" in line]
+        expect(plain and all(len(line) < most for line in plain), f"{columns} columns: {max(map(len, plain))}")
+        expect("\033[36m" in out, "colours")
+    out = on_terminal("train", "mlp-sin", "--steps", 2, "--picture", NO_COLOR="1")[1]
+    expect(not re.search("\033\\[[0-9;]*m", out) and "\033[K" in out, "NO_COLOR: no colour, the bar stays")
+    for terminal in ("dumb", ""):
+        out = on_terminal("train", "mlp-sin", "--steps", 30, "--picture", TERM=terminal)[1]
+        expect("\033" not in out and "step 30/30" in out, f"TERM={terminal}: plain lines")
 
 
 def test_on_device(folder):
@@ -441,16 +553,24 @@ def test_options_refused(_):
         refused("tune", "matmul:8", "--seconds", text, says=["--seconds", "above 0"])
     refused("train", "mlp-sin", "--precision", "f64", says=["--precision", "f32 or f16", "f64"])
     for option in ("--steps", "--seed", "--threads", "--device", "--adapter", "--precision", "--save", "--resume", "--plot", "--target-loss",
-                   "--data"):
+                   "--data", "--load", "--save-every", "--lr", "--batch"):
         refused("train", "mlp-sin", option, says=[option, "needs a value"])
+    refused("train", "mlp-sin", "--step", "3", says=["unknown option '--step'", "did you mean --steps?"])
+    refused("train", "mlp-sin", "--adaptor=x", says="did you mean --adapter?")
+    refused("bench", "mlp-sin", "--save", "x", says=["unknown option '--save'", "bench --help"])
+    for text in ("x", "0", "-1", "nan", "inf"):
+        refused("train", "mlp-sin", "--lr", text, says=["--lr", "above 0"])
     refused("train", "mlp-sin", "--json=1", says="takes no value")
     refused("train", "mlp-sin", "--save", "", says=["--save", "file name"])
     refused("train", "mlp-sin", "--json", "--picture", says="exclude")
 
 
 def test_numbers_refused(_):
-    for option in ("--steps", "--threads"):
-        refused("train", "mlp-sin", option, "0", says=[option, "at least 1"])
+    for option in ("--steps", "--threads", "--batch"):
+        if option == "--steps":
+            refused("bench", "mlp-sin", option, "0", says=[option, "at least 1"])
+        else:
+            refused("train", "mlp-sin", option, "0", says=[option, "at least 1"])
         for text in ("ten", "-1", "1.5", "1e3", "", " 5", "5 ", "0x10", "+5"):
             refused("train", "mlp-sin", option, text, says=[option, "whole number"])
         for text in ("99999999999999999999999", "9223372036854775807", "1000000001"):
@@ -485,9 +605,10 @@ def test_files_refused(folder):
     refused("inspect", gone, says=[str(gone), "No such file"])
     refused("inspect", folder, says=str(folder))
     for option in ("--save", "--plot"):
-        refused("train", "mlp-sin", "--steps", "1", option, folder / "none/x", says=[option, "No such file"])
-        refused("train", "mlp-sin", "--steps", "1", option, folder, says=[option, "not a regular file"])
-        refused("train", "mlp-sin", "--steps", "1", option, "/dev/full", says=[option, "not a regular file"])
+        refused("train", "mlp-sin", "--steps", "1", option, folder / "none/x.svg", says=[option, "No such file"])
+        (folder / "folder.svg").mkdir(exist_ok=True)
+        refused("train", "mlp-sin", "--steps", "1", option, folder / "folder.svg", says=[option, "not a regular file"])
+    refused("train", "mlp-sin", "--steps", "1", "--save", "/dev/full", says=["--save", "not a regular file"])
     checkpoint = folder / "mlp.safetensors"
     losses("mlp-sin", "--steps", 1, "--save", checkpoint)
     refused("train", "transformer-add", "--steps", "1", "--resume", checkpoint, says="")
@@ -517,10 +638,9 @@ def test_steps_over_the_end_refused(folder):
 
 
 def limit_file_size(size):
+    """The program itself sees to it that SIGXFSZ does not end it in the middle of a file."""
     def apply():
         import resource
-        import signal
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
     return apply
 
@@ -546,16 +666,93 @@ def test_full_output(_):
         expect(status == 1 and "cannot write the output" in err, f"{arguments}: exit {status}: {err}")
 
 
-def test_interrupt_saves(folder):
-    checkpoint = folder / "stopped.safetensors"
-    process = subprocess.Popen([PROGRAM, "train", "mlp-sin", "--steps", "100000000", "--json", "--save", str(checkpoint)],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **NO_GPU})
+def training(*arguments, **options):
+    """A run without an end, after its first line."""
+    process = subprocess.Popen([PROGRAM, "train", "mlp-sin", "--steps", "100000000", "--json", *map(str, arguments)], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env={**os.environ, **NO_GPU}, **options)
     process.stdout.readline()
-    process.send_signal(2)
-    out, err = process.communicate(timeout=60)
-    expect(process.returncode == 1 and b"interrupted" in err, f"exit {process.returncode}: {err!r}")
-    last = json.loads(out.splitlines()[-1])
-    expect(losses("mlp-sin", "--steps", 1, "--resume", checkpoint)[0]["step"] == last["step"] + 1, "saved where it stopped")
+    return process
+
+
+def test_interrupt_saves(folder):
+    for how in ((), ("--on-device",)):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            checkpoint = folder / f"{number}{len(how)}.safetensors"
+            process = training("--save", checkpoint, *how)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=60)
+            expect(process.returncode == 1 and f"interrupted after step" in err.decode() and number.name in err.decode(),
+                   f"{number.name}: exit {process.returncode}: {err!r}")
+            last = json.loads(out.splitlines()[-1])
+            expect(losses("mlp-sin", "--steps", 1, "--resume", checkpoint)[0]["step"] == last["step"] + 1, f"{number.name}: saved where it stopped")
+
+
+def test_a_reader_that_goes_away(folder):
+    checkpoint = folder / "read.safetensors"
+    process = training("--save", checkpoint)
+    process.stdout.close()
+    err = process.stderr.read().decode()
+    expect(process.wait(timeout=60) == 1 and "interrupted after step" in err and "SIGPIPE" in err and err.count("\n") == 1, err)
+    expect(losses("mlp-sin", "--steps", 1, "--resume", checkpoint)[0]["step"] > 1, "saved")
+
+
+def test_ignored_signals_stay_ignored(folder):
+    checkpoint = folder / "nohup.safetensors"
+    process = training("--save", checkpoint, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    process.send_signal(signal.SIGHUP)
+    for _ in range(50):
+        expect(process.stdout.readline(), "goes on after SIGHUP under nohup")
+    process.send_signal(signal.SIGTERM)
+    err = process.communicate(timeout=60)[1].decode()
+    expect("SIGTERM" in err, err)
+
+
+def test_save_every(folder):
+    checkpoint = folder / "often.safetensors"
+    for how in ((), ("--on-device",)):
+        process = training("--save", checkpoint, "--save-every", 50, *how)
+        while not checkpoint.exists():
+            expect(process.stdout.readline(), "still running")
+        process.kill()
+        process.communicate(timeout=60)
+        step = losses("mlp-sin", "--steps", 1, "--resume", checkpoint)[0]["step"]
+        expect(step > 1 and (step - 1) % 50 == 0, f"{how}: saved after step {step - 1}")
+        straight = losses("mlp-sin", "--steps", step)[-1]["loss"]
+        expect(losses("mlp-sin", "--steps", 1, "--resume", checkpoint)[0]["loss"] == straight, f"{how}: the same as without stops")
+        checkpoint.unlink()
+        for left in folder.iterdir():
+            left.unlink()
+    full = folder / "full.safetensors"
+    status, out, err = call("train", "mlp-sin", "--steps", 4, "--save", full, "--save-every", 2, "--json", preexec=limit_file_size(64))
+    expect(status == 1 and "step 2: " in err and out.count("\n") == 4 and not list(folder.iterdir()), f"a full disk ends no run: {err}")
+
+
+def test_saving_keeps_links_and_modes(folder):
+    real, link, far = folder / "real.safetensors", folder / "link.safetensors", folder / "far"
+    losses("mlp-sin", "--steps", 1, "--save", real)
+    real.chmod(0o640)
+    far.mkdir()
+    link.symlink_to(real.name)
+    (far / "chain").symlink_to(link)
+    before = real.read_bytes()
+    losses("mlp-sin", "--steps", 2, "--save", far / "chain")
+    expect(link.is_symlink() and (far / "chain").is_symlink() and real.read_bytes() != before, "written where the links lead")
+    expect(real.stat().st_mode & 0o7777 == 0o640, oct(real.stat().st_mode))
+    dangling = folder / "dangling"
+    dangling.symlink_to("far/new.safetensors")
+    losses("mlp-sin", "--steps", 1, "--save", dangling)
+    expect(dangling.is_symlink() and (far / "new.safetensors").is_file(), "a link to what is not there yet")
+    (folder / "round").symlink_to("round")
+    refused("train", "mlp-sin", "--steps", "1", "--save", folder / "round", says=["--save", "round"])
+    (folder / "nowhere").symlink_to("gone/x")
+    refused("train", "mlp-sin", "--steps", "1", "--save", folder / "nowhere", says=["--save", "No such file"])
+    plot = folder / "plot.svg"
+    plot.write_text("old")
+    plot.chmod(0o600)
+    losses("mlp-sin", "--steps", 1, "--plot", plot)
+    expect(plot.stat().st_mode & 0o7777 == 0o600 and "<svg" in plot.read_text(), "plots too")
+    left = sorted(p.name for p in [*folder.iterdir(), *far.iterdir()] if "tmp" in p.name)
+    expect(not left, str(left))
 
 
 def run_test(name, function):

@@ -30,7 +30,7 @@ static void check_curve(const char *name, tg_optimizer optimizer, const float *e
     int worst_step = 0;
     for (int t = 1; t <= CURVE_STEPS; t++) {
         float loss = 0;
-        example->fill_batch(CURVE_SEED, t, arrays);
+        example->fill_batch(CURVE_SEED, t, example->batch, arrays);
         tg_status status = tg_step(model, feeds, example->input_count, &loss);
         if (status != TG_OK) fail_msg("step %d: %s", t, tg_error_message(ctx));
         double apart = fabs((double)loss - (double)expected[t - 1]) / fabs((double)expected[t - 1]);

@@ -51,7 +51,7 @@ static void session_end(session *s) {
 /* Step t = 1, 2, ... of the example's own batches. */
 static float session_step(session *s, int64_t t) {
     float loss = 0;
-    s->example->fill_batch(SEED, t, s->arrays);
+    s->example->fill_batch(SEED, t, s->example->batch, s->arrays);
     if (tg_step(s->model, s->feeds, s->example->input_count, &loss) != TG_OK) fail_msg("step %d: %s", (int)t, tg_error_message(s->ctx));
     return loss;
 }

@@ -145,6 +145,37 @@ static void assert_io_error(const io_fixture *f, tg_status got, const char *path
     tg_clear_error(f->ctx);
 }
 
+/* A link stays one, what it names is replaced and keeps its mode; nothing is left beside it. */
+static void file_through_links(void **state) {
+    io_fixture *f = *state;
+    tg_file_writer writer;
+    char link[200], chain[200], circle[200];
+    struct stat info;
+    snprintf(link, sizeof link, "%s/link", f->folder);
+    snprintf(chain, sizeof chain, "%s/chain", f->folder);
+    snprintf(circle, sizeof circle, "%s/circle", f->folder);
+    put_file(f->path, "old");
+    assert_int_equal(chmod(f->path, 0640), 0);
+    assert_int_equal(symlink(strrchr(f->path, '/') + 1, link), 0);
+    assert_int_equal(symlink(link, chain), 0);
+    assert_int_equal(symlink("circle", circle), 0);
+    assert_int_equal(tg_file_begin(&writer, f->ctx, "save", chain), TG_OK);
+    assert_int_equal(tg_file_put(&writer, "new", 3), TG_OK);
+    assert_int_equal(tg_file_commit(&writer), TG_OK);
+    assert_file_is(f->path, "new");
+    assert_int_equal(stat(f->path, &info), 0);
+    assert_int_equal(info.st_mode & 07777, 0640);
+    assert_int_equal(lstat(link, &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    assert_int_equal(remove(f->path), 0); /* a link to what is not there makes it */
+    assert_int_equal(tg_file_begin(&writer, f->ctx, "save", link), TG_OK);
+    assert_int_equal(tg_file_commit(&writer), TG_OK);
+    assert_file_is(f->path, "");
+    assert_io_error(f, tg_file_begin(&writer, f->ctx, "save", circle), circle);
+    assert_int_equal(count_files(f->folder), 4);
+    assert_int_equal(remove(link) | remove(chain) | remove(circle), 0);
+}
+
 static void file_errors_name_the_path(void **state) {
     io_fixture *f = *state;
     tg_file_writer writer;
@@ -439,6 +470,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(file_round_trip, io_setup, io_teardown),
         cmocka_unit_test_setup_teardown(file_empty, io_setup, io_teardown),
+        cmocka_unit_test_setup_teardown(file_through_links, io_setup, io_teardown),
         cmocka_unit_test_setup_teardown(file_abandoned, io_setup, io_teardown),
         cmocka_unit_test_setup_teardown(file_stale_temporary, io_setup, io_teardown),
         cmocka_unit_test_setup_teardown(file_errors_name_the_path, io_setup, io_teardown),

@@ -26,7 +26,7 @@ static void losses_of(const tg_example *example, bool no_fusion, float losses[CU
         feeds[i] = tg_feed_make_(example->inputs[i].name, example->inputs[i].dtype, arrays[i], count);
     }
     for (int t = 1; t <= CURVE_STEPS; t++) {
-        example->fill_batch(CURVE_SEED, t, arrays);
+        example->fill_batch(CURVE_SEED, t, example->batch, arrays);
         if (tg_step(model, feeds, example->input_count, &losses[t - 1]) != TG_OK)
             fail_msg("%s, step %d: %s", example->name, t, tg_error_message(ctx));
     }

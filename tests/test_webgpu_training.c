@@ -47,7 +47,7 @@ static void training_close(training *t) {
 
 static float training_step(training *t, int step) {
     float loss = 0;
-    t->example->fill_batch(SEED, step, t->arrays);
+    t->example->fill_batch(SEED, step, t->example->batch, t->arrays);
     if (tg_step(t->model, t->feeds, t->example->input_count, &loss) != TG_OK) fail_msg("step %d: %s", step, tg_error_message(t->ctx));
     return loss;
 }

@@ -22,6 +22,8 @@
 #define FILE_TEMPORARY_TRIES 1000
 #define FILE_SUFFIX_BYTES 16
 #define FILE_LOCK_PATH 4096
+#define FILE_LINK_BYTES 4097
+#define FILE_MOST_LINKS 40
 
 static tg_status file_error(tg_context *ctx, const char *what, const char *verb, const char *path, int code) {
     return tg_fail(ctx, TG_ERROR_IO, TG_SITE_NONE, "%s: cannot %s %s: %s", what, verb, path, code != 0 ? strerror(code) : "short count");
@@ -130,23 +132,77 @@ void tg_file_unlock(int lock) {
 }
 #endif
 
+#if defined(_WIN32) || defined(__wasm__)
+tg_status tg_file_target(tg_context *ctx, const char *what, const char *path, char **target) {
+    (void)what;
+    *target = tg_alloc_text(ctx, path);
+    return *target != NULL ? TG_OK : TG_ERROR_MEMORY;
+}
+static void file_keep_mode(const tg_file_writer *writer) { (void)writer; }
+#else
+/* The link's text: as it stands, or beside the link where it does not begin at the root. */
+static char *file_beside(tg_context *ctx, const char *link, const char *text) {
+    const char *slash = strrchr(link, '/');
+    if (text[0] == '/' || slash == NULL) return tg_alloc_text(ctx, text);
+    const size_t folder = (size_t)(slash - link) + 1, length = folder + strlen(text) + 1;
+    char *joined = tg_alloc(ctx, length);
+    if (joined != NULL) snprintf(joined, length, "%.*s%s", (int)folder, link, text);
+    return joined;
+}
+tg_status tg_file_target(tg_context *ctx, const char *what, const char *path, char **target) {
+    char text[FILE_LINK_BYTES];
+    char *at = tg_alloc_text(ctx, path);
+    for (int i = 0; at != NULL && i < FILE_MOST_LINKS; i++) {
+        const ssize_t length = readlink(at, text, sizeof text - 1);
+        if (length < 0 || length >= (ssize_t)sizeof text - 1) { /* no link; or one that no system makes */
+            *target = at;
+            return TG_OK;
+        }
+        text[length] = '\0';
+        char *next = file_beside(ctx, at, text);
+        tg_release(ctx, at, strlen(at) + 1);
+        at = next;
+    }
+    if (at == NULL) return TG_ERROR_MEMORY;
+    tg_release(ctx, at, strlen(at) + 1);
+    return file_error(ctx, what, "write", path, ELOOP);
+}
+
+/* The owner first: changing it may take bits off the mode. */
+static void file_keep_mode(const tg_file_writer *writer) {
+    struct stat info;
+    const int file = fileno(writer->file);
+    if (stat(writer->target, &info) != 0) return;
+    if (info.st_uid != geteuid() || info.st_gid != getegid()) (void)!fchown(file, info.st_uid, info.st_gid);
+    (void)fchmod(file, info.st_mode & 07777);
+}
+#endif
+
 tg_status tg_file_begin(tg_file_writer *writer, tg_context *ctx, const char *what, const char *path) {
     memset(writer, 0, sizeof *writer);
     writer->ctx = ctx;
     writer->what = what;
     writer->path = path;
-    writer->temporary_bytes = strlen(path) + FILE_SUFFIX_BYTES;
+    tg_status status = tg_file_target(ctx, what, path, &writer->target);
+    if (status != TG_OK) return status;
+    writer->temporary_bytes = strlen(writer->target) + FILE_SUFFIX_BYTES;
     writer->temporary = tg_alloc(ctx, writer->temporary_bytes);
-    if (writer->temporary == NULL) return TG_ERROR_MEMORY;
+    if (writer->temporary == NULL) {
+        tg_file_abandon(writer);
+        return TG_ERROR_MEMORY;
+    }
     int code = EEXIST;
     for (int i = 0; i < FILE_TEMPORARY_TRIES && writer->file == NULL && code == EEXIST; i++) {
-        snprintf(writer->temporary, writer->temporary_bytes, "%s.tmp%d", path, i);
+        snprintf(writer->temporary, writer->temporary_bytes, "%s.tmp%d", writer->target, i);
         errno = 0;
         writer->file = fopen(writer->temporary, "wbx");
         code = errno;
     }
-    if (writer->file != NULL) return TG_OK;
-    tg_status status = file_error(ctx, what, "write", path, code);
+    if (writer->file != NULL) {
+        file_keep_mode(writer);
+        return TG_OK;
+    }
+    status = file_error(ctx, what, "write", path, code);
     tg_file_abandon(writer);
     return status;
 }
@@ -169,6 +225,12 @@ static void file_sync_folder(const char *path, char *scratch, size_t bytes) {
     (void)close(folder);
 }
 
+static void file_forget(tg_file_writer *writer) {
+    if (writer->temporary != NULL) tg_release(writer->ctx, writer->temporary, writer->temporary_bytes);
+    if (writer->target != NULL) tg_release(writer->ctx, writer->target, strlen(writer->target) + 1);
+    writer->temporary = writer->target = NULL;
+}
+
 tg_status tg_file_commit(tg_file_writer *writer) {
     errno = 0;
     bool ok = fflush(writer->file) == 0 && fsync(fileno(writer->file)) == 0;
@@ -177,21 +239,14 @@ tg_status tg_file_commit(tg_file_writer *writer) {
     writer->file = NULL;
     if (ok && !closed) code = errno;
     ok = ok && closed;
-    if (ok && rename(writer->temporary, writer->path) != 0) {
+    if (ok && rename(writer->temporary, writer->target) != 0) {
         code = errno;
         ok = false;
     }
-    tg_status status = ok ? TG_OK : file_error(writer->ctx, writer->what, "write", writer->path, code);
-    if (ok) {
-        file_sync_folder(writer->path, writer->temporary, writer->temporary_bytes);
-        tg_release(writer->ctx, writer->temporary, writer->temporary_bytes);
-        writer->temporary = NULL;
-        return TG_OK;
-    }
-    /* the temporary file exists still: remove it */
-    (void)remove(writer->temporary);
-    tg_release(writer->ctx, writer->temporary, writer->temporary_bytes);
-    writer->temporary = NULL;
+    const tg_status status = ok ? TG_OK : file_error(writer->ctx, writer->what, "write", writer->path, code);
+    if (ok) file_sync_folder(writer->target, writer->temporary, writer->temporary_bytes);
+    else (void)remove(writer->temporary); /* it exists still */
+    file_forget(writer);
     return status;
 }
 
@@ -201,10 +256,11 @@ void tg_file_abandon(tg_file_writer *writer) {
         (void)remove(writer->temporary);
         writer->file = NULL;
     }
-    if (writer->temporary != NULL) tg_release(writer->ctx, writer->temporary, writer->temporary_bytes);
-    writer->temporary = NULL;
+    file_forget(writer);
 }
 
 #undef FILE_TEMPORARY_TRIES
 #undef FILE_SUFFIX_BYTES
 #undef FILE_LOCK_PATH
+#undef FILE_LINK_BYTES
+#undef FILE_MOST_LINKS

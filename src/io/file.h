@@ -15,17 +15,21 @@ bool tg_file_is_there(const char *path); /* anything of that name, readable or n
 /* Makes the folders that `path` names and that are not there. */
 tg_status tg_file_make_folders(tg_context *ctx, const char *path);
 
-/* A temporary file beside `path`. Either tg_file_commit (flush, fsync, rename over path) or tg_file_abandon ends it; a commit
- * that fails has abandoned. The old file stays as it was until the rename. */
+/* What would be written under that name: `path`, or where the symbolic links that it names lead, there or not. *target: release with
+ * tg_release(ctx, *target, strlen(*target) + 1). TG_ERROR_IO for a circle of links. */
+tg_status tg_file_target(tg_context *ctx, const char *what, const char *path, char **target);
 /* For a file that is read, changed and written as a whole: others who ask for it wait meanwhile, in this process and in others. The lock
  * is on "path.lock", which stays. -1: there is none to be had (no such folder, a system without), and nothing is held. */
 int tg_file_lock(const char *path);
 void tg_file_unlock(int lock);
 
+/* A temporary file beside tg_file_target of `path`. Either tg_file_commit (flush, fsync, rename over the target) or tg_file_abandon ends
+ * it; a commit that fails has abandoned. The old file stays as it was until the rename; the new one has its mode and, where the system
+ * lets us, its owner. A symbolic link stays one. A process that is killed in between leaves the temporary file, "path.tmp0". */
 typedef struct tg_file_writer {
     tg_context *ctx;
     const char *what, *path; /* borrowed */
-    char *temporary;
+    char *target, *temporary;
     size_t temporary_bytes;
     FILE *file;
 } tg_file_writer;

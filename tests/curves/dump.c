@@ -54,7 +54,7 @@ static tg_status add_batches(dump *to, const tg_example *example, uint64_t seed,
         void *arrays[TG_EXAMPLE_MAX_INPUTS];
         for (int i = 0; i < example->input_count; i++)
             arrays[i] = stacks[i] + 4 * (size_t)t * (size_t)tg_shape_count(example->inputs[i].shape);
-        example->fill_batch(seed, t + 1, arrays);
+        example->fill_batch(seed, t + 1, example->batch, arrays);
     }
     return TG_OK;
 }

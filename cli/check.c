@@ -477,7 +477,8 @@ static bool contains(const char *text, const char *part) {
 static bool wanted(int number, const tg_adapter_info *adapter, const char *asked) {
     char text[16];
     snprintf(text, sizeof text, "#%d", number);
-    if (!asked || asked[0] == '#') return !asked || strcmp(asked, text) == 0;
+    if (!asked) return cli_executes(adapter);
+    if (asked[0] == '#') return strcmp(asked, text) == 0;
     return contains(adapter->name, asked) || contains(adapter->vendor, asked) || contains(adapter->backend, asked);
 }
 
@@ -497,7 +498,8 @@ int cli_check(const tg_adapter_info *adapters, int count, const cli_options *opt
     bool good = true;
     for (int i = 0; i < count; i++) checked += wanted(i, &adapters[i], options->adapter);
     if (checked == 0) {
-        cli_say("devices --check: no WebGPU adapter fits '%s'", options->adapter);
+        if (options->adapter) cli_say("devices --check: no WebGPU adapter fits '%s'", options->adapter);
+        else cli_say("devices --check: no WebGPU adapter that executes anything: is a driver installed?");
         return CLI_USAGE;
     }
     check_report *report = malloc(sizeof *report);

@@ -66,6 +66,7 @@ int cli_columns(void); /* of the terminal that stdout is; 80 where it is none or
 /* The commands. */
 int command_devices(const cli_options *options);
 /* check.c: `devices --check` over adapters[0 .. count). */
+bool cli_executes(const tg_adapter_info *adapter); /* false: it takes commands and does nothing; chosen only by name */
 int cli_check(const tg_adapter_info *adapters, int count, const cli_options *options);
 int command_train(const cli_options *options);
 int command_bench(const cli_options *options);

@@ -17,10 +17,13 @@ static void keep_reason(void *user, tg_log_level level, const char *message) {
     snprintf(((reason *)user)->text, sizeof((reason *)user)->text, "%s", message);
 }
 
+bool cli_executes(const tg_adapter_info *adapter) { return strcmp(adapter->backend, "null") != 0; }
+
 static const char *yes_no(bool value) { return value ? "true" : "false"; }
 
 static void print_adapter(int number, const tg_adapter_info *a) {
-    printf("webgpu  #%d %s (%s, %s%s%s)\n", number, a->name, a->type, a->backend, a->architecture[0] ? ", " : "", a->architecture);
+    printf("webgpu  #%d %s (%s, %s%s%s)%s\n", number, a->name, a->type, a->backend, a->architecture[0] ? ", " : "", a->architecture,
+           cli_executes(a) ? "" : ": executes nothing, used only where it is named");
     printf("        buffers up to %lld MiB, bound up to %lld MiB, %d a kernel; workgroups of %d with %d bytes, %d a dimension\n",
            (long long)(a->max_buffer_bytes >> 20), (long long)(a->max_binding_bytes >> 20), a->max_storage_buffers,
            a->max_workgroup_invocations, a->max_workgroup_bytes, a->max_workgroups);
@@ -44,10 +47,10 @@ static void print_adapter_json(int number, const tg_adapter_info *a) {
     }
     printf(", \"max_buffer_bytes\": %lld, \"max_binding_bytes\": %lld, \"max_storage_buffers\": %d, \"max_workgroup_bytes\": %d"
            ", \"max_workgroup_invocations\": %d, \"max_workgroups\": %d, \"subgroup_min\": %d, \"subgroup_max\": %d"
-           ", \"timestamps\": %s, \"subgroups\": %s, \"f16\": %s, \"subgroup_matrices\": %s}",
+           ", \"timestamps\": %s, \"subgroups\": %s, \"f16\": %s, \"subgroup_matrices\": %s, \"executes\": %s}",
            (long long)a->max_buffer_bytes, (long long)a->max_binding_bytes, a->max_storage_buffers, a->max_workgroup_bytes,
            a->max_workgroup_invocations, a->max_workgroups, a->subgroup_min, a->subgroup_max, yes_no(a->timestamps), yes_no(a->subgroups),
-           yes_no(a->f16), yes_no(a->subgroup_matrices));
+           yes_no(a->f16), yes_no(a->subgroup_matrices), yes_no(cli_executes(a)));
 }
 
 static void print_devices(const tg_adapter_info *adapters, int count, long cores, const char *why, bool json) {

@@ -60,7 +60,8 @@ static const cli_option option_table[] = {
     {"--json", NULL, CLI_FLAG, CLI_DEVICES, FIELD(json), 0, 0,
      "one object. The list: cpu {vectors, cores}; webgpu [{index, name, vendor, architecture, backend, type, max_buffer_bytes, "
      "max_binding_bytes, max_storage_buffers, max_workgroup_bytes, max_workgroup_invocations, max_workgroups, subgroup_min, subgroup_max, "
-     "timestamps, subgroups, f16, subgroup_matrices}]; webgpu_none: why there is no adapter, or null. --check: adapters [{index, name, "
+     "timestamps, subgroups, f16, subgroup_matrices, executes}]; webgpu_none: why there is no adapter, or null. One that executes nothing "
+     "is used only where --adapter names it. --check: adapters [{index, name, "
      "backend, agree, differ, error, differences [{op, shape, ulp, relative}]}]"},
     {"--json", NULL, CLI_FLAG, CLI_TRAIN, FIELD(json), 0, 0, "one object per step: step, loss, lr, ms; the last has the score too"},
     {"--json", NULL, CLI_FLAG, CLI_BENCH, FIELD(json), 0, 0,

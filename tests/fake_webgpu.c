@@ -1,6 +1,8 @@
 /* fake_webgpu: see fake_webgpu.h. Objects stay in memory after their last release, so that a late use is seen and named. */
 #include "fake_webgpu.h"
 
+#include "run/webgpu/proof.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -1189,9 +1191,24 @@ static uint32_t fake_mix(uint32_t h, uint32_t v) {
     return h ^ (h >> 15);
 }
 
+/* The one shader whose right answer somebody waits for. */
+static void fake_run_proof(const fake_object *group, bool wrong) {
+    uint32_t given[TG_PROOF_WORDS], found[TG_PROOF_WORDS];
+    memcpy(given, group->bindings[0].buffer->data, sizeof given);
+    for (uint32_t i = 0; i < TG_PROOF_WORDS; i++) found[i] = tg_proof_answer(given, i);
+    if (wrong) found[TG_PROOF_WORDS - 1] ^= 1;
+    memcpy(group->bindings[1].buffer->data, found, sizeof found);
+}
+
 /* Every word of every binding becomes a float in [1, 2) that depends on the source, the groups and all bytes bound. */
 static void fake_run_dispatch(const fake_command *c) {
     uint32_t h = 17, w;
+    const fake_adapter *adapter = c->pipeline->device->adapter;
+    if (adapter->skill == FAKE_NOTHING) return;
+    if (strcmp(c->pipeline->source, TG_PROOF_SOURCE) == 0) {
+        fake_run_proof(c->group, adapter->skill == FAKE_WRONG);
+        return;
+    }
     for (const char *at = c->pipeline->source; *at != '\0'; at++) h = fake_mix(h, (uint32_t)*at);
     for (int i = 0; i < 3; i++) h = fake_mix(h, c->groups[i]);
     for (int i = 0; i < c->group->binding_count; i++) {
@@ -1296,7 +1313,8 @@ TG_WGPU_FUNCTIONS(FAKE_EXPORT_ALL)
 /* ---------------------------------------------------------------- the library */
 
 fake_adapter fake_adapter_make(const char *name, uint32_t type) {
-    return (fake_adapter){name, "Fake Vendor", type, TG_WGPU_BACKEND_VULKAN, 10, 1024, 65535, 32768, UINT64_C(4) << 30, UINT64_C(2) << 30};
+    return (fake_adapter){
+        name, "Fake Vendor", type, TG_WGPU_BACKEND_VULKAN, 10, 1024, 65535, 32768, UINT64_C(4) << 30, UINT64_C(2) << 30, FAKE_RIGHT};
 }
 
 static void fake_fill(fake_flavour flavour) {

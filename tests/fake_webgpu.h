@@ -1,7 +1,8 @@
 /* fake_webgpu: a WebGPU library without a GPU, for tests of the executor: a function table (and a look-up by name) over objects in
  * host memory. Every object is counted, every use is checked as a validator would, buffers hold their bytes, answers come when
  * the program waits for them. Any call can be made to fail in each way that its function can; the device can be lost at any
- * call. A dispatch mixes the bytes it binds in a fixed way: results depend on every byte, binding and order.
+ * call. A dispatch mixes the bytes it binds in a fixed way: results depend on every byte, binding and order. Only the proof that a
+ * new device is asked for is computed as it should be.
  * One library at a time: fake_webgpu_begin makes it new. Must not know the executor beyond its table. */
 #ifndef TENSORGRAD_TESTS_FAKE_WEBGPU_H
 #define TENSORGRAD_TESTS_FAKE_WEBGPU_H
@@ -23,11 +24,15 @@ typedef enum fake_call { /* FAKE_queue_submit, ...: named as the fields of the t
  * statuses (a popped scope: or an error nobody made). Questions answered at once: refused. */
 enum { FAKE_WAYS = 4 };
 
+/* How well an adapter computes: it answers the proof of a new device; or it is off by a bit; or no dispatch does anything. */
+typedef enum fake_skill { FAKE_RIGHT, FAKE_WRONG, FAKE_NOTHING } fake_skill;
+
 typedef struct fake_adapter {
     const char *name, *vendor;
     uint32_t type, backend;
     uint32_t storage_buffers, invocations, groups, workgroup_bytes;
     uint64_t buffer_bytes, binding_bytes;
+    fake_skill skill;
 } fake_adapter;
 fake_adapter fake_adapter_make(const char *name, uint32_t type); /* generous limits, Vulkan */
 

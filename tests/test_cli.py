@@ -401,7 +401,7 @@ def webgpu_devices(_):
     expect(found, "there is an adapter")
     keys = {"index", "name", "vendor", "architecture", "backend", "type", "max_buffer_bytes", "max_binding_bytes",
             "max_storage_buffers", "max_workgroup_bytes", "max_workgroup_invocations", "max_workgroups", "subgroup_min",
-            "subgroup_max", "timestamps", "subgroups", "f16", "subgroup_matrices"}
+            "subgroup_max", "timestamps", "subgroups", "f16", "subgroup_matrices", "executes"}
     for i, adapter in enumerate(found):
         expect(set(adapter) == keys and adapter["index"] == i and adapter["max_storage_buffers"] >= 8, str(adapter))
     status, out, err = call("devices", env=GPU)
@@ -415,6 +415,25 @@ def webgpu_check(_):
     expect(len(reports) == 1 and reports[0]["index"] == 0 and reports[0]["name"] == adapters()[0]["name"], out[:300])
     expect(reports[0]["agree"] > 200 and reports[0]["differ"] == 0 and reports[0]["error"] is None, out)
     refused("devices", "--check", "--adapter", "no such thing", says=["no such thing"], env=GPU)
+
+
+def webgpu_without_a_driver(_):
+    """Dawn offers its Null backend where there is no driver: it takes every command and executes nothing."""
+    none = {**GPU, "VK_DRIVER_FILES": "/none", "VK_ICD_FILENAMES": "/none"}
+    listed = json.loads(call("devices", "--json", env=none)[1])
+    expect([a["executes"] for a in listed["webgpu"]] == [False] and listed["webgpu"][0]["backend"] == "null", str(listed))
+    status, out, _ = call("devices", env=none)
+    expect(status == 0 and "executes nothing" in out, out)
+    for command in (("train", "mlp-sin", "--steps", 2), ("bench", "mlp-sin"), ("tune", "matmul:8")):
+        device = () if command[0] == "tune" else ("--device", "webgpu")
+        status, out, err = call(*command, *device, env=none)
+        expect(status == 2 and out == "" and "executes anything" in err.splitlines()[-1], f"{command}: exit {status}: {out} {err}")
+    status, out, err = call("devices", "--check", env=none)
+    expect(status == 2 and "executes anything" in err, f"exit {status}: {out} {err}")
+    with_gpu = [l["loss"] for l in losses("mlp-sin", "--steps", 2, "--device", "auto", env=none)]
+    expect(with_gpu == [l["loss"] for l in losses("mlp-sin", "--steps", 2, "--device", "cpu")], f"auto is the CPU: {with_gpu}")
+    status, out, err = call("bench", "matmul:8", "--steps", 1, "--adapter", "null", "--json", env=none)
+    expect(status == 0 and "Null backend" in out, f"named, it is taken: exit {status}: {out} {err}")
 
 
 def webgpu_train(folder):

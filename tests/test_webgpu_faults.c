@@ -784,11 +784,11 @@ static void pipelines_are_shared_and_made_together(void **state) {
     const fake_counts *c = fake_webgpu_counts();
     const int dispatches = tg_webgpu_executor.dispatches(s.executable);
     assert_true(c->pipelines < dispatches); /* equal sources, one pipeline */
-    assert_true(c->pipelines > 0);
-    assert_int_equal(c->pipelines_before_a_wait, c->of[FAKE_device_create_compute_pipeline_async]);
+    assert_true(c->pipelines > 1);
+    assert_int_equal(c->pipelines_before_a_wait, c->of[FAKE_device_create_compute_pipeline_async] - 1); /* one is the proof's */
     assert_int_equal(c->pipelines, c->of[FAKE_device_create_compute_pipeline_async]);
     assert_int_equal(c->of[FAKE_device_create_shader_module], c->pipelines);
-    assert_int_equal(tg_webgpu_count(s.device)->pipelines, c->pipelines);
+    assert_int_equal(tg_webgpu_count(s.device)->pipelines, c->pipelines - 1);
     session_end(&s);
     scene_free(&sc);
 }
@@ -973,6 +973,44 @@ static void adapters_are_chosen(void **state) {
     }
 }
 
+/* An adapter that executes nothing is chosen by nobody, unless it is named: then it is taken as it is. */
+static void an_adapter_that_executes_nothing(void **state) {
+    (void)state;
+    fake_adapter list[] = {fake_adapter_make("Null backend", TG_WGPU_ADAPTER_CPU), fake_adapter_make("Slow Raster", TG_WGPU_ADAPTER_CPU)};
+    list[0].backend = TG_WGPU_BACKEND_NULL;
+    list[0].skill = FAKE_NOTHING;
+    for (int flavour = 0; flavour < 3; flavour++) {
+        const fake_options alone = {.flavour = flavours[flavour], .adapters = list, .adapter_count = 1},
+                           both = {.flavour = flavours[flavour], .adapters = list, .adapter_count = 2};
+        assert_error(opened_adapter(&alone, NULL, false), TG_ERROR_DEVICE, "no adapter that executes anything", "Null backend");
+        assert_error(opened_adapter(&alone, NULL, true), TG_ERROR_DEVICE, "no adapter that executes anything", "Null backend");
+        assert_error(opened_adapter(&alone, "", false), TG_ERROR_DEVICE, "no adapter that executes anything", "driver");
+        assert_string_equal(opened_adapter(&alone, "null", false), "Null backend");
+        assert_string_equal(opened_adapter(&alone, "#0", false), "Null backend");
+        assert_string_equal(opened_adapter(&both, NULL, false), "Slow Raster");
+        assert_string_equal(opened_adapter(&both, "NULL BACKEND", false), "Null backend");
+        assert_error(opened_adapter(&both, "null", true), TG_ERROR_NOT_FOUND, "Slow Raster", "Null backend");
+    }
+}
+
+/* One that says nothing of the kind, and computes nothing or is off by a bit, is found out. */
+static void a_device_that_computes_wrongly(void **state) {
+    (void)state;
+    for (int skill = FAKE_WRONG; skill <= FAKE_NOTHING; skill++)
+        for (int flavour = 0; flavour < 3; flavour++) {
+            fake_adapter broken = fake_adapter_make("Tower RTX", TG_WGPU_ADAPTER_DISCRETE);
+            broken.skill = (fake_skill)skill;
+            const fake_options options = {.flavour = flavours[flavour], .adapters = &broken, .adapter_count = 1};
+            for (int real_gpu = 0; real_gpu < 2; real_gpu++) {
+                const char *text = opened_adapter(&options, NULL, real_gpu != 0);
+                assert_error(text, TG_ERROR_DEVICE, "the adapter Tower RTX does not pass its first computation",
+                             "executes nothing, or wrongly");
+                if (skill == FAKE_WRONG) assert_non_null(strstr(text, "word 63"));
+                else assert_non_null(strstr(text, "word 0 of the answer is 00000000"));
+            }
+        }
+}
+
 static void adapters_are_listed(void **state) {
     (void)state;
     const fake_adapter both[] = {fake_adapter_make("Bank Graphics 770", TG_WGPU_ADAPTER_INTEGRATED),
@@ -1032,8 +1070,8 @@ static void halves_are_tried_out(void **state) {
         fake_halves offered;
         bool wanted, f16;
         int subgroup, pipelines;
-    } cases[] = {{FAKE_NO_F16, true, false, 0, 0},   {FAKE_F16, true, true, 0, 1},        {FAKE_F16, false, false, 0, 0},
-                 {FAKE_MATRICES, true, true, 32, 2}, {FAKE_MATRICES, false, false, 0, 0}, {FAKE_MATRICES_REFUSED, true, true, 0, 2}};
+    } cases[] = {{FAKE_NO_F16, true, false, 0, 1},   {FAKE_F16, true, true, 0, 2},        {FAKE_F16, false, false, 0, 1},
+                 {FAKE_MATRICES, true, true, 32, 3}, {FAKE_MATRICES, false, false, 0, 1}, {FAKE_MATRICES_REFUSED, true, true, 0, 3}};
     tg_context *ctx = support_context();
     bool f16 = false;
     int subgroup = 0;
@@ -1158,6 +1196,50 @@ static tg_status view_take(tg_model *m, view *v) {
     if (status == TG_OK && tg_model_step_count(m) > 0) status = tg_param_grad_download(m, "l1.W", v->gradient, 15);
     v->steps = tg_model_step_count(m);
     return status;
+}
+
+/* With AUTO a device that computes wrongly is no device: the CPU, and the log says why. An application's own is an error. */
+static char last_log[1024];
+static void keep_log(void *user, tg_log_level level, const char *message) {
+    (void)user;
+    (void)level;
+    snprintf(last_log, sizeof last_log, "%s", message);
+}
+
+static void auto_takes_the_cpu_instead(void **state) {
+    (void)state;
+    fake_adapter broken[] = {fake_adapter_make("Tower RTX", TG_WGPU_ADAPTER_DISCRETE),
+                             fake_adapter_make("Null backend", TG_WGPU_ADAPTER_CPU)};
+    broken[0].skill = broken[1].skill = FAKE_NOTHING;
+    broken[1].backend = TG_WGPU_BACKEND_NULL;
+    for (int first = 0; first < 2; first++) {
+        const fake_options options = {.adapters = &broken[first], .adapter_count = 1};
+        const tg_context_options context = {.log = keep_log};
+        tg_compile_options o = {.optimizer = tg_sgd(.lr = tg_lr_constant(0.1))};
+        tg_context *ctx = tg_context_create(&context);
+        tg_model_info info;
+        library.begin(&options);
+        tg_model *m = tg_compile(ctx, build_model, NULL, &o);
+        if (m == NULL) fail_msg("%s", tg_error_message(ctx));
+        assert_int_equal(tg_model_get_info(m, &info), TG_OK);
+        assert_int_equal(strncmp(info.device, "cpu", 3), 0);
+        assert_non_null(strstr(last_log, "no GPU, the CPU is used"));
+        assert_non_null(strstr(last_log, broken[first].name));
+        tg_model_destroy(m);
+        o.device = TG_DEVICE_WEBGPU;
+        assert_null(tg_compile(ctx, build_model, NULL, &o));
+        assert_int_equal(tg_error(ctx), TG_ERROR_DEVICE);
+        assert_non_null(strstr(tg_error_message(ctx), broken[first].name));
+        setenv("TENSORGRAD_ADAPTER", "null", 1);
+        m = first == 1 ? tg_compile(ctx, build_model, NULL, &o) : NULL;
+        unsetenv("TENSORGRAD_ADAPTER");
+        if (m != NULL) assert_int_equal(tg_model_get_info(m, &info), TG_OK);
+        if (m != NULL) assert_string_equal(info.device, "webgpu (Null backend, which executes nothing)");
+        assert_int_equal(m != NULL, first == 1);
+        tg_model_destroy(m);
+        assert_int_equal(library.counts()->live, 0);
+        tg_context_destroy(ctx);
+    }
 }
 
 static tg_model *model_make(tg_context *ctx) {
@@ -1681,12 +1763,15 @@ int main(void) {
         cmocka_unit_test(limits_of_the_adapter_are_asked_for),
         cmocka_unit_test(what_is_too_large_is_named),
         cmocka_unit_test(adapters_are_chosen),
+        cmocka_unit_test(an_adapter_that_executes_nothing),
+        cmocka_unit_test(a_device_that_computes_wrongly),
         cmocka_unit_test(adapters_are_listed),
         cmocka_unit_test(halves_are_tried_out),
         cmocka_unit_test(trying_out_may_fail),
         cmocka_unit_test(an_applications_functions),
 #if defined(FAKE_WEBGPU_LIBRARY)
         cmocka_unit_test_setup_teardown(the_library_is_found_by_the_session, library_open, library_close),
+        cmocka_unit_test_setup_teardown(auto_takes_the_cpu_instead, library_open, library_close),
         cmocka_unit_test_setup_teardown(a_model_recovers_from_every_loss, library_open, library_close),
         cmocka_unit_test_setup_teardown(recovery_goes_on_from_the_snapshot, library_open, library_close),
         cmocka_unit_test_setup_teardown(sizes_are_freed_and_recovered, library_open, library_close),

@@ -1140,8 +1140,10 @@ typedef struct tg_optimizer {
 /* ---------------------------------------------------------------- models */
 
 /* AUTO: WebGPU where a library is found and it offers a real GPU, else the CPU. WEBGPU: any adapter, a software one too; none,
- * or no library, is TG_ERROR_DEVICE. The library is looked for when a model is compiled: TENSORGRAD_WEBGPU_LIB, then the usual
- * names of Dawn and wgpu-native; nothing is linked. */
+ * or no library, is TG_ERROR_DEVICE. A device that was just opened computes something small first: a wrong answer is TG_ERROR_DEVICE
+ * too, or with AUTO the CPU, and the reason is logged. Adapters that execute nothing (backend "null") are no choice of either: one is
+ * used only where it is named, without that first computation, and its description says so. The library is looked for when a model is
+ * compiled: TENSORGRAD_WEBGPU_LIB, then the usual names of Dawn and wgpu-native; nothing is linked. */
 typedef enum tg_device_kind { TG_DEVICE_AUTO = 0, TG_DEVICE_CPU = 1, TG_DEVICE_WEBGPU = 2 } tg_device_kind;
 
 /* An application's own WebGPU device, in terms of the standard webgpu.h. The handles are borrowed until the last model made
@@ -1156,7 +1158,7 @@ typedef struct tg_webgpu_device {
 typedef struct tg_adapter_info {
     char name[128]; /* "NVIDIA H200" */
     char vendor[64], architecture[64];
-    char backend[16]; /* "vulkan", "metal", "d3d12", "d3d11", "opengl", "opengles", "null", "other" */
+    char backend[16]; /* "vulkan", "metal", "d3d12", "d3d11", "opengl", "opengles", "null" (executes nothing), "other" */
     char type[16];    /* "discrete", "integrated", "cpu", "unknown" */
     int64_t max_buffer_bytes, max_binding_bytes;
     int32_t max_storage_buffers, max_workgroup_bytes, max_workgroup_invocations, max_workgroups;

@@ -169,9 +169,12 @@ static void adapters_enumerate(webgpu_device *d) {
     for (size_t i = 0; i < count; ++i) adapters_add(d, handles[i]);
 }
 
-/* Lower is better: real GPUs first, then the backends meant for computing. */
+bool tg_webgpu_executes(const tg_adapter_info *info) { return strcmp(info->backend, "null") != 0; }
+
+/* Lower is better: real GPUs first, then the backends meant for computing; last of all what executes nothing. */
 static int adapters_rank(const webgpu_adapter *adapter) {
     const char *type = adapter->info.type, *backend = adapter->info.backend;
+    if (!tg_webgpu_executes(&adapter->info)) return 16;
     int rank = strcmp(type, "discrete") == 0 ? 0 : strcmp(type, "integrated") == 0 ? 4 : strcmp(type, "cpu") == 0 ? 12 : 8;
     if (strcmp(backend, "d3d11") == 0 || strncmp(backend, "opengl", 6) == 0) rank += 2;
     return rank;
@@ -235,9 +238,10 @@ static const char *adapters_list(const webgpu_device *d, char *text, size_t room
 tg_status tg_webgpu_choose(webgpu_device *d, const tg_open_options *options, const webgpu_adapter **out) {
     char list[2048];
     int unreal = 0;
+    const bool named = options->adapter != NULL && options->adapter[0] != '\0';
     if (d->adapter_count == 0) return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: the library offers no adapter");
     for (int i = 0; i < d->adapter_count; ++i) {
-        if (options->adapter != NULL && options->adapter[0] != '\0' && !adapters_match(d, i, options->adapter)) continue;
+        if (named ? !adapters_match(d, i, options->adapter) : !tg_webgpu_executes(&d->adapters[i].info)) continue;
         const bool software = strcmp(d->adapters[i].info.type, "cpu") == 0;
         unreal += software ? 1 : 0;
         if (software && options->real_gpu) continue;
@@ -246,6 +250,9 @@ tg_status tg_webgpu_choose(webgpu_device *d, const tg_open_options *options, con
     }
     if (unreal > 0)
         return tg_fail(d->ctx, TG_ERROR_NOT_FOUND, TG_SITE_NONE, "webgpu: no real GPU, only software adapters: %s",
+                       adapters_list(d, list, sizeof list));
+    if (!named)
+        return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no adapter that executes anything, only %s: is a driver installed?",
                        adapters_list(d, list, sizeof list));
     return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no adapter is called \"%s\": there are %s", options->adapter,
                    adapters_list(d, list, sizeof list));

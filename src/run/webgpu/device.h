@@ -79,6 +79,7 @@ typedef struct webgpu_device {
     tg_webgpu_api api;
     bool foreign, dawn, wgpu_native, old_layout_entry, guaranteed;
     bool software;     /* the adapter is the CPU */
+    bool executes;     /* false: an adapter that does nothing, which was asked for by name */
     bool wants_f16;    /* halves may be used */
     int subgroup_size; /* of every subgroup; 0: not known, or not always the same */
     tg_wgpu_instance instance;
@@ -143,7 +144,11 @@ extern const char *const tg_webgpu_f16_toggles[WEBGPU_F16_TOGGLES]; /* Dawn's, o
 tg_status tg_webgpu_find_adapters(webgpu_device *d);
 void tg_webgpu_drop_adapters(webgpu_device *d);
 tg_status tg_webgpu_choose(webgpu_device *d, const tg_open_options *options, const webgpu_adapter **out);
+bool tg_webgpu_executes(const tg_adapter_info *info); /* false: it takes commands and does nothing, which is for tests of libraries */
 void tg_webgpu_read_adapter(const webgpu_device *d, tg_wgpu_adapter handle, webgpu_adapter *out);
+
+/* ---- prove.c */
+tg_status tg_webgpu_prove(webgpu_device *d); /* TG_ERROR_DEVICE names the adapter that computes nothing, or wrongly */
 
 /* ---- open.c */
 tg_status tg_webgpu_begin(tg_context *ctx, const tg_webgpu_api *api, webgpu_device **out); /* no instance yet */

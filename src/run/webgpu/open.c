@@ -60,6 +60,8 @@ static void open_describe(webgpu_device *d, const webgpu_adapter *adapter) {
     snprintf(d->name, sizeof d->name, "%s", adapter->info.name);
     snprintf(d->description, sizeof d->description, "webgpu (%s, %s)", d->name, adapter->info.backend);
     d->software = strcmp(adapter->info.type, "cpu") == 0;
+    d->executes = tg_webgpu_executes(&adapter->info);
+    if (!d->executes) snprintf(d->description, sizeof d->description, "webgpu (%s, which executes nothing)", d->name);
     snprintf(d->tuning_name, sizeof d->tuning_name, "%s; %s; %s; %s; %s", adapter->info.name, adapter->info.vendor,
              adapter->info.architecture, adapter->info.backend, adapter->driver);
     for (char *c = d->tuning_name; *c != '\0'; ++c)
@@ -196,6 +198,7 @@ tg_status tg_webgpu_begin(tg_context *ctx, const tg_webgpu_api *api, webgpu_devi
     d->wgpu_native = api->device_poll != NULL;
     d->old_layout_entry = d->wgpu_native && (api->get_version == NULL || api->get_version() >> 24 < 29);
     d->guaranteed = limits != NULL && strcmp(limits, "guaranteed") == 0;
+    d->executes = true;
     d->patience = open_patience();
     d->slow = OPEN_SLOW_NS;
     snprintf(d->name, sizeof d->name, "not opened");
@@ -235,7 +238,8 @@ static tg_status open_parts(webgpu_device *d, const tg_open_options *options) {
     if (status == TG_OK)
         status = tg_webgpu_make_buffer(d, 4, TG_WGPU_USAGE_MAP_READ | TG_WGPU_USAGE_COPY_DESTINATION, "a fence", &d->fence);
     tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "making a fence");
-    return status != TG_OK ? status : scopes;
+    if (status == TG_OK) status = scopes;
+    return status == TG_OK && d->executes ? tg_webgpu_prove(d) : status;
 }
 tg_status tg_webgpu_open_with(tg_context *ctx, const tg_webgpu_api *api, const tg_open_options *options, tg_device **out) {
     webgpu_device *d = NULL;

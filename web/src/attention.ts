@@ -4,7 +4,7 @@ import { ArgumentError } from './errors.js'
 import { capture, relu, rope } from './ops.js'
 import { Module } from './module.js'
 import { Linear, mergeHeads, splitHeads, type LinearOptions } from './nn.js'
-import { check, checkOptions } from './options.js'
+import { anything, callback, check, checkOptions, count, flag, positive, text } from './options.js'
 import { describe, invoke, type Tensor } from './tensor.js'
 
 export interface AttentionMask {
@@ -34,7 +34,7 @@ export interface AttentionInputs {
 export function attentionWeights(q: Tensor, k: Tensor, options: AttentionMask = {}): Tensor {
   const mask = options?.mask
   return invoke('nn_attention_weights', attentionWeights, mask === undefined ? [q, k] : [q, k, mask], () => {
-    checkOptions('attention', options, ['causal', 'mask'])
+    checkOptions('attention', options, { causal: flag, mask: anything })
     return [options.causal ? 1 : 0]
   })
 }
@@ -57,18 +57,17 @@ export class Attention extends Module {
     options: AttentionOptions = {},
   ) {
     super()
-    const { kvHeads = heads, causal, ropeBase, context = dim, ...linear } = options
+    const known = { kvHeads: count, causal: flag, ropeBase: positive, context: count, bias: flag, init: anything }
+    const own = check(Attention, () => checkOptions('attention', options, known))
+    const { kvHeads = heads, causal, ropeBase, context = dim, ...linear } = own
     const size = dim / heads
     check(Attention, () => {
-      checkOptions('attention', options, ['kvHeads', 'causal', 'ropeBase', 'context', 'bias', 'init'])
       const whole = (n: number): boolean => Number.isSafeInteger(n) && n > 0
       if (!whole(size)) throw new ArgumentError(`attention: ${dim} does not divide into ${heads} heads`)
       if (!whole(kvHeads) || !whole(heads / kvHeads)) throw new ArgumentError(`attention: ${heads} heads do not divide among ${kvHeads} of keys`)
-      if (ropeBase !== undefined && !(ropeBase > 0 && ropeBase < Infinity))
-        throw new ArgumentError(`attention: the rope base is ${describe(ropeBase)}, not over 0 and finite`)
       if (ropeBase !== undefined && size % 2 !== 0) throw new ArgumentError(`attention: rope needs heads of an even size, not ${size}`)
     })
-    this.options = options
+    this.options = own
     this.kvHeads = kvHeads
     this.q = new Linear(dim, dim, linear)
     this.k = new Linear(context, size * kvHeads, linear)
@@ -76,7 +75,7 @@ export class Attention extends Module {
     this.o = new Linear(dim, dim, linear)
   }
   fwd(x: Tensor, inputs: AttentionInputs = {}): Tensor {
-    check(Attention.prototype.fwd, () => checkOptions('attention', inputs, ['context', 'mask', 'capture']))
+    check(Attention.prototype.fwd, () => checkOptions('attention', inputs, { context: anything, mask: anything, capture: text }))
     const { context = x, mask, capture: name } = inputs, { causal = false, ropeBase } = this.options
     const turned = (heads: Tensor): Tensor => (ropeBase === undefined ? heads : rope(heads, { base: ropeBase }))
     const q = turned(splitHeads(this.q.fwd(x), this.heads)), k = turned(splitHeads(this.k.fwd(context), this.kvHeads))
@@ -125,13 +124,13 @@ export class MLP extends Module {
   private readonly options: MLPOptions
   constructor(sizes: readonly number[], options: MLPOptions = {}) {
     super()
-    const { activation, activateLast, ...linear } = options
-    check(MLP, () => {
-      checkOptions('mlp', options, ['activation', 'activateLast', 'bias', 'init'])
+    const own = check(MLP, () => {
       if (!Array.isArray(sizes) || sizes.length < 2)
         throw new ArgumentError('mlp: at least 2 sizes are needed, of the input and the output')
+      return checkOptions('mlp', options, { activation: callback, activateLast: flag, bias: flag, init: anything })
     })
-    this.options = options
+    const { activation, activateLast, ...linear } = own
+    this.options = own
     this.length = sizes.length - 1
     Object.assign(this, sizes.slice(1).map((size, i) => new Linear(sizes[i] as number, size, linear)))
   }

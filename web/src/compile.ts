@@ -7,7 +7,8 @@ import { ArgumentError, blame, blameOnce, holdFrames, NotFiniteError, siteOf, St
 import { Graph, markParams, materialize } from './ir.js'
 import { rateArgument, type LR } from './lr.js'
 import type { Module } from './module.js'
-import { chooseOptimizer, optimizerMessage, type Optimizers } from './optimizer.js'
+import { chooseOptimizer, optimizerMessage, optimizers, type Optimizers } from './optimizer.js'
+import { anything, callback, check, checkOptions, flag, oneOf, record, text, type Hints, type Kind, type Kinds } from './options.js'
 import {
   Connection,
   joined,
@@ -116,7 +117,7 @@ export async function compileModule<M extends Module, const I extends InputSpecs
   forward: Forward<M, I>,
   options: CompileOptions<I> = {},
 ): Promise<CompiledModule<M, I>> {
-  const plan: Plan<M> = { what: 'compileModule', above: compileModule, factory, options: ownOptions(options) }
+  const plan: Plan<M> = { what: 'compileModule', above: compileModule, factory, options: ownOptions('compileModule', compileModule, options, ofModule) }
   const { family, message, graph, sizes } = await compileRoot(plan, forward, true)
   return new CompiledModule<M, I>(family, graph, message, sizes)
 }
@@ -127,22 +128,23 @@ export async function compileForward<M extends Module, const I extends InputSpec
   forward: Forward<M, I>,
   options: CompileForwardOptions<I> = {},
 ): Promise<CompiledForward<M, I>> {
-  const plan: Plan<M> = { what: 'compileForward', above: compileForward, factory, options: ownOptions(options) }
+  const plan: Plan<M> = { what: 'compileForward', above: compileForward, factory, options: ownOptions('compileForward', compileForward, options, ofForward) }
   const { family, message, graph, sizes } = await compileRoot(plan, forward, false)
   return new CompiledForward<M, I>(family, graph, message, sizes)
 }
 
 /** Compiles a graph traced by hand (see `trace`), its writebacks with it. */
 export async function compileGraph(graph: Graph, options: CompileGraphOptions = {}): Promise<CompiledModule<Module, InputSpecs>> {
-  const plan: Plan<Module> = { what: 'compileGraph', above: compileGraph, factory: null, options }
+  const own = ownOptions('compileGraph', compileGraph, options, ofGraph)
+  const plan: Plan<Module> = { what: 'compileGraph', above: compileGraph, factory: null, options: own }
   const frames = holdFrames(compileGraph)
   await checked(frames, async () => {
     checkGraph(graph)
     await loadCore()
-    markParams(graph.trace.graph, chooseOptimizer(options).config)
+    markParams(graph.trace.graph, chooseOptimizer(own).config)
     await graph.trace.settleSitesSlowly()
   })
-  const training = options.training ?? (chooseOptimizer(options).config !== null || graph.result.shape.length === 0)
+  const training = own.training ?? (chooseOptimizer(own).config !== null || graph.result.shape.length === 0)
   const started = await startRuntime(plan, graph.bytes(), training, frames)
   return new CompiledModule<Module, InputSpecs>(started.family, started.graph, started.message)
 }
@@ -151,14 +153,39 @@ function checkGraph(graph: unknown): void {
   if (!(graph instanceof Graph)) throw new ArgumentError(`compileGraph: takes a graph made by trace, not ${describe(graph)}`)
 }
 
-/** Other sizes are traced from the options later, whatever the caller does with the object meanwhile. */
-function ownOptions<O extends CompileOptions>(options: O): O {
-  const own = { ...options }
-  if (typeof own.inputs === 'object' && own.inputs !== null)
-    own.inputs = Object.fromEntries(Object.entries(own.inputs).map(([name, spec]) =>
-      [name, Array.isArray(spec?.shape) ? { ...spec, shape: [...spec.shape] } : spec])) as O['inputs'] & object
-  if (Array.isArray(own.frozen)) own.frozen = [...own.frozen]
-  return own
+const powerOfTwo: Kind = { text: 'a power of two from 1 to 2^24', is: (value: unknown) => Number.isInteger(Math.log2(value as number)) && (value as number) >= 1 && (value as number) <= 2 ** 24 }
+const sized: Kinds = { inputs: record, batch: anything, maxSizes: anything }
+const runtime: Kinds = { seed: anything, device: anything, adapter: text, noFusion: flag, precision: anything, lossScale: powerOfTwo, threads: anything }
+const average: Kinds = { average: flag }
+const ofForward: Kinds = { ...sized, ...runtime }
+const ofModule: Kinds = { ...ofForward, frozen: anything, ...optimizers }
+const ofGraph: Kinds = { ...runtime, training: flag, ...optimizers }
+const texts = oneOf('ir', 'kernels', 'plan', 'dot', 'c', 'wgsl')
+const ofCall: Kinds = { withCaptures: flag }
+const abortable: Kind = { text: 'an AbortSignal', is: (value: unknown) => typeof (value as AbortSignal | null)?.throwIfAborted === 'function' }
+const ofTraining: Kinds = {
+  data: anything, inputs: anything, batch: anything, steps: anything, order: anything, seed: anything, stepsPerSubmission: anything,
+  onProgress: callback, targetLoss: anything, patience: anything, signal: abortable,
+}
+const optimizerHint = 'the optimizer goes by its name: { adam: { lr: 0.001 } }'
+const hints: Hints = { optimizer: optimizerHint, lr: optimizerHint, learningRate: optimizerHint, weightDecay: optimizerHint }
+
+/** Of the caller's own nothing is kept: other sizes are traced from the options later, whatever becomes of the object meanwhile. */
+function ownOptions<O extends CompileOptions | CompileGraphOptions>(what: string, above: unknown, options: O, kinds: Kinds): O {
+  return check(above, () => {
+    const own: CompileOptions = { ...checkOptions(what, options, kinds, hints) }
+    if (own.inputs !== undefined) own.inputs = Object.fromEntries(Object.entries(own.inputs).map(([name, spec]) => [name, ownInput(what, name, spec)]))
+    for (const name of ['batch', 'maxSizes'] as const)
+      if (own[name] !== undefined && !Sizes.areNeeded(own.inputs ?? {})) throw new ArgumentError(`${what}: ${name} is for inputs with a null axis, and there is none`)
+    if (Array.isArray(own.frozen)) own.frozen = [...own.frozen]
+    return own as O
+  })
+}
+
+function ownInput(what: string, name: string, spec: InputSpecs[string]): InputSpecs[string] {
+  if (!record.is(spec as never)) throw new ArgumentError(`${what}: the input ${name} is ${describe(spec)}, not { shape, dtype }`)
+  const { shape, ...more } = checkOptions(`${what}: the input ${name}`, spec, { shape: anything, dtype: anything })
+  return { ...more, shape: Array.isArray(shape) ? [...shape] : shape }
 }
 
 interface Plan<M extends Module> {
@@ -509,24 +536,27 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
   run<A extends DataArray = Float32Array>(inputs: InputArrays<I>, options: { withCaptures: true }): Promise<RunResult<A>>
   run<A extends DataArray = Float32Array>(inputs: InputArrays<I>, options: CallOptions): Promise<A | RunResult<A>>
   async run(inputs: InputArrays<I>, options: CallOptions = {}): Promise<DataArray | RunResult<DataArray>> {
-    const withCaptures = options.withCaptures ?? false
-    const { feeds, transfer } = this.arrays('run', 'input', inputs, Compiled.prototype.run)
+    const above = Compiled.prototype.run
+    const { withCaptures = false } = check(above, () => checkOptions('run', options, ofCall))
+    const { feeds, transfer } = this.arrays('run', 'input', inputs, above)
     const body = { kind: 'run' as const, graph: this.#graph, feeds, withCaptures }
-    const answer = await this.ask(body, Compiled.prototype.run, transfer, (sizes) => sizes.sizeOf('run', feeds))
+    const answer = await this.ask(body, above, transfer, (sizes) => sizes.sizeOf('run', feeds))
     return withCaptures ? { output: answer.output, captures: new Captures(answer.captures ?? []) } : answer.output
   }
 
   /** Writes parameters. Every name and length is checked before anything is written. partial: names may be missing. */
   async uploadParams(params: Readonly<Record<string, Float32Array>>, options: { partial?: boolean } = {}): Promise<void> {
     const above = Compiled.prototype.uploadParams
+    const { partial = false } = check(above, () => checkOptions('uploadParams', options, { partial: flag }))
     const { feeds, transfer } = this.arrays('uploadParams', 'parameter', params, above)
-    await this.ask({ kind: 'uploadParams', graph: this.#graph, params: feeds, partial: options.partial ?? false }, above, transfer)
+    await this.ask({ kind: 'uploadParams', graph: this.#graph, params: feeds, partial }, above, transfer)
   }
 
   /** Every parameter by name; average: the averages that an optimiser with `average` keeps. */
   async downloadParams(options: AverageOption = {}): Promise<Record<string, Float32Array>> {
-    const average = options.average ?? false
-    return byName(await this.ask({ kind: 'downloadParams', graph: this.#graph, average }, Compiled.prototype.downloadParams))
+    const above = Compiled.prototype.downloadParams
+    const { average: averages = false } = check(above, () => checkOptions('downloadParams', options, average))
+    return byName(await this.ask({ kind: 'downloadParams', graph: this.#graph, average: averages }, above))
   }
 
   /** Initial values again (the same seed, the same values); optimiser state, random numbers and step counter back to the start. */
@@ -547,8 +577,12 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
   }
 
   /** The program as text: its IR, kernels, plan, WGSL, ... */
-  inspect(what: TextKind): Promise<string> {
-    return this.ask({ kind: 'text', graph: this.#graph, what }, Compiled.prototype.inspect, [], (sizes) => sizes.last.size)
+  async inspect(what: TextKind): Promise<string> {
+    const above = Compiled.prototype.inspect
+    check(above, () => {
+      if (!texts.is(what as never)) throw new ArgumentError(`inspect: takes ${texts.text}, not ${describe(what)}`)
+    })
+    return this.ask({ kind: 'text', graph: this.#graph, what }, above, [], (sizes) => sizes.last.size)
   }
 
   /** A forward pass that shares this model's parameters and worker. `forward` gets a new module of the same factory. */
@@ -557,11 +591,12 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     options: ForwardOptions<J> & AverageOption = {},
   ): Promise<CompiledForward<M, J>> {
     const above = Compiled.prototype.compileForward
-    const plan: Plan<M> = { what: 'compileForward', above, factory: this.#family.factory, options }, whole = forward as Forward<M, InputSpecs>
-    return this.#sibling<J>(above, options.average ?? false, async (frames) => {
+    const own = ownOptions('compileForward', above, options, { ...sized, ...average }), whole = forward as Forward<M, InputSpecs>
+    const plan: Plan<M> = { what: 'compileForward', above, factory: this.#family.factory, options: own }
+    return this.#sibling<J>(above, own.average ?? false, async (frames) => {
       if (plan.factory === null) throw new ArgumentError('compileForward: the model was compiled from a graph: use compileGraph')
       checkFunctions(plan.what, plan.factory, forward)
-      const chosen = sizeArguments(plan.what, options, this.#family.sizes)
+      const chosen = sizeArguments(plan.what, own, this.#family.sizes)
       const bytes = await writtenModel(plan, whole, frames, false, false, chosen.batch)
       return { bytes, sizes: (graph, message) => sizesOf(plan, whole, false, { family: this.#family, graph, message }, chosen) }
     })
@@ -569,7 +604,9 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
 
   /** The same of a graph traced by hand, whose parameters must all be this model's. */
   async compileGraph(graph: Graph, options: AverageOption = {}): Promise<CompiledForward<M, InputSpecs>> {
-    return this.#sibling<InputSpecs>(Compiled.prototype.compileGraph, options.average ?? false, async () => {
+    const above = Compiled.prototype.compileGraph
+    const { average: averages = false } = check(above, () => checkOptions('compileGraph', options, average))
+    return this.#sibling<InputSpecs>(above, averages, async () => {
       checkGraph(graph)
       await graph.trace.settleSitesSlowly()
       return { bytes: graph.bytes(), sizes: () => null }
@@ -706,8 +743,7 @@ interface TrainRun {
 const MAX_STEPS = 2 ** 31 - 1
 
 function trainArguments(options: TrainOptions): TrainRun {
-  if (typeof options !== 'object' || options === null) throw new ArgumentError(`train: takes options, not ${describe(options)}`)
-  const { data, steps, order = 'random', stepsPerSubmission = 0, targetLoss = 0, patience = 0, onProgress, signal } = options
+  const { data, steps, order = 'random', stepsPerSubmission = 0, targetLoss = 0, patience = 0, onProgress, signal } = checkOptions('train', options, ofTraining)
   const whole = (what: string, value: unknown, most: number): void => {
     if (!Number.isInteger(value) || (value as number) < 0 || (value as number) > most)
       throw new ArgumentError(`train: ${what} is ${typeof value === 'number' ? value : describe(value)}, not a whole number from 0 to ${most}`)
@@ -717,9 +753,7 @@ function trainArguments(options: TrainOptions): TrainRun {
   whole('stepsPerSubmission', stepsPerSubmission, 4096)
   whole('patience', patience, Number.MAX_SAFE_INTEGER)
   if (order !== 'random' && order !== 'sequential') throw new ArgumentError(`train: order is ${describe(order)}, not 'random' or 'sequential'`)
-  if (typeof targetLoss !== 'number') throw new ArgumentError(`train: targetLoss is ${describe(targetLoss)}, not a number`)
-  if (onProgress !== undefined && typeof onProgress !== 'function')
-    throw new ArgumentError(`train: onProgress is ${describe(onProgress)}, not a function`)
+  if (typeof targetLoss !== 'number' || Number.isNaN(targetLoss)) throw new ArgumentError(`train: targetLoss is ${describe(targetLoss)}, not a number`)
   const message = { steps, order, seed: seedArgument('train', options.seed), stepsPerSubmission, targetLoss, patience }
   return { message, onProgress, signal }
 }
@@ -744,7 +778,7 @@ export class CompiledModule<M extends Module = Module, I extends InputSpecs = In
   step(inputs: InputArrays<I>, options: CallOptions): Promise<number | StepResult>
   async step(inputs: InputArrays<I>, options: CallOptions = {}): Promise<number | StepResult> {
     const above = CompiledModule.prototype.step
-    const withCaptures = options.withCaptures ?? false
+    const { withCaptures = false } = check(above, () => checkOptions('step', options, ofCall))
     const { feeds, transfer } = this.arrays('step', 'input', inputs, above)
     try {
       const body = { kind: 'step' as const, graph: this.graph, feeds, withCaptures }
@@ -759,7 +793,8 @@ export class CompiledModule<M extends Module = Module, I extends InputSpecs = In
   /** Rows for inputs, [N, ...] where the input is [B, ...], uploaded once: all names, lengths and indices are checked here. batch: B of
    *  inputs with a null axis; default: `batch` of the compile options. */
   async dataset(data: Partial<InputArrays<I>>, options: Pick<TrainOptions, 'batch'> = {}): Promise<Dataset> {
-    return this.#dataset('dataset', data, options.batch, CompiledModule.prototype.dataset)
+    const above = CompiledModule.prototype.dataset
+    return this.#dataset('dataset', data, check(above, () => checkOptions('dataset', options, { batch: anything })).batch, above)
   }
   async #dataset(what: string, data: Partial<InputArrays<I>>, batch: number | undefined, above: unknown, frames: Frames = holdFrames(above)): Promise<Dataset> {
     const { feeds, transfer } = this.arrays(what, 'input', data, above)

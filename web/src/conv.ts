@@ -2,6 +2,7 @@
 // What they compute and what they say of shapes that do not fit is the core's.
 
 import { ArgumentError } from './errors.js'
+import { anything, checkOptions, flag, type Kinds } from './options.js'
 import { describe, invoke, whole, type Tensor } from './tensor.js'
 
 /** One number for every axis, or one for H and one for W. */
@@ -69,8 +70,10 @@ function paddingNumbers(op: string, value: Padding | undefined, axes: Axes): num
   return [0, first[0], second[0]!, first[1], second[1]!]
 }
 
+const ofConv: Kinds = { stride: anything, padding: anything, dilation: anything, groups: anything, bias: anything }
 /** The twelve numbers of WEB_CONV. */
 function convNumbers(op: string, options: ConvTransposeOptions, axes: Axes): number[] {
+  checkOptions(op, options, op.includes('transpose') ? { ...ofConv, outputPadding: anything } : ofConv)
   const groups = whole(op, 'groups', options.groups ?? 1)
   if (groups < 1) throw new ArgumentError(`${op}: groups need to be at least 1, not ${groups}`)
   return [
@@ -83,7 +86,7 @@ function convNumbers(op: string, options: ConvTransposeOptions, axes: Axes): num
 }
 
 function conv(op: string, above: unknown, x: Tensor, w: Tensor, options: ConvTransposeOptions, axes: Axes): Tensor {
-  const operands = options.bias === undefined ? [x, w] : [x, w, options.bias]
+  const bias = options?.bias, operands = bias === undefined ? [x, w] : [x, w, bias]
   return invoke(op, above, operands, () => convNumbers(op, options, axes))
 }
 
@@ -106,13 +109,16 @@ export function convTranspose2d(x: Tensor, w: Tensor, options: ConvTransposeOpti
 }
 
 function pool(op: string, above: unknown, x: Tensor, kernel: Pair, options: PoolOptions, axes: Axes): Tensor {
-  return invoke(op, above, [x], () => [
-    ...pair(op, 'the kernel', kernel, axes, 1),
-    ...pair(op, 'the stride', options.stride ?? kernel, axes, 1),
-    ...paddingNumbers(op, options.padding, axes),
-    options.ceilMode ? 1 : 0,
-    options.excludePadding ? 1 : 0,
-  ])
+  return invoke(op, above, [x], () => {
+    checkOptions(op, options, { stride: anything, padding: anything, ceilMode: flag, ...(op.startsWith('avg') ? { excludePadding: flag } : {}) })
+    return [
+      ...pair(op, 'the kernel', kernel, axes, 1),
+      ...pair(op, 'the stride', options.stride ?? kernel, axes, 1),
+      ...paddingNumbers(op, options.padding, axes),
+      options.ceilMode ? 1 : 0,
+      options.excludePadding ? 1 : 0,
+    ]
+  })
 }
 /** The largest of each window: [N, C, L] -> [N, C, out]. Padding never wins; equal elements share the gradient; NaN wins. */
 export function maxPool1d(x: Tensor, kernel: number, options: PoolOptions = {}): Tensor {
@@ -138,8 +144,10 @@ export function globalMaxPool(x: Tensor): Tensor {
 }
 
 function upsample(op: string, above: unknown, x: Tensor, options: UpsampleOptions): Tensor {
-  const { factor = 2, alignCorners = false } = options
-  return invoke(op, above, [x], () => [...pair(op, 'the factor', factor, 2, 1), alignCorners ? 1 : 0])
+  return invoke(op, above, [x], () => {
+    checkOptions(op, options, { factor: anything, ...(op.endsWith('bilinear') ? { alignCorners: flag } : {}) })
+    return [...pair(op, 'the factor', options.factor ?? 2, 2, 1), options.alignCorners ? 1 : 0]
+  })
 }
 /** Every element `factor` times along each axis: [N, C, H, W] (or [N, C, L]). */
 export function upsampleNearest(x: Tensor, options: UpsampleOptions = {}): Tensor {

@@ -5,8 +5,9 @@ import { planned, coreNow } from './platform.js'
 import { Text, type GraphAddress, type GraphInfo, type ModelInfo, type ProgramInfo } from './core.js'
 import { ArgumentError, blame, holdFrames, NotFoundError } from './errors.js'
 import { lrNumbers, rateArgument, type LR } from './lr.js'
-import { namedParams, type Module, type ParamOptions } from './module.js'
-import { chooseOptimizer, optimizerNumbers, type AdamConfig, type OptimizerConfig, type OptimizerKind, type Optimizers, type SGDConfig } from './optimizer.js'
+import { namedParams, ofParam, type Module, type ParamOptions } from './module.js'
+import { chooseOptimizer, optimizerNumbers, optimizers, type AdamConfig, type OptimizerConfig, type OptimizerKind, type Optimizers, type SGDConfig } from './optimizer.js'
+import { anything, callback, checkOptions, flag, type Kinds } from './options.js'
 import { grad } from './ops.js'
 import { call, currentTrace, describe, leaf, Tensor, tensorOperand, traceGraph, traceMore, wholes, type Trace } from './tensor.js'
 import { dtypes } from './core.js'
@@ -92,7 +93,7 @@ export function traceInto<R extends Tensor | void>(graph: Graph, fn: () => R): R
 
 /** A parameter of that name. */
 export function paramInput(name: string, shape: Shape, options: ParamOptions = {}): Tensor {
-  return call(paramInput, (site) => currentTrace('param').makeParam(site, name, wholes('param', 'shape', shape), options))
+  return call(paramInput, (site) => currentTrace('param').makeParam(site, name, wholes('param', 'shape', shape), checkOptions('param', options, ofParam)))
 }
 
 /** A value fed on every step. */
@@ -107,9 +108,10 @@ export function stateInput(name: string, shape: Shape, dtype: Dtype = 'f32', val
 
 /** Every parameter of a module as a tensor of the trace in progress, by name: the module's fields can be used in it from now on. */
 export function materializeParams(module: Module, options: MaterializeOptions = {}): Record<string, Tensor> {
-  return call(materializeParams, () => materialize(currentTrace('param'), module, options))
+  return call(materializeParams, () => materialize(currentTrace('param'), module, checkOptions('materialize_params', options, ofModule)))
 }
 
+const ofModule: Kinds = { decayFilter: callback, frozen: anything }
 export interface MaterializeOptions {
   /** Overrides the parameters' decay flags. */
   decayFilter?: ((name: string) => boolean) | undefined
@@ -187,13 +189,13 @@ export function appendSGD(to: Graph | GradResult | Tensor, config: SGDConfig): v
 
 /** The same of any optimiser: `appendOptimizer(loss, { lion: { lr: 0.001 } })`. */
 export function appendOptimizer(to: Graph | GradResult | Tensor, options: Optimizers): void {
-  const { kind, config } = call(appendOptimizer, () => chooseOptimizer(options))
+  const { kind, config } = call(appendOptimizer, () => chooseOptimizer(checkOptions('append_optimizer', options, optimizers)))
   if (config === null) throw blame(new ArgumentError('append_optimizer: the optimizer is missing'), appendOptimizer)
   append(appendOptimizer, to, kind, config)
 }
 
 function append(above: unknown, to: Graph | GradResult | Tensor, kind: OptimizerKind, config: OptimizerConfig): void {
-  const numbers = optimizerNumbers(kind, config)
+  const numbers = call(above, () => optimizerNumbers(kind, chooseOptimizer({ [kind]: config }).config as OptimizerConfig))
   const loss = to instanceof Graph ? to.result : to instanceof Tensor ? to : to.loss
   const graph = to instanceof Graph ? to : to instanceof Tensor ? null : to.graph
   const body = () =>
@@ -285,12 +287,12 @@ interface Planned {
 }
 
 /** Compiles for a device with the limits that every WebGPU device has. */
-function planGraph(above: unknown, graph: Graph, options: IROptions): Planned {
+function planGraph(what: string, above: unknown, graph: Graph, options: IROptions): Planned {
   const core = coreNow()
   return call(above, () => {
-    const { kind, config } = chooseOptimizer(options)
+    const own = checkOptions(what, options, { training: flag, ...optimizers }), { kind, config } = chooseOptimizer(own)
     markParams(graph.trace.graph, config)
-    const training = options.training ?? (config !== null || graph.result.shape.length === 0)
+    const training = own.training ?? (config !== null || graph.result.shape.length === 0)
     planned.length = 0
     const model = core.createModel(graph.bytes(), {
       training,
@@ -333,12 +335,12 @@ const kernelList = ({ program }: Planned): KernelSpec[] =>
 
 /** Where every value of a step or run lies. */
 export function planBuffers(graph: Graph, options: IROptions = {}): BufferPlan {
-  return bufferPlan(planGraph(planBuffers, graph, options))
+  return bufferPlan(planGraph('planBuffers', planBuffers, graph, options))
 }
 
 /** The kernels of a step or run, in order. */
 export function emitKernels(graph: Graph, options: IROptions = {}): KernelSpec[] {
-  return kernelList(planGraph(emitKernels, graph, options))
+  return kernelList(planGraph('emitKernels', emitKernels, graph, options))
 }
 
 /** Everything that compiling gives but a device: no worker, no GPU, at once. */
@@ -346,7 +348,7 @@ export function compileToIR(of: Graph | (() => Tensor), options: IROptions = {})
   if (!(of instanceof Graph) && typeof of !== 'function')
     throw blame(new ArgumentError(`compileToIR: takes a graph or a function, not ${describe(of)}`), compileToIR)
   const graph = of instanceof Graph ? of : new Graph(traceGraph(holdFrames(compileToIR), of))
-  const result = planGraph(compileToIR, graph, options)
+  const result = planGraph('compileToIR', compileToIR, graph, options)
   return {
     graph,
     outputShape: result.info.output.shape,

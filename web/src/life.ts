@@ -1,6 +1,7 @@
 // The life of models on a page: one takes the place of another, and of calls that overlap only the newest matters.
 
 import { ArgumentError } from './errors.js'
+import { check, checkOptions, flag } from './options.js'
 import type { CompiledForward, CompiledModule } from './compile.js'
 import { describe } from './tensor.js'
 
@@ -16,13 +17,14 @@ export interface ReplaceOptions {
  *  waited for and `old` is destroyed; its training runs end at their next submission, and calls that wait behind them with them. When anything fails before, that is thrown, and
  *  `old` is as it was. `old` null: there is none yet. */
 export async function replaceModel<C extends AnyModel>(old: AnyModel | null, make: () => Promise<C>, options: ReplaceOptions = {}): Promise<C> {
+  const { carry = false } = check(replaceModel, () => checkOptions('replaceModel', options, { carry: flag }))
   if (typeof make !== 'function') throw new ArgumentError(`replaceModel: make is ${describe(make)}, not a function that compiles a model`)
   if (old !== null && !isModel(old)) throw new ArgumentError(`replaceModel: old is ${describe(old)}, not a compiled model or null`)
   const made = await make()
   if (!isModel(made)) throw new ArgumentError(`replaceModel: make returned ${describe(made)}, not a compiled model`)
   if ((made as AnyModel) === old) throw new ArgumentError('replaceModel: make returned the old model itself')
   if (old === null) return made
-  if (options.carry === true)
+  if (carry)
     try {
       await carryParams(old, made)
     } catch (error) {

@@ -1,8 +1,8 @@
 // Losses: names, arguments and defaults. What they compute and what they say of shapes that do not fit is the core's.
 
 import { ArgumentError } from './errors.js'
-import { checkOptions } from './options.js'
-import { describe, invoke, whole, type Tensor } from './tensor.js'
+import { anything, belowOne, checkOptions, flag, oneOf, positive, whole as wholeNumber, type Kinds } from './options.js'
+import { invoke, whole, type Tensor } from './tensor.js'
 
 export interface LossOptions {
   /** 'mean' (default) and 'sum' over all elements (all positions that count): rank 0. 'none': one for each. */
@@ -30,12 +30,11 @@ export interface KLOptions extends LossOptions {
 }
 
 /** tg_reduction, once the options are known to be some. */
-function reduction(op: string, options: LossOptions, ...names: string[]): number {
-  checkOptions(op, options, ['reduction', ...names])
-  const { reduction = 'mean' } = options, number = ['mean', 'sum', 'none'].indexOf(reduction)
-  if (number < 0) throw new ArgumentError(`${op}: the reduction is ${describe(reduction)}: 'mean', 'sum' or 'none'`)
-  return number
+function reduction(op: string, options: LossOptions, more: Kinds = {}): number {
+  checkOptions(op, options, { reduction: oneOf(...reductions), ...more })
+  return reductions.indexOf(options.reduction ?? 'mean')
 }
+const reductions: readonly string[] = ['mean', 'sum', 'none']
 
 /** logits [..., V], targets i32 [...] -> -log softmax(logits)[target] at each position, [...]. A target outside [0, V) rejects the call. */
 export function crossEntropyLast(logits: Tensor, targets: Tensor): Tensor {
@@ -53,7 +52,7 @@ export function crossEntropy(logits: Tensor, targets: Tensor, options: number | 
   const op = 'cross_entropy'
   return invoke('nn_cross_entropy', crossEntropy, [logits, targets], () => {
     const given = typeof options === 'number' ? { ignore: options } : options
-    const how = reduction(op, given, 'ignore', 'labelSmoothing')
+    const how = reduction(op, given, { ignore: wholeNumber, labelSmoothing: belowOne })
     return [ignored(op, given.ignore), how, given.labelSmoothing ?? 0]
   })
 }
@@ -61,7 +60,7 @@ export function crossEntropy(logits: Tensor, targets: Tensor, options: number | 
 /** -logProbabilities[target] over the positions whose target is not `ignore`: logProbabilities [..., V], targets i32 [...]. */
 export function nll(logProbabilities: Tensor, targets: Tensor, options: NLLOptions = {}): Tensor {
   return invoke('nn_nll', nll, [logProbabilities, targets], () => {
-    const how = reduction('nll', options, 'ignore')
+    const how = reduction('nll', options, { ignore: wholeNumber })
     return [ignored('nll', options.ignore), how]
   })
 }
@@ -79,9 +78,8 @@ export function l1(prediction: Tensor, target: Tensor, options: LossOptions = {}
 /** With e = |prediction - target|: e^2 / 2 up to delta, delta (e - delta / 2) beyond. Shapes must be equal. */
 export function huber(prediction: Tensor, target: Tensor, options: HuberOptions = {}): Tensor {
   return invoke('nn_huber', huber, [prediction, target], () => {
-    const how = reduction('huber', options, 'delta'), { delta = 1 } = options
-    if (!(delta > 0)) throw new ArgumentError(`huber: delta is ${describe(delta)}, not over 0`)
-    return [how, delta]
+    const how = reduction('huber', options, { delta: positive })
+    return [how, options.delta ?? 1]
   })
 }
 
@@ -89,11 +87,11 @@ export function huber(prediction: Tensor, target: Tensor, options: HuberOptions 
 export function bceWithLogits(logits: Tensor, target: Tensor, options: BCEOptions = {}): Tensor {
   const weight = options?.positiveWeight
   return invoke('nn_bce_with_logits', bceWithLogits, weight === undefined ? [logits, target] : [logits, target, weight], () => [
-    reduction('bce_with_logits', options, 'positiveWeight'),
+    reduction('bce_with_logits', options, { positiveWeight: anything }),
   ])
 }
 
 /** p (log p - log q), the prediction given as log q, the target as p; 0 where p is 0. Summed over a row: KL(p || q). Shapes must be equal. */
 export function klDiv(logPrediction: Tensor, target: Tensor, options: KLOptions = {}): Tensor {
-  return invoke('nn_kl_div', klDiv, [logPrediction, target], () => [reduction('kl_div', options, 'logTarget'), options.logTarget ? 1 : 0])
+  return invoke('nn_kl_div', klDiv, [logPrediction, target], () => [reduction('kl_div', options, { logTarget: flag }), options.logTarget ? 1 : 0])
 }

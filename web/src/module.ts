@@ -1,9 +1,10 @@
 // Modules: classes whose fields are parameters, other modules, and arrays of these. Owns the walk that gives every parameter its dotted
 // name. Knows no graph: a parameter here is a declaration, which each trace turns into a node.
 
-import { ArgumentError, blame, holdFrames } from './errors.js'
+import { ArgumentError, blame, holdFrames, TraceError } from './errors.js'
 import type { Init } from './init.js'
-import { Parameter, isForeignTensor, type Tensor } from './tensor.js'
+import { anything, check, checkOptions, finite, flag, type Kinds } from './options.js'
+import { Parameter, isForeignTensor, isInTrace, type Tensor } from './tensor.js'
 import type { Dtype, Shape } from './types.js'
 
 const BRAND = Symbol.for('tensorgrad.module')
@@ -19,26 +20,34 @@ export interface ParamOptions {
   frozen?: boolean
 }
 
+/** @internal */
+export const ofParam: Kinds = { dtype: anything, init: anything, decay: flag, frozen: flag }
+
 export abstract class Module {
   /** Declares a parameter: keep it in a field (or an array in a field), whose path becomes its name. */
   protected param(shape: Shape, options: ParamOptions = {}): Tensor {
     const above = this.param
     if (!Array.isArray(shape)) throw blame(new ArgumentError('param: the shape is not an array of numbers'), above)
-    return new Parameter([...shape], { ...options }, holdFrames(above))
+    return new Parameter([...shape], check(above, () => checkOptions('param', options, ofParam)), holdFrames(above))
   }
   /** Declares an f32 value that is kept between steps beside the parameters, and first filled with `init`: keep it in a field, whose path
    *  becomes its name. What a step leaves in it says `writeback`. */
-  protected state(shape: Shape, { init = 0 }: { init?: number } = {}): Tensor {
+  protected state(shape: Shape, options: { init?: number } = {}): Tensor {
     const above = this.state
     if (!Array.isArray(shape)) throw blame(new ArgumentError('state: the shape is not an array of numbers'), above)
-    if (typeof init !== 'number') throw blame(new ArgumentError('state: init is no number'), above)
+    const { init = 0 } = check(above, () => checkOptions('state', options, { init: finite }))
     return new Parameter([...shape], {}, holdFrames(above), init)
   }
 
   /** Freezes the parameters that it has now, those of its modules too: no gradient is computed for them, nor for what leads to them alone,
    *  and no optimiser changes them. false: trains them again. Takes effect where a model is compiled from it. */
   freeze(frozen = true): this {
-    for (const parameter of namedParams(this).keys()) parameter.options.frozen = frozen
+    check(this.freeze, () => {
+      checkOptions('freeze', { frozen }, { frozen: flag })
+      const own = [...namedParams(this).keys()]
+      if (own.some(isInTrace)) throw new TraceError('freeze: inside the forward function it comes too late: call it where the model is made')
+      for (const parameter of own) parameter.options.frozen = frozen
+    })
     return this
   }
 }

@@ -1,11 +1,11 @@
 // Layers. Parameter names are those of C's tg_nn_*: Linear has W and b, Embedding W, LayerNorm g and b.
 
 import type { Captures } from './captures.js'
-import { ArgumentError, blame, ShapeError } from './errors.js'
+import { blame, ShapeError } from './errors.js'
 import { conv1d, conv2d, convTranspose2d, type ConvOptions, type ConvTransposeOptions, type Pair } from './conv.js'
 import { init, type Init } from './init.js'
 import { Module } from './module.js'
-import { check, checkOptions } from './options.js'
+import { anything, belowOne, check, checkOptions, count, flag, type Kinds } from './options.js'
 import { currentTrace, invoke, whole, type Tensor } from './tensor.js'
 
 export interface LinearOptions {
@@ -21,8 +21,9 @@ export class Linear extends Module {
   b: Tensor | null = null
   constructor(inDim: number, outDim: number, options: LinearOptions = {}) {
     super()
-    this.W = this.param([inDim, outDim], { init: options.init ?? init.kaiming() })
-    if (options.bias ?? true) this.b = this.param([outDim], { init: 'zeros' })
+    const { bias = true, init: wanted = init.kaiming() } = check(Linear, () => checkOptions('linear', options, { bias: flag, init: anything }))
+    this.W = this.param([inDim, outDim], { init: wanted })
+    if (bias) this.b = this.param([outDim], { init: 'zeros' })
   }
   fwd(x: Tensor): Tensor {
     return invoke('nn_linear_fwd', Linear.prototype.fwd, this.b === null ? [x, this.W] : [x, this.W, this.b])
@@ -34,7 +35,7 @@ export class Embedding extends Module {
   W: Tensor
   constructor(count: number, dim: number, options: { init?: Init } = {}) {
     super()
-    check(Embedding, () => checkOptions('embedding', options, ['init']))
+    check(Embedding, () => checkOptions('embedding', options, { init: anything }))
     this.W = this.param([count, dim], options.init === undefined ? {} : { init: options.init })
   }
   fwd(indices: Tensor): Tensor {
@@ -47,7 +48,7 @@ export class Dropout extends Module {
   readonly p: number
   constructor(p: number) {
     super()
-    if (!(p >= 0 && p < 1)) throw blame(new ArgumentError(`dropout: p is ${String(p)}, not in [0, 1)`), Dropout)
+    check(Dropout, () => checkOptions('dropout', { p }, { p: belowOne }))
     this.p = p
   }
   /** `training` is by default what is being compiled: yes in compileModule and in a trace made by hand, no in compileForward. So `run` of a
@@ -86,9 +87,10 @@ abstract class Conv extends Module {
   W: Tensor
   b: Tensor | null = null
   protected readonly options: ConvTransposeOptions
-  constructor(shape: number[], outDim: number, fanIn: number, options: ConvTransposeLayerOptions) {
+  constructor(op: string, shape: number[], outDim: number, fanIn: number, options: ConvTransposeLayerOptions, more: Kinds = {}) {
     super()
-    const { bias = true, init: wanted, ...rest } = options
+    const known = { stride: anything, padding: anything, dilation: anything, groups: count, ...more, bias: flag, init: anything }
+    const { bias = true, init: wanted, ...rest } = check(new.target, () => checkOptions(op, options, known))
     this.options = rest
     this.W = this.param(shape, { init: convInit(wanted, fanIn) })
     if (bias) this.b = this.param([outDim], { init: 'zeros' })
@@ -101,8 +103,8 @@ abstract class Conv extends Module {
 /** [N, in, L] -> [N, out, ...]. W [out, in / groups, kernel] (kaiming), b [out] (zeros). */
 export class Conv1d extends Conv {
   constructor(inDim: number, outDim: number, kernel: number, options: ConvLayerOptions = {}) {
-    const each = inDim / (options.groups ?? 1)
-    super([outDim, each, kernel], outDim, each * kernel, options)
+    const each = inDim / (options?.groups ?? 1)
+    super('conv1d', [outDim, each, kernel], outDim, each * kernel, options)
   }
   fwd(x: Tensor): Tensor {
     return conv1d(x, this.W, this.withBias())
@@ -112,8 +114,8 @@ export class Conv1d extends Conv {
 /** [N, in, H, W] -> [N, out, ..., ...]. W [out, in / groups, kh, kw] (kaiming), b [out] (zeros). */
 export class Conv2d extends Conv {
   constructor(inDim: number, outDim: number, kernel: Pair, options: ConvLayerOptions = {}) {
-    const each = inDim / (options.groups ?? 1)
-    super([outDim, each, ...both(kernel)], outDim, each * product(both(kernel)), options)
+    const each = inDim / (options?.groups ?? 1)
+    super('conv2d', [outDim, each, ...both(kernel)], outDim, each * product(both(kernel)), options)
   }
   fwd(x: Tensor): Tensor {
     return conv2d(x, this.W, this.withBias())
@@ -123,10 +125,11 @@ export class Conv2d extends Conv {
 /** [N, in, H, W] -> [N, out, ..., ...]. W [in, out / groups, kh, kw] (kaiming, fan in over the strides), b [out] (zeros). */
 export class ConvTranspose2d extends Conv {
   constructor(inDim: number, outDim: number, kernel: Pair, options: ConvTransposeLayerOptions = {}) {
-    const groups = options.groups ?? 1
+    const groups = options?.groups ?? 1
     const meet = (inDim / groups) * product(both(kernel))
-    const steps = product(both(options.stride ?? 1))
-    super([inDim, outDim / groups, ...both(kernel)], outDim, meet >= steps ? Math.floor(meet / steps) : meet, options)
+    const steps = product(both(options?.stride ?? 1))
+    const fanIn = meet >= steps ? Math.floor(meet / steps) : meet
+    super('conv_transpose2d', [inDim, outDim / groups, ...both(kernel)], outDim, fanIn, options, { outputPadding: anything })
   }
   fwd(x: Tensor): Tensor {
     return convTranspose2d(x, this.W, this.withBias())

@@ -2,8 +2,8 @@
 
 import { ArgumentError } from './errors.js'
 import { Module } from './module.js'
-import { check, checkOptions } from './options.js'
-import { currentTrace, describe, invoke, type Tensor } from './tensor.js'
+import { check, checkOptions, positive, unit, type Kinds } from './options.js'
+import { currentTrace, invoke, type Tensor } from './tensor.js'
 
 export interface LayerNormOptions {
   /** Default 1e-5. */
@@ -15,12 +15,10 @@ export interface BatchNormOptions extends LayerNormOptions {
 }
 
 /** eps, once the options are known to be some. */
-function epsOf(op: string, above: unknown, options: number | LayerNormOptions, ...names: string[]): number {
+function epsOf(op: string, above: unknown, options: number | LayerNormOptions, more: Kinds = {}): number {
   const given = typeof options === 'number' ? { eps: options } : options
   check(above, () => {
-    checkOptions(op, given, ['eps', ...names])
-    const { eps = 1e-5 } = given
-    if (!(eps > 0 && eps < Infinity)) throw new ArgumentError(`${op}: eps is ${typeof eps === 'number' ? eps : describe(eps)}`)
+    checkOptions(op, given, { eps: positive, ...more })
   })
   return given.eps ?? 1e-5
 }
@@ -90,12 +88,8 @@ export class BatchNorm extends Module {
   readonly momentum: number
   constructor(channels: number, options: BatchNormOptions = {}) {
     super()
-    this.eps = epsOf('batch_norm', BatchNorm, options, 'momentum')
+    this.eps = epsOf('batch_norm', BatchNorm, options, { momentum: unit })
     this.momentum = options.momentum ?? 0.1
-    check(BatchNorm, () => {
-      if (!(this.momentum > 0 && this.momentum <= 1))
-        throw new ArgumentError(`batch_norm: the momentum is ${describe(this.momentum)}, not in (0, 1]`)
-    })
     this.g = this.param([channels], { init: 'ones' })
     this.b = this.param([channels], { init: 'zeros' })
     this.mean = this.state([channels])

@@ -3,8 +3,9 @@
 
 import { dtypeNumber } from './core.js'
 import { coreNow } from './platform.js'
-import { ArgumentError, given, ShapeError } from './errors.js'
-import { call, copyOf, currentTrace, describe, dtypeOfArray, invoke, leaf, numberOrTensor, tensorOperand, whole, wholes, type Tensor } from './tensor.js'
+import { ArgumentError, ShapeError } from './errors.js'
+import { anything, checkOptions, flag, oneOf, positive, wholeFromZero, type Kind, type Kinds } from './options.js'
+import { call, copyOf, currentTrace, describe, dtypeOfArray, invoke, leaf, numberOrTensor, numeric, tensorOperand, whole, wholes, type Tensor } from './tensor.js'
 import type { Axes, DataArray, Dtype, NormOptions, Operand, ReduceOptions, RopeOptions, ScanOptions, Shape, SortOptions, VarianceOptions } from './types.js'
 
 function dtypeArgument(op: string, dtype: unknown): number {
@@ -79,11 +80,11 @@ export const stopGradient = /* @__PURE__ */ unary('stop_gradient')
 
 /** x > 0 ? x : slope x. Gradient slope at 0. */
 export function leakyRelu(x: Tensor, slope = 0.01): Tensor {
-  return invoke('leaky_relu', leakyRelu, [x], () => [slope])
+  return invoke('leaky_relu', leakyRelu, [x], () => [numeric('leaky_relu', 'the slope', slope)])
 }
 /** x > 0 ? x : alpha (e^x - 1). */
 export function elu(x: Tensor, alpha = 1): Tensor {
-  return invoke('elu', elu, [x], () => [alpha])
+  return invoke('elu', elu, [x], () => [numeric('elu', 'alpha', alpha)])
 }
 
 type Binary = (a: Operand, b: Operand) => Tensor
@@ -118,7 +119,7 @@ export const logicalOr = /* @__PURE__ */ binary('logical_or')
 
 /** min(max(x, lo), hi); NaN stays NaN. */
 export function clamp(x: Tensor, lo: number, hi: number): Tensor {
-  return invoke('clamp', clamp, [x], () => [lo, hi])
+  return invoke('clamp', clamp, [x], () => [numeric('clamp', 'lo', lo), numeric('clamp', 'hi', hi)])
 }
 
 /** condition ? a : b, three-way broadcast. The branch not taken gets gradient 0. */
@@ -133,10 +134,12 @@ export function cast(x: Tensor, dtype: Dtype): Tensor {
 
 // ---------------------------------------------------------------- reductions
 
+const keepDims: Kinds = { keepDims: flag }
 type Reduce = (x: Tensor, axes?: Axes, options?: ReduceOptions) => Tensor
-function reduceNumbers(op: string, axes: Axes | undefined, options: ReduceOptions | undefined): number[] {
+function reduceNumbers(op: string, axes: Axes | undefined, options: ReduceOptions = {}, kinds: Kinds = keepDims): number[] {
+  checkOptions(op, options, kinds)
   const list = axes === undefined ? [] : typeof axes === 'number' ? [whole(op, 'the axis', axes)] : wholes(op, 'axes', axes)
-  return [Number(options?.keepDims ?? false), Number(axes === undefined), ...list]
+  return [Number(options.keepDims ?? false), Number(axes === undefined), ...list]
 }
 function reduce(op: string): Reduce {
   const f: Reduce = (x, axes, options) => invoke(op, f, [x], () => reduceNumbers(op, axes, options))
@@ -157,26 +160,29 @@ export const any = /* @__PURE__ */ reduce('any')
 export const all = /* @__PURE__ */ reduce('all')
 
 type Spread<O extends ReduceOptions> = (x: Tensor, axes?: Axes, options?: O) => Tensor
-function spread<O extends ReduceOptions>(op: string, number: (options: O | undefined) => number): Spread<O> {
+function spread<O extends ReduceOptions>(op: string, name: keyof O & string, kind: Kind, usual: number): Spread<O> {
+  const kinds = { ...keepDims, [name]: kind }
   const f: Spread<O> = (x, axes, options) =>
     invoke(op, f, [x], () => {
-      const [keepDims, every, ...list] = reduceNumbers(op, axes, options) as [number, number, ...number[]]
-      return [keepDims, every, number(options), ...list]
+      const [keepDims, every, ...list] = reduceNumbers(op, axes, options, kinds) as [number, number, ...number[]]
+      return [keepDims, every, (options?.[name] as number | undefined) ?? usual, ...list]
     })
   return f
 }
-const correctionOf = (op: string) => (options?: VarianceOptions) => whole(op, 'the correction', options?.correction ?? 0)
 /** sum((x - mean(x))^2) / (n - correction). */
-export const variance = /* @__PURE__ */ spread<VarianceOptions>('variance', /* @__PURE__ */ correctionOf('variance'))
+export const variance = /* @__PURE__ */ spread<VarianceOptions>('variance', 'correction', wholeFromZero, 0)
 /** sqrt(variance); gradient 0 where it is 0. */
-export const std = /* @__PURE__ */ spread<VarianceOptions>('std', /* @__PURE__ */ correctionOf('std'))
+export const std = /* @__PURE__ */ spread<VarianceOptions>('std', 'correction', wholeFromZero, 0)
 /** sum |x|, sqrt(sum x^2) (gradient 0 where it is 0) or max |x|. */
-export const norm = /* @__PURE__ */ spread<NormOptions>('norm', (options) => given('norm', 'ord', options?.ord ?? 2))
+export const norm = /* @__PURE__ */ spread<NormOptions>('norm', 'ord', /* @__PURE__ */ oneOf(1, 2, Infinity), 2)
 
 type Scan = (x: Tensor, axis?: number, options?: ScanOptions) => Tensor
 function scan(op: string): Scan {
-  const f: Scan = (x, axis = -1, options) =>
-    invoke(op, f, [x], () => [whole(op, 'the axis', axis), Number(options?.exclusive ?? false), Number(options?.reverse ?? false)])
+  const f: Scan = (x, axis = -1, options = {}) =>
+    invoke(op, f, [x], () => {
+      checkOptions(op, options, { exclusive: flag, reverse: flag })
+      return [whole(op, 'the axis', axis), Number(options.exclusive ?? false), Number(options.reverse ?? false)]
+    })
   return f
 }
 /** Sums of all up to each along the axis (the last one by default). */
@@ -186,7 +192,11 @@ export const cumprod = /* @__PURE__ */ scan('cumprod')
 
 type Arg = (x: Tensor, axis?: number, options?: ReduceOptions) => Tensor
 function arg(op: string): Arg {
-  const f: Arg = (x, axis = -1, options) => invoke(op, f, [x], () => [whole(op, 'the axis', axis), Number(options?.keepDims ?? false)])
+  const f: Arg = (x, axis = -1, options = {}) =>
+    invoke(op, f, [x], () => {
+      checkOptions(op, options, keepDims)
+      return [whole(op, 'the axis', axis), Number(options.keepDims ?? false)]
+    })
   return f
 }
 /** i32 index of the first largest element along the axis (the last one by default). No gradient. */
@@ -262,7 +272,7 @@ export function pad(x: Tensor, widths: readonly (readonly [number, number])[], v
       if (counts.length !== 2) throw new ArgumentError(`pad: widths[${i}] has ${counts.length} numbers, not before and after`)
       return counts as [number, number]
     })
-    return [value, ...pairs.map(([before]) => before), ...pairs.map(([, after]) => after)]
+    return [numeric('pad', 'the value', value), ...pairs.map(([before]) => before), ...pairs.map(([, after]) => after)]
   })
 }
 /** y[i] = x[(i - shift) mod n]. */
@@ -342,7 +352,11 @@ export function scatterAdd(x: Tensor, indices: Tensor, updates: Tensor, axis = 0
 
 type Order = (x: Tensor, axis?: number, options?: SortOptions) => Tensor
 function order(op: string): Order {
-  const f: Order = (x, axis = -1, options) => invoke(op, f, [x], () => [whole(op, 'the axis', axis), Number(options?.descending ?? false)])
+  const f: Order = (x, axis = -1, options = {}) =>
+    invoke(op, f, [x], () => {
+      checkOptions(op, options, { descending: flag })
+      return [whole(op, 'the axis', axis), Number(options.descending ?? false)]
+    })
   return f
 }
 /** Elements of an axis in order: stable, NaN last; n^2 comparisons. The gradient goes back where each came from. */
@@ -367,8 +381,11 @@ export function einsum(equation: string, ...operands: readonly Tensor[]): Tensor
 
 /** Rotary position embedding of x [..., T, D]: pair i at position t is turned by t base^(-2 i / D). */
 export function rope(x: Tensor, options: RopeOptions = {}): Tensor {
-  const { positions, base = 10000, interleaved = false } = options
-  return invoke('rope', rope, positions === undefined ? [x] : [x, positions], () => [given('rope', 'the base', base), Number(interleaved)])
+  const positions = options?.positions
+  return invoke('rope', rope, positions === undefined ? [x] : [x, positions], () => {
+    checkOptions('rope', options, { base: positive, interleaved: flag, positions: anything })
+    return [options.base ?? 10000, Number(options.interleaved ?? false)]
+  })
 }
 
 // ---------------------------------------------------------------- the softmax family
@@ -401,7 +418,7 @@ export function triu(x: Tensor, diagonal = 0): Tensor {
 export const softmaxCausalLast = /* @__PURE__ */ unary('softmax_causal_last')
 /** [..., T, T]: columns > row become `fill`. */
 export function whereCausal(x: Tensor, fill: number): Tensor {
-  return invoke('where_causal', whereCausal, [x], () => [fill])
+  return invoke('where_causal', whereCausal, [x], () => [numeric('where_causal', 'the fill', fill)])
 }
 
 // ---------------------------------------------------------------- random numbers
@@ -434,7 +451,7 @@ export function bernoulli(shape: Shape, p: Operand): Tensor {
 export const categorical = /* @__PURE__ */ alongAxis('categorical')
 /** x / (1 - p) with probability 1 - p, else 0; p in [0, 1), 0 is x. It drops in runs too: see `nn.Dropout`, which does not when predicting. */
 export function dropout(x: Tensor, p: number): Tensor {
-  return invoke('dropout', dropout, [x], () => [p])
+  return invoke('dropout', dropout, [x], () => [numeric('dropout', 'p', p)])
 }
 
 // ---------------------------------------------------------------- leaves
@@ -442,7 +459,7 @@ export function dropout(x: Tensor, p: number): Tensor {
 export function full(shape: Shape, value: number, dtype: Dtype = 'f32'): Tensor {
   return leaf('full', full, (site, trace) => {
     dtypeArgument('full', dtype)
-    return coreNow().full(site, trace.graph, wholes('full', 'shape', shape), value, dtype)
+    return coreNow().full(site, trace.graph, wholes('full', 'shape', shape), numeric('full', 'the value', value), dtype)
   })
 }
 export function zeros(shape: Shape, dtype: Dtype = 'f32'): Tensor {

@@ -2,6 +2,7 @@
 // tg_optimizer in the C header.
 
 import { ArgumentError } from './errors.js'
+import { anything, belowOne, callback, checkOptions, count, flag, fromZero, list, oneOf, text, told, type Kind, type Kinds } from './options.js'
 import { lrNumbers, rateArgument, type LR } from './lr.js'
 import type { OptimizerMessage } from './protocol.js'
 
@@ -28,15 +29,15 @@ interface Common {
   /** Which parameters decay: overrides their flags. */
   decayFilter?: (name: string) => boolean
   groups?: readonly ParamGroup[]
-  /** Scales all gradients by min(1, clipNorm / norm), the norm over all parameters. Default: off. */
+  /** Scales all gradients by min(1, clipNorm / norm), the norm over all parameters. Default, and 0: off. */
   clipNorm?: number
-  /** Every element of the gradient to [-clipValue, clipValue], before clipNorm. Default: off. */
+  /** Every element of the gradient to [-clipValue, clipValue], before clipNorm. Default, and 0: off. */
   clipValue?: number
   /** The gradient over its norm; not together with clipNorm. */
   normalize?: boolean
   /** Parameters change every so many steps, by the mean of their gradients. Default 1. */
   accumulate?: number
-  /** Keep avg <- avg + (1 - average) (p - avg) of the parameters: see `compileForward(..., { average: true })`. Default: off. */
+  /** Keep avg <- avg + (1 - average) (p - avg) of the parameters, over 0 and below 1: see `compileForward(..., { average: true })`. Default: off. */
   average?: number
 }
 
@@ -107,41 +108,37 @@ export type OptimizerConfig = Common & Partial<Omit<AdamConfig & SGDConfig, keyo
 /** By tg_optimizer_kind less 1. */
 const kinds: readonly OptimizerKind[] = ['sgd', 'adam', 'adamw', 'lion', 'rmsprop', 'adagrad', 'muon']
 
-const common = ['lr', 'weightDecay', 'decayFilter', 'groups', 'clipNorm', 'clipValue', 'normalize', 'accumulate', 'average']
-const adam = ['b1', 'b2', 'eps', 'epsMode']
+const betweenOnes: Kind = { text: 'a number over 0 and below 1', is: (value: unknown) => typeof value === 'number' && value > 0 && value < 1 }
+const common: Kinds = {
+  lr: anything, weightDecay: fromZero, decayFilter: callback, groups: list, clipNorm: fromZero, clipValue: fromZero, normalize: flag,
+  accumulate: count, average: betweenOnes,
+}
+const adam: Kinds = { b1: belowOne, b2: belowOne, eps: fromZero, epsMode: oneOf('uncorrected', 'corrected') }
 /** The options of each kind beside the common ones. */
-const known: Readonly<Record<OptimizerKind, readonly string[]>> = {
-  sgd: ['momentum', 'nesterov'],
+const known: Readonly<Record<OptimizerKind, Kinds>> = {
+  sgd: { momentum: belowOne, nesterov: flag },
   adam,
   adamw: adam,
-  lion: ['b1', 'b2'],
-  rmsprop: ['b2', 'eps', 'momentum'],
-  adagrad: ['eps'],
-  muon: [...adam, 'momentum'],
+  lion: { b1: belowOne, b2: belowOne },
+  rmsprop: { b2: belowOne, eps: fromZero, momentum: belowOne },
+  adagrad: { eps: fromZero },
+  muon: { ...adam, momentum: belowOne },
 }
-const ofGroups = ['match', 'rate', 'weightDecay', 'decay', 'frozen', 'plain']
+const ofGroups: Kinds = { match: text, rate: fromZero, weightDecay: fromZero, decay: flag, frozen: flag, plain: flag }
+/** The optimisers among the options of a call. */
+export const optimizers: Kinds = Object.fromEntries(kinds.map((kind) => [kind, anything]))
 
-function refuseUnknown(what: string, given: object, names: readonly string[]): void {
-  const unknown = Object.keys(given).find((name) => !names.includes(name))
-  if (unknown !== undefined) throw new ArgumentError(`${what}: there is no option ${unknown} (options: ${names.join(', ')})`)
-}
-
-function checkOptions(kind: OptimizerKind, config: OptimizerConfig): void {
-  if (typeof config !== 'object' || config === null) throw new ArgumentError(`${kind}: the options are not an object`)
-  refuseUnknown(kind, config, [...common, ...known[kind]])
-  const zero = (['b1', 'b2', 'eps'] as const).find((name) => config[name] === 0) ?? (kind === 'muon' && config.momentum === 0 ? 'momentum' : null)
-  if (zero !== null) throw new ArgumentError(`${kind}: ${zero} must be over 0`)
-  const { groups = [], epsMode = 'corrected' } = config
-  if (epsMode !== 'corrected' && epsMode !== 'uncorrected') throw new ArgumentError(`${kind}: epsMode is not 'uncorrected' or 'corrected'`)
-  if (!Array.isArray(groups)) throw new ArgumentError(`${kind}: groups is not an array`)
+function checkConfig(kind: OptimizerKind, config: OptimizerConfig): OptimizerConfig {
+  const own = checkOptions(kind, config, { ...common, ...known[kind] }), { groups = [] } = own
+  if (own.nesterov === true && !own.momentum) throw new ArgumentError(`${kind}: nesterov needs a momentum over 0`)
   for (const group of groups as readonly ParamGroup[]) {
-    if (typeof group !== 'object' || group === null || typeof group.match !== 'string')
-      throw new ArgumentError(`${kind}: a group needs a string to match`)
-    const what = `${kind}: group "${group.match}"`
-    refuseUnknown(what, group, ofGroups)
-    if (group.rate === 0) throw new ArgumentError(`${what}: rate must be over 0: what is not to be trained is frozen`)
-    if (group.decay === true && group.weightDecay === 0) throw new ArgumentError(`${what}: decay is true and weightDecay 0`)
+    const { match = '', rate, decay, weightDecay } = checkOptions(`${kind}: a group`, group, ofGroups)
+    if (match === '') throw new ArgumentError(`${kind}: a group needs a string to match`)
+    const what = `${kind}: group "${match}"`
+    if (rate === 0) throw new ArgumentError(`${what}: rate must be over 0: what is not to be trained is frozen`)
+    if (decay === true && weightDecay === 0) throw new ArgumentError(`${what}: decay is true and weightDecay 0`)
   }
+  return own
 }
 
 export function chooseOptimizer(options: Optimizers): { kind: OptimizerKind; config: OptimizerConfig | null } {
@@ -149,8 +146,7 @@ export function chooseOptimizer(options: Optimizers): { kind: OptimizerKind; con
   if (second !== undefined) throw new ArgumentError(`compile: ${kind} and ${second} are both given: choose one`)
   const config: OptimizerConfig | undefined = options[kind]
   if (config === undefined) return { kind, config: null }
-  checkOptions(kind, config)
-  return { kind, config }
+  return { kind, config: checkConfig(kind, config) }
 }
 
 /** As it is posted: without decayFilter and groups, which mark the graph. Undefined fields are left out. */
@@ -164,16 +160,16 @@ export function optimizerMessage(kind: OptimizerKind, config: OptimizerConfig): 
 }
 
 /** kind, beta1, beta2, eps, epsMode, weightDecay, momentum, nesterov, clipNorm, clipValue, normalize, accumulate, average, the schedule's
- *  eighteen. 0: the default. */
+ *  eighteen. 0: the default; -0: a 0. */
 export function messageNumbers(message: OptimizerMessage): number[] {
   return [
     kinds.indexOf(message.kind === 'adamw' && message.weightDecay === 0 ? 'adam' : message.kind) + 1, // 0 is a default of AdamW's alone
-    message.beta1 ?? 0,
-    message.beta2 ?? 0,
-    message.eps ?? 0,
+    told(message.beta1),
+    told(message.beta2),
+    told(message.eps),
     Number(message.epsMode === 'corrected'),
-    message.weightDecay ?? 0,
-    message.momentum ?? 0,
+    told(message.weightDecay),
+    told(message.momentum),
     Number(message.nesterov ?? false),
     message.clipNorm ?? 0,
     message.clipValue ?? 0,

@@ -1,11 +1,10 @@
 // Recurrent layers: the plain cell, GRU and LSTM. Parameter names and gates are those of C's tg_nn_rnn, tg_nn_gru, tg_nn_lstm: the gates'
 // weights lie side by side in Wx and Wh. What a cell computes is the core's.
 
-import { ArgumentError, blame } from './errors.js'
 import { init, type Init } from './init.js'
 import { Module } from './module.js'
-import { check, checkOptions } from './options.js'
-import { invoke, whole, type Tensor } from './tensor.js'
+import { anything, check, checkOptions, count, flag, oneOf, type Kinds } from './options.js'
+import { invoke, type Tensor } from './tensor.js'
 
 export interface RecurrentOptions {
   /** Default true. */
@@ -48,13 +47,16 @@ abstract class Recurrent extends Module {
     inDim: number,
     hidden: number,
     options: RecurrentOptions,
+    more: Kinds = {},
     private readonly relu = false,
   ) {
     super()
-    check(new.target, () => checkOptions(kind, options, ['bias', 'init']))
+    check(new.target, () => {
+      checkOptions(kind, options, { bias: flag, init: anything, ...more })
+      checkOptions(kind, { hidden }, { hidden: count })
+    })
     const { bias = true, init: wanted } = options
     this.hidden = hidden
-    check(new.target, () => whole(kind, 'the hidden size', hidden))
     const wide = GATES[kind] * hidden
     const usual = init.uniform({ bound: 1 / Math.sqrt(Math.max(hidden, 1)) })
     this.Wx = this.param([inDim, wide], { init: wanted ?? usual })
@@ -66,7 +68,7 @@ abstract class Recurrent extends Module {
 
   /** `start` as a caller gave it: the states that the layer has, by these names, and nothing else. */
   protected start<S extends object>(above: unknown, start: S, ...names: string[]): S {
-    check(above, () => checkOptions(this.kind, start, names))
+    check(above, () => checkOptions(this.kind, start, Object.fromEntries(names.map((name) => [name, anything]))))
     return start
   }
 
@@ -84,10 +86,7 @@ abstract class Recurrent extends Module {
  *  1 / sqrt(hidden)). */
 export class RNN extends Recurrent {
   constructor(inDim: number, hidden: number, options: RNNOptions = {}) {
-    const { activation = 'tanh', ...rest } = options
-    if (activation !== 'tanh' && activation !== 'relu')
-      throw blame(new ArgumentError(`rnn: the activation is ${JSON.stringify(activation)}, not 'tanh' or 'relu'`), RNN)
-    super('rnn', inDim, hidden, rest, activation === 'relu')
+    super('rnn', inDim, hidden, options, { activation: oneOf('tanh', 'relu') }, options?.activation === 'relu')
   }
   /** x [B, in], h [B, hidden] -> [B, hidden]. */
   step(x: Tensor, h: Tensor): Tensor {

@@ -7,10 +7,13 @@ import {
 } from './errors.js'
 import { initNumbers } from './init.js'
 import type { ParamOptions } from './module.js'
+import { describe } from './options.js'
 import { inSlices } from './pause.js'
 import { coreNow } from './platform.js'
 import { forgetSites, numberSite, trueSite } from './sites.js'
 import type { DataArray, Dtype, Shape } from './types.js'
+
+export { describe }
 
 const BRAND = Symbol.for('tensorgrad.tensor')
 
@@ -195,6 +198,9 @@ export function refuseNested(frames: Frames): void {
   throw blameOnce(new TraceError('trace: another trace is in progress: a forward function cannot trace or compile'), frames)
 }
 
+/** Whether the trace in progress has made a node of it. */
+export const isInTrace = (parameter: Parameter): boolean => current?.params.has(parameter) ?? false
+
 export function currentTrace(op: string): Trace {
   if (current === null) throw new TraceError(`${op}: outside a trace: operations belong inside the forward function`)
   return current
@@ -203,13 +209,6 @@ export function currentTrace(op: string): Trace {
 // ---------------------------------------------------------------- operands
 
 const anotherCopy = (what: string) => `${what} comes from another copy of tensorgrad: the page must load the library once`
-
-export function describe(value: unknown): string {
-  if (value === null || value === undefined) return String(value)
-  if (typeof value === 'object') return `a ${value.constructor?.name ?? 'plain object'}`
-  if (typeof value === 'function') return 'a function'
-  return `the ${typeof value} ${JSON.stringify(value) ?? String(value)}`
-}
 
 /** An operation without numbers for tensors, and for a tensor. */
 export function tensorOperand(op: string, value: unknown, place: string): { graph: GraphAddress; id: number } {
@@ -239,6 +238,12 @@ export function numberOrTensor(op: string, value: unknown, place: string): CoreO
 export function whole(op: string, what: string, value: unknown): number {
   if (Number.isSafeInteger(value)) return value as number
   throw new ArgumentError(`${op}: ${what} is ${typeof value === 'number' ? value : describe(value)}, not a whole number`)
+}
+
+/** Any number, those that are not finite too. */
+export function numeric(op: string, what: string, value: unknown): number {
+  if (typeof value === 'number') return value
+  throw new ArgumentError(`${op}: ${what} is ${describe(value)}, not a number`)
 }
 
 export function wholes(op: string, what: string, values: unknown): number[] {

@@ -173,7 +173,7 @@ test('an optimiser that is user code posts as any graph', async () => {
   assert.ok(port.requests[1]?.kind === 'createRuntime' && !port.requests[1].training)
   const error = await rejection(compileGraph({} as never))
   assert.ok(error instanceof ArgumentError)
-  assert.equal(error.message, 'compileGraph: takes a graph made by trace, not a Object')
+  assert.equal(error.message, 'compileGraph: takes a graph made by trace, not an Object')
 })
 
 test('the examples trace as the C ones do, and quickly', async () => {

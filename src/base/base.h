@@ -30,6 +30,7 @@ struct tg_context {
     int64_t live_bytes; /* allocated through this context and not released (tests pin it) */
     int64_t live_blocks;
     int64_t alloc_calls;
+    int64_t work; /* of compiling: steps of the searches that could grow faster than the graph (tests pin their growth) */
 };
 
 /* Records an error unless one is already recorded; returns code always. Never allocates. A too long message is cut. */

@@ -771,32 +771,61 @@ static void kernel_name(const struct tg_builder *b, char *name, size_t size) {
     if (used == 0) snprintf(name, size, "copy");
 }
 
-static tg_kernel *finish_kernel(struct tg_builder *b) {
-    tg_arena *arena = &b->f->arena;
-    tg_kernel *kernel = TG_NEW(arena, tg_kernel, 1);
-    tg_instruction *body = tg_arena_copy(arena, b->body, sizeof(tg_instruction) * (size_t)b->body_count);
-    tg_bound *bounds = b->bound_count == 0 ? NULL : tg_arena_copy(arena, b->bounds, sizeof(tg_bound) * (size_t)b->bound_count);
-    tg_argument *arguments = tg_arena_copy(arena, b->arguments, sizeof(tg_argument) * (size_t)b->argument_count);
-    int32_t *nodes = TG_NEW(arena, int32_t, b->item_count + b->memo_count);
+/* A kernel and all it points to, in one block. */
+typedef struct kernel_block {
+    tg_kernel kernel;
     char name[72];
-    kernel_name(b, name, sizeof name);
-    const char *kept_name = tg_arena_text(arena, name);
-    if (!kernel || !body || !arguments || !nodes || !kept_name || (b->bound_count && !bounds)) return NULL;
-    for (int32_t i = 0; i < b->body_count; i++)
-        if (body[i].bounds) body[i].bounds = bounds + (body[i].bounds - b->bounds);
-    *kernel = (tg_kernel){.kind = b->domain->kind,
-                          .name = kept_name,
-                          .loop_count = b->loops.count,
-                          .outer_count = b->outer,
-                          .m_begin = b->m_begin,
-                          .n_begin = b->n_begin,
-                          .a = b->a,
-                          .b = b->b,
-                          .body = body,
-                          .body_count = b->body_count,
-                          .arguments = arguments,
-                          .argument_count = b->argument_count,
-                          .nodes = nodes};
+} kernel_block;
+
+static size_t padded(size_t bytes) { return (bytes + 15) / 16 * 16; }
+
+static tg_kernel *make_block(const struct tg_builder *b) {
+    size_t bounds = 0;
+    for (int32_t i = 0; i < b->body_count; i++) bounds += (size_t)b->body[i].bound_count;
+    const size_t body_at = padded(sizeof(kernel_block)), bounds_at = body_at + padded(sizeof(tg_instruction) * (size_t)b->body_count);
+    const size_t arguments_at = bounds_at + padded(sizeof(tg_bound) * bounds);
+    const size_t nodes_at = arguments_at + padded(sizeof(tg_argument) * (size_t)b->argument_count);
+    const size_t bytes = nodes_at + sizeof(int32_t) * (size_t)(b->item_count + b->memo_count);
+    kernel_block *block = tg_alloc(b->f->ctx, bytes);
+    if (!block) return NULL;
+    char *base = (char *)block;
+    tg_kernel *kernel = &block->kernel;
+    tg_bound *kept = (tg_bound *)(void *)(base + bounds_at);
+    kernel->bytes = bytes;
+    kernel->name = block->name;
+    kernel->body = (tg_instruction *)(void *)(base + body_at);
+    kernel->arguments = (tg_argument *)(void *)(base + arguments_at);
+    kernel->nodes = (int32_t *)(void *)(base + nodes_at);
+    kernel_name(b, block->name, sizeof block->name);
+    memcpy(kernel->body, b->body, sizeof(tg_instruction) * (size_t)b->body_count);
+    memcpy(kernel->arguments, b->arguments, sizeof(tg_argument) * (size_t)b->argument_count);
+    for (int32_t i = 0; i < b->body_count; i++) {
+        tg_instruction *x = &kernel->body[i];
+        if (x->bound_count == 0) continue;
+        memcpy(kept, x->bounds, sizeof(tg_bound) * (size_t)x->bound_count);
+        x->bounds = kept;
+        kept += x->bound_count;
+    }
+    return kernel;
+}
+
+void tg_kernel_free(tg_context *ctx, tg_kernel *kernel) {
+    if (kernel) tg_release(ctx, kernel, kernel->bytes);
+}
+
+static tg_kernel *finish_kernel(struct tg_builder *b) {
+    tg_kernel *kernel = make_block(b);
+    if (!kernel) return NULL;
+    int32_t *nodes = (int32_t *)kernel->nodes;
+    kernel->kind = b->domain->kind;
+    kernel->loop_count = b->loops.count;
+    kernel->outer_count = b->outer;
+    kernel->m_begin = b->m_begin;
+    kernel->n_begin = b->n_begin;
+    kernel->a = b->a;
+    kernel->b = b->b;
+    kernel->body_count = b->body_count;
+    kernel->argument_count = b->argument_count;
     memcpy(kernel->extent, b->loops.extent, sizeof(int64_t) * (size_t)b->loops.count);
     for (int32_t i = 0; i < b->memo_count; i++) {
         tg_op_class c = tg_op_table[builder_node(b, b->memo[i].node)->op].class_;
@@ -843,6 +872,7 @@ tg_build_status tg_build_kernel(tg_fusion *f, const int32_t *items, int count, c
         split_loop(b);
     }
     *culprit = b->culprit;
+    f->ctx->work += b->body_count + b->memo_count;
     if (b->status != TG_BUILD_OK) return b->status;
     *out = finish_kernel(b);
     return *out ? TG_BUILD_OK : TG_BUILD_FAILED;

@@ -5,7 +5,15 @@
 
 #include "kernel/cost.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* Bounds of searches, so that the work grows with the graph and no faster. What a search does not reach in its bound is taken for what
+ * costs a kernel more, never for what might be wrong. */
+#define WALK_NEAR (8 * TG_MAX_BODY)   /* values looked at below one that may be cut off */
+#define CUT_STRETCH (4 * TG_MAX_BODY) /* inlined values among which one is cut off */
+#define SIBLINGS_NEAR 32              /* readers of a value looked at before and behind a kernel that reads it */
+#define PATH_LONGEST 1024             /* kernels between two whose order is asked for */
 
 static const tg_node *fuse_node(const tg_fusion *f, int32_t id) { return &f->graph->nodes.items[id]; }
 static tg_op_class fuse_class(const tg_fusion *f, int32_t id) { return tg_op_table[fuse_node(f, id)->op].class_; }
@@ -31,16 +39,26 @@ static void spread_live(tg_fusion *f) {
             for (int32_t i = 0; i < fuse_node(f, id)->input_count; i++) f->live[fuse_node(f, id)->inputs[i]] = true;
 }
 
-/* users[id]: live nodes that take id; only_user: the last of them. */
-static void count_users(const tg_fusion *f, int32_t *users, int32_t *only_user) {
+/* users[id]: how often live nodes take id; only_user: the last of them. f->users: all of them, node by node. */
+static bool find_users(tg_fusion *f, int32_t *users, int32_t *only_user) {
+    int32_t total = 0;
     for (int32_t id = 1; id < f->node_count; id++) {
-        if (!f->live[id]) continue;
         const tg_node *n = fuse_node(f, id);
-        for (int32_t i = 0; i < n->input_count; i++) {
+        for (int32_t i = 0; f->live[id] && i < n->input_count; i++) {
             users[n->inputs[i]]++;
             only_user[n->inputs[i]] = id;
+            total++;
         }
     }
+    f->users = TG_NEW(&f->arena, int32_t, total + 1);
+    f->user_begin = TG_NEW(&f->arena, int32_t, f->node_count + 2);
+    if (!f->users || !f->user_begin) return false;
+    for (int32_t id = 1; id < f->node_count; id++) f->user_begin[id + 2] = f->user_begin[id + 1] + users[id];
+    for (int32_t id = 1; id < f->node_count; id++) { /* user_begin[id + 1] runs from the begin of id's users to their end */
+        const tg_node *n = fuse_node(f, id);
+        for (int32_t i = 0; f->live[id] && i < n->input_count; i++) f->users[f->user_begin[n->inputs[i] + 1]++] = id;
+    }
+    return true;
 }
 
 /* ---- what is stored */
@@ -59,7 +77,7 @@ static void realise_base(tg_fusion *f, int32_t node) {
 static int32_t chain_end(const tg_fusion *f, int32_t node, const int32_t *users, const int32_t *only_user) {
     int32_t end = node, at = node;
     int64_t count = tg_shape_count(fuse_node(f, node)->shape);
-    while (users[at] == 1 && !f->realised[at]) {
+    for (int links = 0; links < TG_MAX_BODY && users[at] == 1 && !f->realised[at]; links++) {
         int32_t next = only_user[at];
         const tg_node *n = fuse_node(f, next);
         if (n->op == TG_OP_RESHAPE) {
@@ -83,14 +101,11 @@ static int last_long_axis(tg_shape shape) {
 static bool is_joined_by_users(const tg_fusion *f, int32_t node) {
     const int last = last_long_axis(fuse_node(f, node)->shape);
     bool joined = false;
-    for (int32_t id = node + 1; id < f->node_count; id++) {
-        const tg_node *n = fuse_node(f, id);
-        for (int32_t i = 0; f->live[id] && i < n->input_count; i++) {
-            if (n->inputs[i] != node) continue;
-            if (n->op != TG_OP_RESHAPE) return false;
-            const int d = last_long_axis(n->shape);
-            joined = joined || n->shape.dim[d] > fuse_node(f, node)->shape.dim[last];
-        }
+    for (int32_t u = f->user_begin[node]; u < f->user_begin[node + 1]; u++) {
+        const tg_node *n = fuse_node(f, f->users[u]);
+        if (n->op != TG_OP_RESHAPE) return false;
+        const int d = last_long_axis(n->shape);
+        joined = joined || n->shape.dim[d] > fuse_node(f, node)->shape.dim[last];
     }
     return joined;
 }
@@ -174,29 +189,28 @@ static void store_shared(tg_fusion *f, int32_t *cost, int32_t *roots) {
     }
 }
 
-static int32_t behind_views(const tg_fusion *f, int32_t node) {
-    while (tg_op_table[fuse_node(f, node)->op].class_ == TG_CLASS_VIEW) node = fuse_node(f, node)->inputs[0];
-    return node;
+/* base[id]: the value behind the views that `id` may be. */
+static void find_bases(const tg_fusion *f, int32_t *base) {
+    for (int32_t id = 1; id < f->node_count; id++) base[id] = fuse_class(f, id) == TG_CLASS_VIEW ? base[fuse_node(f, id)->inputs[0]] : id;
 }
 
 /* A tensor compared with itself at other places (who stands before whom?) must be the same bits at both: it is stored, for the reason
  * below. */
-static void store_compared_places(tg_fusion *f) {
+static void store_compared_places(tg_fusion *f, const int32_t *base) {
     for (int32_t id = 1; id < f->node_count; id++) {
         const tg_node *n = fuse_node(f, id);
-        if (f->live[id] && n->op == TG_OP_LESS && behind_views(f, n->inputs[0]) == behind_views(f, n->inputs[1]))
-            realise_base(f, n->inputs[0]);
+        if (f->live[id] && n->op == TG_OP_LESS && base[n->inputs[0]] == base[n->inputs[1]]) realise_base(f, n->inputs[0]);
     }
 }
 
 /* The gradient of an extremum goes where x equals max(x): the very bits that the reduction saw, so x is stored. Computed a
  * second time elsewhere, with other roundings (a b + c in one go or in two), no element might be equal. */
-static void store_compared_extrema(tg_fusion *f) {
+static void store_compared_extrema(tg_fusion *f, const int32_t *base) {
     for (int32_t id = 1; id < f->node_count; id++) {
         const tg_node *n = fuse_node(f, id);
         if (!f->live[id] || n->op != TG_OP_EQUAL) continue;
         for (int side = 0; side < 2; side++) {
-            const tg_node *extremum = fuse_node(f, behind_views(f, n->inputs[side]));
+            const tg_node *extremum = fuse_node(f, base[n->inputs[side]]);
             if (extremum->op != TG_OP_REDUCE_MAX && extremum->op != TG_OP_REDUCE_MIN) continue;
             realise_base(f, extremum->inputs[0]);
             realise_base(f, n->inputs[1 - side]);
@@ -235,8 +249,9 @@ static void decide_stored(tg_fusion *f, int32_t *users, int32_t *only_user, int3
             f->realised[id] = true;
             realise(f, permuted > 0 ? permuted : end);
         }
-    store_compared_extrema(f);
-    store_compared_places(f);
+    find_bases(f, cost);
+    store_compared_extrema(f, cost);
+    store_compared_places(f, cost);
     recompute_costs(f, cost);
     store_shared(f, cost, only_user);
 }
@@ -247,6 +262,7 @@ static int32_t add_item(tg_fusion *f, int32_t node, bool copy) {
     if (!tg_grow(f->ctx, (void **)&f->items.items, &f->items.capacity, f->items.count + 1, sizeof(tg_item))) return -1;
     tg_item *item = &f->items.items[f->items.count];
     *item = (tg_item){.node = node, .group = -1, .copy = copy, .pinned = copy, .state = -1};
+    item->next_in_state = -1;
     if (!copy) f->item_of[node] = (int32_t)f->items.count;
     return (int32_t)f->items.count++;
 }
@@ -322,6 +338,22 @@ static int32_t add_group(tg_fusion *f, int32_t item) {
 
 static bool can_be_primary(const tg_fusion *f, int32_t node) { return !leaf_storage(fuse_node(f, node)) && f->pack_state[node] < 0; }
 
+static void give_state(tg_fusion *f, int32_t item, int32_t state, int64_t offset) {
+    tg_item *x = &f->items.items[item];
+    x->state = state;
+    x->state_offset = offset;
+    x->next_in_state = f->state_items[state];
+    f->state_items[state] = item;
+}
+
+static void leave_state(tg_fusion *f, int32_t item) {
+    tg_item *x = &f->items.items[item];
+    int32_t *link = &f->state_items[x->state];
+    while (*link != item) link = &f->items.items[*link].next_in_state;
+    *link = x->next_in_state;
+    x->next_in_state = x->state = -1;
+}
+
 static bool send_to_state(tg_fusion *f, int32_t node, int32_t state, int64_t offset) {
     int32_t item = -1;
     if (can_be_primary(f, node)) {
@@ -330,8 +362,7 @@ static bool send_to_state(tg_fusion *f, int32_t node, int32_t state, int64_t off
     }
     if (item < 0) item = add_item(f, node, true);
     if (item < 0) return false;
-    f->items.items[item].state = state;
-    f->items.items[item].state_offset = offset;
+    give_state(f, item, state, offset);
     f->items.items[item].pinned = true;
     return true;
 }
@@ -377,56 +408,93 @@ static void count_loads(tg_fusion *f, const tg_kernel *k, int32_t by) {
         if (k->arguments[i].buffer >= 0) f->load_count[k->arguments[i].buffer] += by;
 }
 
-/* Distinct stored values below `id`, up to `limit` + 1. */
-static int distinct_loads(const tg_fusion *f, int32_t id, int32_t *found, int count, int limit, int depth) {
-    const tg_node *n = fuse_node(f, id);
-    for (int32_t i = 0; i < n->input_count && count <= limit; i++) {
-        int32_t x = n->inputs[i];
-        if (!tg_has_storage(f, x)) {
-            if (depth > 0) count = distinct_loads(f, x, found, count, limit, depth - 1);
-            continue;
-        }
-        bool known = false;
-        for (int j = 0; j < count; j++) known = known || found[j] == x;
-        if (!known && count <= limit) found[count++] = x;
+/* A walk over what lies below or above nodes: every node is pushed once. */
+static void start_walk(tg_fusion *f) {
+    f->walk_count = 0;
+    f->epoch++;
+}
+
+static bool push_once(tg_fusion *f, int32_t node) {
+    if (f->seen[node] == f->epoch) return false;
+    f->seen[node] = f->epoch;
+    f->walk[f->walk_count++] = node;
+    f->ctx->work++;
+    return true;
+}
+
+/* Distinct stored values below `id`, up to `limit` + 1, among the nearest nodes. */
+static int distinct_loads(tg_fusion *f, int32_t id, int limit) {
+    int loads = 0;
+    start_walk(f);
+    push_once(f, id);
+    for (int32_t at = 0; at < f->walk_count && at < WALK_NEAR && loads <= limit; at++) {
+        const tg_node *n = fuse_node(f, f->walk[at]);
+        if (f->walk[at] != id && tg_has_storage(f, f->walk[at])) continue;
+        for (int32_t i = 0; i < n->input_count && loads <= limit; i++)
+            if (push_once(f, n->inputs[i])) loads += tg_has_storage(f, n->inputs[i]);
     }
+    return loads;
+}
+
+static int compare_ids(const void *a, const void *b) {
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Recomputed values below `root`, in ascending order, into f->inlined; returns how many. */
+static int32_t collect_inlined(tg_fusion *f, int32_t root) {
+    int32_t count = 0;
+    start_walk(f);
+    push_once(f, root);
+    for (int32_t at = 0; at < f->walk_count; at++) {
+        const int32_t id = f->walk[at];
+        if (id != root && tg_has_storage(f, id)) continue;
+        if (id != root && is_recomputed(f, id)) f->inlined[count++] = id;
+        for (int32_t i = 0; i < fuse_node(f, id)->input_count; i++) push_once(f, fuse_node(f, id)->inputs[i]);
+    }
+    qsort(f->inlined, (size_t)count, sizeof(int32_t), compare_ids);
     return count;
 }
 
-static void collect_inlined(const tg_fusion *f, int32_t root, bool *seen) {
-    memset(seen, 0, (size_t)f->node_count);
-    seen[root] = true;
-    for (int32_t id = root; id > 0; id--) {
-        if (!seen[id] || (id != root && tg_has_storage(f, id))) continue;
-        for (int32_t i = 0; i < fuse_node(f, id)->input_count; i++) seen[fuse_node(f, id)->inputs[i]] = true;
-    }
+static void cut_at(tg_fusion *f, int32_t node) {
+    if (f->realised[node]) return;
+    f->realised[node] = true;
+    f->fresh[f->fresh_count++] = node;
 }
 
-/* Which inlined value to store so that a too large kernel for `root` shrinks: the one that reads the most buffers without
- * itself being too wide, or, when the body is what is too long, the middle one. 0: nothing left to store. */
-static int32_t choose_cut(const tg_fusion *f, int32_t root, bool *seen) {
-    enum { WIDEST = 64 };
-    int32_t found[WIDEST + 2];
-    int limit = f->limits.max_arguments - 2 < WIDEST ? f->limits.max_arguments - 2 : WIDEST;
-    collect_inlined(f, root, seen);
-    int total = 0, nodes = 0, best_loads = 1;
+/* Of inlined values [begin, end), the one that reads the most buffers without itself being too wide; 0: none. */
+static int32_t widest_inlined(tg_fusion *f, int32_t begin, int32_t end, int limit) {
     int32_t best = 0;
-    total = distinct_loads(f, root, found, 0, WIDEST, 64);
-    for (int32_t id = 1; id < root; id++) {
-        if (!seen[id] || !is_recomputed(f, id)) continue;
-        nodes++;
-        if (total <= limit || nodes > 4 * TG_MAX_BODY) continue;
-        int loads = distinct_loads(f, id, found, 0, limit, 64);
-        if (loads <= limit && loads > best_loads) {
-            best = id;
-            best_loads = loads;
-        }
+    int best_loads = 1;
+    for (int32_t i = begin; i < end; i++) {
+        if (f->realised[f->inlined[i]]) continue;
+        const int loads = distinct_loads(f, f->inlined[i], limit);
+        if (loads > limit || loads <= best_loads) continue;
+        best = f->inlined[i];
+        best_loads = loads;
     }
-    if (best || nodes == 0) return best;
-    int at = 0;
-    for (int32_t id = 1; id < root; id++)
-        if (seen[id] && is_recomputed(f, id) && at++ >= nodes / 2) return id;
-    return 0;
+    return best;
+}
+
+/* Which inlined values to store so that a too large kernel for `root` shrinks: those that read the most buffers without being too
+ * wide themselves, or, when the body is what is too long, the middle one. One, or one in each stretch of a very large kernel. False:
+ * nothing left to store. */
+static bool choose_cuts(tg_fusion *f, int32_t root) {
+    enum { WIDEST = 64 };
+    const int limit = f->limits.max_arguments - 2 < WIDEST ? f->limits.max_arguments - 2 : WIDEST;
+    const bool wide = distinct_loads(f, root, WIDEST) > limit;
+    const int32_t nodes = collect_inlined(f, root);
+    bool found = false;
+    for (int32_t begin = 0; wide && begin < nodes; begin += CUT_STRETCH) {
+        const int32_t best = widest_inlined(f, begin, begin + CUT_STRETCH < nodes ? begin + CUT_STRETCH : nodes, limit);
+        if (best > 0) cut_at(f, best);
+        found = found || best > 0;
+    }
+    if (found || nodes == 0) return found;
+    int32_t parts = 2;
+    while (nodes / parts > CUT_STRETCH / 2) parts *= 2;
+    for (int32_t i = 1; i < parts; i++) cut_at(f, f->inlined[(int64_t)nodes * i / parts]);
+    return true;
 }
 
 static tg_status fuse_fault(tg_fusion *f, int32_t node, const char *what) {
@@ -435,33 +503,104 @@ static tg_status fuse_fault(tg_fusion *f, int32_t node, const char *what) {
                    what);
 }
 
-/* Every item by itself. *again: something more was marked as stored. */
-static tg_status build_each(tg_fusion *f, bool *again, bool *seen) {
-    for (int64_t i = 0; i < f->groups.count; i++) {
-        tg_group *group = &f->groups.items[i];
-        const bool stored = true;
-        int32_t culprit = 0, node = f->items.items[group->items.items[0]].node;
-        switch (tg_build_kernel(f, group->items.items, 1, &stored, &group->domain, &group->kernel, &culprit)) {
-        case TG_BUILD_OK: break;
-        case TG_BUILD_STORE:
-            if (culprit == 0 || f->item_of[culprit] >= 0) return fuse_fault(f, node, "an operand is no affine view");
-            f->realised[culprit] = true;
-            *again = true;
-            break;
-        case TG_BUILD_LARGE:
-            culprit = choose_cut(f, node, seen); /* may be what another group of this round asked for */
-            if (culprit == 0) return fuse_fault(f, node, "too many operands");
-            f->realised[culprit] = true;
-            *again = true;
-            break;
-        case TG_BUILD_REFUSED: return fuse_fault(f, node, "refused");
-        case TG_BUILD_FAILED: return f->ctx->status;
+/* The group's item by itself. What must be stored first is in f->fresh then, and *built is false. */
+static tg_status build_alone(tg_fusion *f, int32_t index, bool *built) {
+    tg_group *group = &f->groups.items[index];
+    const bool stored = true;
+    const int32_t node = f->items.items[group->items.items[0]].node;
+    int32_t culprit = 0;
+    *built = false;
+    tg_kernel_free(f->ctx, group->kernel);
+    group->kernel = NULL;
+    switch (tg_build_kernel(f, group->items.items, 1, &stored, &group->domain, &group->kernel, &culprit)) {
+    case TG_BUILD_OK: *built = true; break;
+    case TG_BUILD_STORE:
+        if (culprit == 0 || f->item_of[culprit] >= 0) return fuse_fault(f, node, "an operand is no affine view");
+        cut_at(f, culprit);
+        break;
+    case TG_BUILD_LARGE: /* what it asks for may be what another group asked for */
+        if (!choose_cuts(f, node)) return fuse_fault(f, node, "too many operands");
+        break;
+    case TG_BUILD_REFUSED: return fuse_fault(f, node, "refused");
+    case TG_BUILD_FAILED: return f->ctx->status;
+    }
+    return TG_OK;
+}
+
+static int compare_groups(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Groups to build next, once each. Values come in the order of the trace, copies behind them: as in make_items. */
+typedef struct fuse_wave {
+    int64_t *items; /* key in the high half, group in the low half */
+    bool *in_it;
+    int32_t count;
+} fuse_wave;
+
+static void add_to_wave(const tg_fusion *f, fuse_wave *w, int32_t group) {
+    if (w->in_it[group]) return;
+    w->in_it[group] = true;
+    const tg_item *item = &f->items.items[f->groups.items[group].items.items[0]];
+    w->items[w->count++] = (int64_t)(item->copy ? f->node_count : item->node) << 32 | group;
+}
+
+/* Stored values that recompute one of the fresh ones are to be built anew. */
+static void add_users_to_wave(tg_fusion *f, fuse_wave *w) {
+    start_walk(f);
+    for (int32_t i = 0; i < f->fresh_count; i++) push_once(f, f->fresh[i]);
+    for (int32_t at = 0; at < f->walk_count; at++)
+        for (int32_t u = f->user_begin[f->walk[at]]; u < f->user_begin[f->walk[at] + 1]; u++) {
+            const int32_t user = f->users[u];
+            if (f->item_of[user] >= 0) add_to_wave(f, w, f->items.items[f->item_of[user]].group);
+            else if (!tg_has_storage(f, user)) push_once(f, user);
         }
+}
+
+static tg_status build_wave(tg_fusion *f, const fuse_wave *now, fuse_wave *next) {
+    f->fresh_count = next->count = 0;
+    for (int32_t i = 0; i < now->count; i++) {
+        const int32_t group = (int32_t)(now->items[i] & 0xffffffff);
+        bool built;
+        tg_status status = build_alone(f, group, &built);
+        if (status != TG_OK) return status;
+        now->in_it[group] = false;
+        if (!built) add_to_wave(f, next, group);
+    }
+    for (int32_t i = 0; i < f->fresh_count; i++) {
+        if (add_item(f, f->fresh[i], false) < 0 || add_group(f, (int32_t)f->items.count - 1) < 0) return f->ctx->status;
+        add_to_wave(f, next, (int32_t)f->groups.count - 1);
+    }
+    add_users_to_wave(f, next);
+    qsort(next->items, (size_t)next->count, sizeof(int64_t), compare_groups);
+    return TG_OK;
+}
+
+/* Every item by itself; what a kernel asks for is stored, and who recomputed it is built anew, until all kernels are there. */
+static tg_status build_each(tg_fusion *f) {
+    const size_t most = (size_t)f->items.count + (size_t)f->node_count + 1;
+    fuse_wave now, next;
+    bool *in_now = TG_NEW(&f->arena, bool, most), *in_next = TG_NEW(&f->arena, bool, most);
+    now = (fuse_wave){TG_NEW(&f->arena, int64_t, most), in_now, 0};
+    next = (fuse_wave){TG_NEW(&f->arena, int64_t, most), in_next, 0};
+    if (!now.items || !next.items || !in_now || !in_next) return f->ctx->status;
+    for (int32_t g = 0; g < (int32_t)f->groups.count; g++) add_to_wave(f, &now, g);
+    qsort(now.items, (size_t)now.count, sizeof(int64_t), compare_groups);
+    while (now.count > 0) {
+        tg_status status = build_wave(f, &now, &next);
+        if (status != TG_OK) return status;
+        const fuse_wave kept = now;
+        now = next;
+        next = kept;
     }
     return TG_OK;
 }
 
 static bool make_items(tg_fusion *f, const int32_t *outputs, int output_count) {
+    f->items.count = f->groups.count = 0;
+    for (int32_t id = 0; id < f->node_count; id++) f->item_of[id] = f->output_copy[id] = -1;
+    for (int64_t i = 0; i < f->graph->states.count; i++) f->state_items[i] = -1;
     for (int32_t id = 1; id < f->node_count; id++)
         if (f->live[id] && f->realised[id] && add_item(f, id, false) < 0) return false;
     if (!send_writebacks(f)) return false;
@@ -469,8 +608,10 @@ static bool make_items(tg_fusion *f, const int32_t *outputs, int output_count) {
         int32_t node = tg_strip_reshape(f->graph, outputs[i]);
         if (f->pack_state[node] >= 0) continue;
         int32_t item = tg_fusion_output_item(f, node);
-        if (item < 0) item = add_item(f, node, f->item_of[node] >= 0 || !can_be_primary(f, node));
+        const bool copy = f->item_of[node] >= 0 || !can_be_primary(f, node);
+        if (item < 0) item = add_item(f, node, copy);
         if (item < 0) return false;
+        if (f->items.items[item].copy) f->output_copy[node] = item;
         f->items.items[item].pinned = true;
     }
     for (int32_t i = 0; i < (int32_t)f->items.count; i++)
@@ -484,21 +625,10 @@ static bool begins_its_buffer(const tg_item *item) { return item->state < 0 || i
 int32_t tg_fusion_output_item(const tg_fusion *f, int32_t node) {
     node = tg_strip_reshape(f->graph, node);
     if (f->item_of[node] >= 0 && begins_its_buffer(&f->items.items[f->item_of[node]])) return f->item_of[node];
-    for (int32_t i = 0; i < (int32_t)f->items.count; i++)
-        if (f->items.items[i].copy && f->items.items[i].state < 0 && f->items.items[i].node == node) return i;
-    return -1;
+    return f->output_copy[node];
 }
 
 /* ---- joining */
-
-static bool group_reads_item(const tg_group *g, const tg_item *item) { return !item->copy && primary_loads(g->kernel, item->node) != 0; }
-
-static bool group_reads_group(const tg_fusion *f, int32_t reader, int32_t writer) {
-    const tg_group *r = &f->groups.items[reader], *w = &f->groups.items[writer];
-    for (int64_t i = 0; i < w->items.count; i++)
-        if (group_reads_item(r, &f->items.items[w->items.items[i]])) return true;
-    return false;
-}
 
 int tg_fusion_dependencies(const tg_fusion *f, int32_t group, int32_t *out, int capacity) {
     const tg_kernel *k = f->groups.items[group].kernel;
@@ -510,39 +640,125 @@ int tg_fusion_dependencies(const tg_fusion *f, int32_t group, int32_t *out, int 
             if (count < capacity) out[count] = f->items.items[f->item_of[node]].group;
             count++;
         } else if (f->pack_state[node] >= 0) {
-            for (int64_t j = 0; j < f->items.count; j++)
-                if (f->items.items[j].state == f->pack_state[node]) {
-                    if (count < capacity) out[count] = f->items.items[j].group;
-                    count++;
-                }
+            for (int32_t j = f->state_items[f->pack_state[node]]; j >= 0; j = f->items.items[j].next_in_state) {
+                if (count < capacity) out[count] = f->items.items[j].group;
+                count++;
+            }
         }
     }
     return count;
 }
 
-/* Is `target` among what `from` needs, by a path of at least two steps (or one, when direct counts)? */
-static bool depends_on(const tg_fusion *f, int32_t from, int32_t target, bool direct_counts, bool *seen, int32_t *stack, int32_t *scratch) {
-    int64_t top = 0, limit = f->items.count + 1;
-    memset(seen, 0, (size_t)f->groups.count);
-    stack[top++] = from;
-    seen[from] = true;
+typedef struct fuse_scratch {
+    bool *stored;
+    int32_t *seen, epoch; /* by group: walks over groups */
+    int32_t *stack, *dependencies, *joint;
+    int dependency_room;
+    int32_t *order;                  /* groups, each behind what it needs; group.place is the way back */
+    int32_t *shifted;                /* a stretch of it, while it changes */
+    int32_t *readers, *reader_begin; /* by node: groups that read it, ascending, as they were when the sweep began */
+    int32_t *near, near_count;       /* groups that may be joined with the one at hand */
+    int32_t sweep;
+} fuse_scratch;
+
+static bool first_seen(fuse_scratch *s, int32_t group) {
+    if (s->seen[group] == s->epoch) return false;
+    s->seen[group] = s->epoch;
+    return true;
+}
+
+static int dependencies_of(const tg_fusion *f, int32_t group, fuse_scratch *s) {
+    const int count = tg_fusion_dependencies(f, group, s->dependencies, s->dependency_room);
+    f->ctx->work += count + 1;
+    return count < s->dependency_room ? count : s->dependency_room;
+}
+
+typedef struct order_edge {
+    int32_t to, next;
+} order_edge;
+
+/* Kahn's algorithm over edges listed by where they begin. */
+static bool sort_edges(tg_fusion *f, fuse_scratch *s, order_edge *edges, int32_t *head, int32_t *waiting) {
+    const int32_t n = (int32_t)f->groups.count;
+    int32_t used = 0, count = 0;
+    for (int32_t g = 0; g < n; g++) head[g] = -1;
+    for (int32_t g = 0; g < n; g++) {
+        const int many = dependencies_of(f, g, s);
+        for (int i = 0; i < many; i++) {
+            const int32_t from = s->dependencies[i];
+            if (from == g) continue;
+            edges[used] = (order_edge){g, head[from]};
+            head[from] = used++;
+            waiting[g]++;
+        }
+    }
+    for (int32_t g = 0; g < n; g++)
+        if (waiting[g] == 0) s->order[count++] = g;
+    for (int32_t at = 0; at < count; at++) {
+        f->groups.items[s->order[at]].place = at;
+        for (int32_t e = head[s->order[at]]; e >= 0; e = edges[e].next)
+            if (--waiting[edges[e].to] == 0) s->order[count++] = edges[e].to;
+    }
+    return count == n;
+}
+
+static tg_status order_groups(tg_fusion *f, fuse_scratch *s) {
+    size_t groups = (size_t)f->groups.count + 1, edges = 1;
+    for (int32_t g = 0; g < (int32_t)f->groups.count; g++) edges += (size_t)dependencies_of(f, g, s);
+    order_edge *list = tg_alloc(f->ctx, sizeof(order_edge) * edges);
+    int32_t *head = tg_alloc(f->ctx, sizeof(int32_t) * groups), *waiting = tg_alloc(f->ctx, sizeof(int32_t) * groups);
+    tg_status status = f->ctx->status;
+    if (list && head && waiting && !sort_edges(f, s, list, head, waiting)) status = TG_INTERNAL(f->ctx, "values wait for each other");
+    tg_release(f->ctx, list, sizeof(order_edge) * edges);
+    tg_release(f->ctx, head, sizeof(int32_t) * groups);
+    tg_release(f->ctx, waiting, sizeof(int32_t) * groups);
+    return status;
+}
+
+/* Is `target` among what `from` needs, by a path of at least two steps? Yes, too, where that is far to see. */
+static bool depends_on(const tg_fusion *f, int32_t from, int32_t target, fuse_scratch *s) {
+    const int32_t earliest = f->groups.items[target].place;
+    int32_t top = 0, looked_at = 0;
+    if (f->groups.items[from].place < earliest) return false;
+    s->epoch++;
+    s->stack[top++] = from;
+    first_seen(s, from);
     while (top > 0) {
-        int32_t at = stack[--top];
-        int count = tg_fusion_dependencies(f, at, scratch, (int)limit);
-        for (int i = 0; i < count && i < limit; i++) {
-            if (scratch[i] == target && (direct_counts || at != from)) return true;
-            if (scratch[i] == target || seen[scratch[i]]) continue;
-            seen[scratch[i]] = true;
-            stack[top++] = scratch[i];
+        const int32_t at = s->stack[--top];
+        const int count = dependencies_of(f, at, s);
+        if (++looked_at > PATH_LONGEST) return true;
+        for (int i = 0; i < count; i++) {
+            const int32_t next = s->dependencies[i];
+            if (next == target && at != from) return true;
+            if (next == target || f->groups.items[next].place < earliest || !first_seen(s, next)) continue;
+            s->stack[top++] = next;
         }
     }
     return false;
 }
 
-typedef struct fuse_scratch {
-    bool *seen, *stored;
-    int32_t *stack, *dependencies, *joint;
-} fuse_scratch;
+/* Two groups become one, `kept`: what needs the earlier one and stands before the later one moves behind it. */
+static void join_places(tg_fusion *f, int32_t kept, int32_t gone, fuse_scratch *s) {
+    const int32_t a = f->groups.items[kept].place, b = f->groups.items[gone].place;
+    const int32_t begin = a < b ? a : b, end = a < b ? b : a;
+    int32_t at = begin, behind = 0;
+    s->epoch++;
+    first_seen(s, s->order[begin]);
+    for (int32_t i = begin + 1; i < end; i++) {
+        const int32_t group = s->order[i];
+        const int count = f->groups.items[group].merged_away ? 0 : dependencies_of(f, group, s);
+        bool moves = false;
+        for (int d = 0; d < count && !moves; d++) moves = s->seen[s->dependencies[d]] == s->epoch;
+        if (moves) {
+            first_seen(s, group);
+            s->shifted[behind++] = group;
+        } else s->order[at++] = group;
+    }
+    s->order[at++] = gone;
+    s->order[at++] = kept;
+    for (int32_t i = 0; i < behind; i++) s->order[at++] = s->shifted[i];
+    for (int32_t i = begin; i <= end; i++) f->groups.items[s->order[i]].place = i;
+}
 
 static int joint_items(const tg_fusion *f, const tg_group *a, const tg_group *b, int32_t *out) {
     int64_t i = 0, j = 0;
@@ -615,15 +831,41 @@ static bool delays_total(const tg_fusion *f, int32_t total, int32_t later, fuse_
         const int32_t node = f->items.items[a->items.items[i]].node;
         wanted = f->load_count[node] - primary_loads(a->kernel, node) - primary_loads(b->kernel, node) > 0;
     }
-    const int limit = (int)f->items.count + 1;
-    const int before = tg_fusion_dependencies(f, total, s->stack, limit);
-    const int after = wanted ? tg_fusion_dependencies(f, later, s->dependencies, limit) : 0;
-    for (int i = 0; i < after && i < limit; i++) {
-        bool shared = s->dependencies[i] == total;
-        for (int j = 0; j < before && j < limit && !shared; j++) shared = s->stack[j] == s->dependencies[i];
-        if (!shared) return true;
-    }
+    if (!wanted) return false;
+    s->epoch++;
+    first_seen(s, total);
+    const int before = dependencies_of(f, total, s);
+    for (int i = 0; i < before; i++) first_seen(s, s->dependencies[i]);
+    const int after = dependencies_of(f, later, s);
+    for (int i = 0; i < after; i++)
+        if (s->seen[s->dependencies[i]] != s->epoch) return true;
     return false;
+}
+
+/* What the joint kernel reads, stores and computes at least: does that exceed what a kernel may have? */
+static bool joint_too_large(tg_fusion *f, int32_t ia, int32_t ib, int count, const fuse_scratch *s) {
+    const int32_t pair[2] = {ia, ib};
+    int32_t reads = 0, stores = 0, computed = 0;
+    start_walk(f);
+    for (int side = 0; side < 2; side++) {
+        const tg_kernel *k = f->groups.items[pair[side]].kernel;
+        for (int32_t i = 0; i < k->argument_count; i++) {
+            const int32_t node = k->arguments[i].buffer;
+            if (node < 0) continue;
+            const int32_t group = f->item_of[node] < 0 ? -1 : f->items.items[f->item_of[node]].group;
+            if (group != ia && group != ib) reads += push_once(f, node);
+        }
+    }
+    for (int i = 0; i < count; i++) stores += s->stored[i];
+    for (int side = 0; side < 2; side++) {
+        const tg_kernel *k = f->groups.items[pair[side]].kernel;
+        if (k->kind == TG_KERNEL_CONTRACT) computed -= 2; /* its operands are read, but not by the body */
+        for (int32_t i = 0; i < k->node_count; i++) {
+            const tg_node *n = fuse_node(f, k->nodes[i]);
+            if (n->op != TG_OP_STOP_GRADIENT && tg_op_table[n->op].class_ != TG_CLASS_JOIN) computed += push_once(f, k->nodes[i]);
+        }
+    }
+    return reads + stores > f->limits.max_arguments || reads + stores + computed > TG_MAX_BODY;
 }
 
 /* Joins b into a when one kernel can make both. */
@@ -633,44 +875,60 @@ static tg_status try_join(tg_fusion *f, int32_t ia, int32_t ib, fuse_scratch *s,
     *joined = false;
     if (a->items.count + b->items.count > TG_MAX_BODY / 4 || !join_domains(f, &a->domain, &b->domain, &domain)) return TG_OK;
     if (reads_pack_of(f, ia, ib) || reads_pack_of(f, ib, ia)) return TG_OK;
-    if (delays_total(f, ia, ib, s) || delays_total(f, ib, ia, s)) return TG_OK;
-    if (depends_on(f, ib, ia, false, s->seen, s->stack, s->dependencies) ||
-        depends_on(f, ia, ib, false, s->seen, s->stack, s->dependencies))
+    if (delays_total(f, ia, ib, s) || delays_total(f, ib, ia, s)) {
+        a->changed = s->sweep; /* it may not when others have been joined */
         return TG_OK;
+    }
     int count = joint_items(f, a, b, s->joint);
     for (int i = 0; i < count; i++) s->stored[i] = item_needed_outside(f, &f->items.items[s->joint[i]], a->kernel, b->kernel);
+    if (joint_too_large(f, ia, ib, count, s) || depends_on(f, ib, ia, s) || depends_on(f, ia, ib, s)) return TG_OK;
     tg_kernel *kernel = NULL;
     int32_t culprit;
     tg_build_status status = tg_build_kernel(f, s->joint, count, s->stored, &domain, &kernel, &culprit);
     if (status == TG_BUILD_FAILED) return f->ctx->status;
-    if (status != TG_BUILD_OK || recomputes_extremum(f, kernel)) return TG_OK;
-    int32_t *items = tg_arena_copy(&f->arena, s->joint, sizeof(int32_t) * (size_t)count);
-    if (!items) return f->ctx->status;
+    if (status != TG_BUILD_OK) return TG_OK;
+    int32_t *items = recomputes_extremum(f, kernel) ? NULL : tg_arena_copy(&f->arena, s->joint, sizeof(int32_t) * (size_t)count);
+    if (!items) {
+        tg_kernel_free(f->ctx, kernel);
+        return f->ctx->status;
+    }
+    join_places(f, ia, ib, s);
     count_loads(f, a->kernel, -1);
     count_loads(f, b->kernel, -1);
     count_loads(f, kernel, 1);
+    tg_kernel_free(f->ctx, a->kernel);
+    tg_kernel_free(f->ctx, b->kernel);
     a->items.items = items;
     a->items.count = count;
     a->kernel = kernel;
     a->domain = domain;
+    a->changed = s->sweep;
+    b->kernel = NULL;
     b->merged_away = true;
+    b->merged_into = ia;
     b->items.count = 0;
     for (int i = 0; i < count; i++) f->items.items[items[i]].group = ia;
     *joined = true;
     return TG_OK;
 }
 
-typedef bool (*join_filter)(const tg_fusion *f, int32_t a, int32_t b);
+/* A kind of pair: may it be joined? And b's possible partners, into s->near. */
+typedef struct join_kind {
+    bool (*fits)(const tg_fusion *f, int32_t a, int32_t b);
+    void (*find)(tg_fusion *f, int32_t b, fuse_scratch *s);
+} join_kind;
 
+/* b reads a in all kinds but the last. */
 static bool epilogue_pair(const tg_fusion *f, int32_t a, int32_t b) {
-    return f->groups.items[a].domain.kind == TG_KERNEL_CONTRACT && f->groups.items[b].domain.kind == TG_KERNEL_MAP &&
-           group_reads_group(f, b, a);
+    return f->groups.items[a].domain.kind == TG_KERNEL_CONTRACT && f->groups.items[b].domain.kind == TG_KERNEL_MAP;
 }
 static bool row_pair(const tg_fusion *f, int32_t a, int32_t b) {
-    return (f->groups.items[a].domain.kind == TG_KERNEL_REDUCE || f->groups.items[b].domain.kind == TG_KERNEL_REDUCE) &&
-           group_reads_group(f, b, a);
+    return f->groups.items[a].domain.kind == TG_KERNEL_REDUCE || f->groups.items[b].domain.kind == TG_KERNEL_REDUCE;
 }
-static bool producer_pair(const tg_fusion *f, int32_t a, int32_t b) { return group_reads_group(f, b, a); }
+static bool producer_pair(const tg_fusion *f, int32_t a, int32_t b) {
+    (void)f;
+    return a != b;
+}
 
 /* Neither needs the other; they read something in common over the same loops. */
 static bool sibling_pair(const tg_fusion *f, int32_t a, int32_t b) {
@@ -681,18 +939,93 @@ static bool sibling_pair(const tg_fusion *f, int32_t a, int32_t b) {
     return false;
 }
 
-static tg_status join_all(tg_fusion *f, join_filter filter, fuse_scratch *s) {
+static void add_near(fuse_scratch *s, int32_t group) {
+    if (first_seen(s, group)) s->near[s->near_count++] = group;
+}
+
+static void find_read(tg_fusion *f, int32_t b, fuse_scratch *s) {
+    const tg_kernel *k = f->groups.items[b].kernel;
+    for (int32_t i = 0; i < k->argument_count; i++)
+        if (k->arguments[i].buffer >= 0 && f->item_of[k->arguments[i].buffer] >= 0)
+            add_near(s, f->items.items[f->item_of[k->arguments[i].buffer]].group);
+}
+
+static int32_t behind_joins(tg_fusion *f, int32_t group) {
+    while (f->groups.items[group].merged_away) {
+        tg_group *g = &f->groups.items[group];
+        if (f->groups.items[g->merged_into].merged_away) g->merged_into = f->groups.items[g->merged_into].merged_into;
+        group = g->merged_into;
+    }
+    return group;
+}
+
+/* Those that read what b reads, the nearest ones. */
+static void find_siblings(tg_fusion *f, int32_t b, fuse_scratch *s) {
+    const tg_kernel *k = f->groups.items[b].kernel;
+    for (int32_t i = 0; i < k->argument_count; i++) {
+        const int32_t node = k->arguments[i].buffer;
+        if (node < 0) continue;
+        int32_t low = s->reader_begin[node], high = s->reader_begin[node + 1];
+        const int32_t first = low, last = high;
+        while (low < high) {
+            const int32_t middle = low + (high - low) / 2;
+            if (s->readers[middle] < b) low = middle + 1;
+            else high = middle;
+        }
+        const int32_t begin = low - SIBLINGS_NEAR > first ? low - SIBLINGS_NEAR : first;
+        const int32_t end = low + SIBLINGS_NEAR < last ? low + SIBLINGS_NEAR : last;
+        for (int32_t r = begin; r < end; r++) add_near(s, behind_joins(f, s->readers[r]));
+    }
+}
+
+static void list_readers(const tg_fusion *f, fuse_scratch *s) {
+    s->reader_begin[0] = 0;
+    for (int32_t id = 0; id < f->node_count; id++) s->reader_begin[id + 1] = s->reader_begin[id] + f->load_count[id];
+    const int32_t total = s->reader_begin[f->node_count];
+    for (int32_t g = (int32_t)f->groups.count - 1; g >= 0; g--) {
+        const tg_kernel *k = f->groups.items[g].kernel;
+        for (int32_t i = 0; k && i < k->argument_count; i++)
+            if (k->arguments[i].buffer >= 0) s->readers[--s->reader_begin[k->arguments[i].buffer + 1]] = g;
+    }
+    memmove(s->reader_begin, s->reader_begin + 1, sizeof(int32_t) * (size_t)f->node_count); /* now where each one's begin */
+    s->reader_begin[f->node_count] = total;
+}
+
+/* Nothing is new since both were last refused. */
+static bool tried_before(const tg_fusion *f, int32_t a, int32_t b, const fuse_scratch *s) {
+    return f->groups.items[a].changed < s->sweep - 1 && f->groups.items[b].changed < s->sweep - 1;
+}
+
+/* Joins b with the first partner that it can be joined with. */
+static tg_status join_one(tg_fusion *f, int32_t b, const join_kind *kind, fuse_scratch *s, bool *joined) {
+    s->near_count = 0;
+    s->epoch++;
+    kind->find(f, b, s);
+    f->ctx->work += s->near_count;
+    qsort(s->near, (size_t)s->near_count, sizeof(int32_t), compare_ids);
+    for (int32_t i = 0; i < s->near_count && !*joined; i++) {
+        const int32_t a = s->near[i];
+        if (a == b || tried_before(f, a, b, s) || !kind->fits(f, a, b)) continue;
+        tg_status status = try_join(f, a, b, s, joined);
+        if (status != TG_OK) return status;
+    }
+    return TG_OK;
+}
+
+static tg_status join_all(tg_fusion *f, const join_kind *kind, fuse_scratch *s) {
+    for (int64_t g = 0; g < f->groups.count; g++) f->groups.items[g].changed = 0;
+    s->sweep = 0;
     for (bool changed = true; changed;) {
         changed = false;
-        for (int32_t b = 0; b < (int32_t)f->groups.count; b++)
-            for (int32_t a = 0; a < (int32_t)f->groups.count; a++) {
-                if (f->groups.items[b].merged_away) break;
-                if (a == b || f->groups.items[a].merged_away || !filter(f, a, b)) continue;
-                bool joined;
-                tg_status status = try_join(f, a, b, s, &joined);
-                if (status != TG_OK) return status;
-                changed = changed || joined;
-            }
+        s->sweep++;
+        list_readers(f, s);
+        for (int32_t b = 0; b < (int32_t)f->groups.count; b++) {
+            bool joined = false;
+            if (f->groups.items[b].merged_away) continue;
+            tg_status status = join_one(f, b, kind, s, &joined);
+            if (status != TG_OK) return status;
+            changed = changed || joined;
+        }
     }
     return TG_OK;
 }
@@ -706,12 +1039,14 @@ static tg_status rebuild_group(tg_fusion *f, tg_group *group) {
         stored[i] = item->pinned || f->load_count[item->node] - (old ? primary_loads(old, item->node) : 0) > 0;
     }
     int32_t culprit;
-    tg_build_status status =
-        tg_build_kernel(f, group->items.items, (int)group->items.count, stored, &group->domain, &group->kernel, &culprit);
+    tg_kernel *kernel = NULL;
+    tg_build_status status = tg_build_kernel(f, group->items.items, (int)group->items.count, stored, &group->domain, &kernel, &culprit);
     if (status == TG_BUILD_FAILED) return f->ctx->status;
     if (status != TG_BUILD_OK) return TG_INTERNAL(f->ctx, "a kernel could not be built again");
     if (old) count_loads(f, old, -1);
-    count_loads(f, group->kernel, 1);
+    count_loads(f, kernel, 1);
+    tg_kernel_free(f->ctx, old);
+    group->kernel = kernel;
     return TG_OK;
 }
 
@@ -724,22 +1059,33 @@ static tg_status drop_idle_stores(tg_fusion *f) {
 }
 
 static bool make_scratch(tg_fusion *f, fuse_scratch *s) {
-    size_t n = (size_t)f->items.count * 2 + 64;
-    s->seen = TG_NEW(&f->arena, bool, n);
-    s->stored = TG_NEW(&f->arena, bool, n);
+    size_t n = (size_t)f->groups.count + 1, loads = 1;
+    memset(s, 0, sizeof *s);
+    for (int64_t i = 0; i < f->groups.count; i++) loads += (size_t)f->groups.items[i].kernel->argument_count;
+    s->dependency_room = (int)f->items.count * 2 + 256;
+    s->dependencies = TG_NEW(&f->arena, int32_t, s->dependency_room);
+    s->stored = TG_NEW(&f->arena, bool, TG_MAX_BODY);
+    s->joint = TG_NEW(&f->arena, int32_t, TG_MAX_BODY);
+    s->seen = TG_NEW(&f->arena, int32_t, n);
     s->stack = TG_NEW(&f->arena, int32_t, n);
-    s->dependencies = TG_NEW(&f->arena, int32_t, n);
-    s->joint = TG_NEW(&f->arena, int32_t, n);
-    return s->seen && s->stored && s->stack && s->dependencies && s->joint;
+    s->order = TG_NEW(&f->arena, int32_t, n);
+    s->shifted = TG_NEW(&f->arena, int32_t, n);
+    s->near = TG_NEW(&f->arena, int32_t, n);
+    s->readers = TG_NEW(&f->arena, int32_t, loads);
+    s->reader_begin = TG_NEW(&f->arena, int32_t, (size_t)f->node_count + 2);
+    return s->dependencies && s->stored && s->joint && s->seen && s->stack && s->order && s->shifted && s->near && s->readers &&
+           s->reader_begin;
 }
 
 static tg_status join_groups(tg_fusion *f) {
+    static const join_kind kinds[] = {
+        {epilogue_pair, find_read}, {row_pair, find_read}, {producer_pair, find_read}, {sibling_pair, find_siblings}};
     fuse_scratch s;
-    if (!make_scratch(f, &s)) return f->ctx->status;
     for (int64_t i = 0; i < f->groups.count; i++) count_loads(f, f->groups.items[i].kernel, 1);
-    const join_filter order[] = {epilogue_pair, row_pair, producer_pair, sibling_pair};
-    for (size_t i = 0; i < sizeof order / sizeof order[0] && !f->no_fusion; i++) {
-        tg_status status = join_all(f, order[i], &s);
+    if (!f->no_fusion) {
+        if (!make_scratch(f, &s)) return f->ctx->status;
+        tg_status status = order_groups(f, &s);
+        for (size_t i = 0; i < sizeof kinds / sizeof kinds[0] && status == TG_OK; i++) status = join_all(f, &kinds[i], &s);
         if (status != TG_OK) return status;
     }
     return drop_idle_stores(f);
@@ -754,8 +1100,16 @@ static bool make_tables(tg_fusion *f) {
     f->item_of = TG_NEW(&f->arena, int32_t, n);
     f->pack_state = TG_NEW(&f->arena, int32_t, n);
     f->load_count = TG_NEW(&f->arena, int32_t, n);
+    f->output_copy = TG_NEW(&f->arena, int32_t, n);
+    f->state_items = TG_NEW(&f->arena, int32_t, f->graph->states.count + 1);
+    f->seen = TG_NEW(&f->arena, int32_t, n);
+    f->walk = TG_NEW(&f->arena, int32_t, n);
+    f->inlined = TG_NEW(&f->arena, int32_t, n);
+    f->fresh = TG_NEW(&f->arena, int32_t, n);
     f->builder = tg_builder_create(&f->arena);
-    if (!f->live || !f->realised || !f->item_of || !f->pack_state || !f->load_count || !f->builder) return false;
+    if (!f->live || !f->realised || !f->item_of || !f->pack_state || !f->load_count || !f->output_copy || !f->state_items || !f->seen ||
+        !f->walk || !f->inlined || !f->fresh || !f->builder)
+        return false;
     for (size_t i = 0; i < n; i++) f->item_of[i] = f->pack_state[i] = -1;
     return true;
 }
@@ -768,26 +1122,44 @@ static void find_packs(tg_fusion *f) {
     }
 }
 
+/* Items and groups in the order of the trace, and their kernels with them: copies keep theirs in the order in which they come. */
+static tg_status settle_order(tg_fusion *f, const int32_t *outputs, int output_count) {
+    const size_t n = (size_t)f->node_count + (size_t)f->items.count;
+    tg_kernel **made = tg_alloc(f->ctx, sizeof(tg_kernel *) * n);
+    if (!made) return f->ctx->status;
+    int32_t copies = f->node_count;
+    for (int64_t i = 0; i < f->items.count; i++) {
+        const tg_item *item = &f->items.items[i];
+        made[item->copy ? copies++ : item->node] = f->groups.items[item->group].kernel;
+        f->groups.items[item->group].kernel = NULL;
+    }
+    const bool done = make_items(f, outputs, output_count);
+    copies = f->node_count;
+    for (int32_t i = 0; done && i < (int32_t)f->items.count; i++) {
+        tg_kernel **kernel = &made[f->items.items[i].copy ? copies++ : f->items.items[i].node];
+        for (int32_t a = 0; a < (*kernel)->argument_count; a++)
+            if ((*kernel)->arguments[a].buffer < 0) (*kernel)->arguments[a].buffer = -(i + 1);
+        f->groups.items[f->items.items[i].group].kernel = *kernel;
+        *kernel = NULL;
+    }
+    for (size_t i = 0; i < n; i++) tg_kernel_free(f->ctx, made[i]);
+    tg_release(f->ctx, made, sizeof(tg_kernel *) * n);
+    return f->ctx->status;
+}
+
 static tg_status fuse_rounds(tg_fusion *f, const int32_t *outputs, int output_count) {
     size_t n = (size_t)f->node_count;
     int32_t *users = TG_NEW(&f->arena, int32_t, n), *only_user = TG_NEW(&f->arena, int32_t, n), *cost = TG_NEW(&f->arena, int32_t, n);
-    bool *seen = TG_NEW(&f->arena, bool, n);
-    if (!users || !only_user || !cost || !seen) return f->ctx->status;
-    count_users(f, users, only_user);
+    if (!users || !only_user || !cost || !find_users(f, users, only_user)) return f->ctx->status;
     for (int i = 0; i < output_count; i++) users[tg_strip_reshape(f->graph, outputs[i])] += 2;
     for (int64_t i = 0; i < f->graph->writebacks.count; i++) users[tg_strip_reshape(f->graph, f->graph->writebacks.items[i].source)] += 2;
     for (int i = 0; i < output_count; i++) realise(f, tg_strip_reshape(f->graph, outputs[i]));
     realise_writebacks(f);
     decide_stored(f, users, only_user, cost);
-    for (bool again = true; again;) {
-        again = false;
-        f->items.count = f->groups.count = 0;
-        for (size_t i = 0; i < n; i++) f->item_of[i] = -1;
-        if (!make_items(f, outputs, output_count)) return f->ctx->status;
-        tg_status status = build_each(f, &again, seen);
-        if (status != TG_OK) return status;
-    }
-    return join_groups(f);
+    if (!make_items(f, outputs, output_count)) return f->ctx->status;
+    tg_status status = build_each(f);
+    if (status == TG_OK) status = settle_order(f, outputs, output_count);
+    return status == TG_OK ? join_groups(f) : status;
 }
 
 tg_status tg_fuse(tg_fusion *f, tg_graph *g, const tg_limits *limits, bool no_fusion, const int32_t *outputs, int output_count) {
@@ -820,9 +1192,8 @@ tg_status tg_fusion_redirect(tg_fusion *f, int32_t item) {
     } else {
         moved = add_item(f, old.node, true);
         if (moved < 0) return f->ctx->status;
-        f->items.items[moved].state = old.state;
-        f->items.items[moved].state_offset = old.state_offset;
-        f->items.items[item].state = -1;
+        leave_state(f, item);
+        give_state(f, moved, old.state, old.state_offset);
     }
     int32_t group = add_group(f, moved);
     if (group < 0) return f->ctx->status;
@@ -831,6 +1202,7 @@ tg_status tg_fusion_redirect(tg_fusion *f, int32_t item) {
 }
 
 void tg_fusion_free(tg_fusion *f) {
+    for (int64_t i = 0; i < f->groups.count; i++) tg_kernel_free(f->ctx, f->groups.items[i].kernel);
     tg_release(f->ctx, f->items.items, sizeof(tg_item) * (size_t)f->items.capacity);
     tg_release(f->ctx, f->groups.items, sizeof(tg_group) * (size_t)f->groups.capacity);
     tg_arena_free(&f->arena);

@@ -10,10 +10,11 @@
 typedef struct tg_item {
     int32_t node;
     int32_t group;
-    bool copy;            /* stores a value that also lives elsewhere (a leaf, or a second destination) */
-    bool pinned;          /* a program output or a state: stored whoever reads it */
-    int32_t state;        /* index in the graph's states, or -1: a buffer of its own */
-    int64_t state_offset; /* elements */
+    bool copy;             /* stores a value that also lives elsewhere (a leaf, or a second destination) */
+    bool pinned;           /* a program output or a state: stored whoever reads it */
+    int32_t state;         /* index in the graph's states, or -1: a buffer of its own */
+    int64_t state_offset;  /* elements */
+    int32_t next_in_state; /* the next item of its state, or -1 */
 } tg_item;
 
 typedef struct tg_domain {
@@ -29,6 +30,9 @@ typedef struct tg_group {
     tg_domain domain;
     tg_kernel *kernel;
     bool merged_away;
+    int32_t merged_into;
+    int32_t place;   /* in an order in which every group comes behind what it needs */
+    int32_t changed; /* the last sweep of joins in which it did */
 } tg_group;
 
 typedef struct tg_fusion {
@@ -39,10 +43,18 @@ typedef struct tg_fusion {
     bool no_fusion;
     int32_t node_count;
     bool *live;
-    bool *realised;      /* node has a primary item */
-    int32_t *item_of;    /* node -> primary item, or -1 */
-    int32_t *pack_state; /* PACK node -> state it is written to, or -1 */
-    int32_t *load_count; /* node -> groups whose kernel reads it */
+    bool *realised;       /* node has a primary item */
+    int32_t *item_of;     /* node -> primary item, or -1 */
+    int32_t *pack_state;  /* PACK node -> state it is written to, or -1 */
+    int32_t *load_count;  /* node -> groups whose kernel reads it */
+    int32_t *output_copy; /* node -> copy made for an output, or -1 */
+    int32_t *state_items; /* state -> its items, linked by next_in_state; -1 */
+    int32_t *users;       /* live nodes that take a node: [user_begin[node], user_begin[node + 1]) */
+    int32_t *user_begin;
+    int32_t *seen, epoch;        /* node -> the last walk that came by */
+    int32_t *walk, walk_count;   /* nodes of the walk at hand */
+    int32_t *inlined;            /* scratch */
+    int32_t *fresh, fresh_count; /* nodes that are to be stored from the next round on */
     TG_LIST(tg_item) items;
     TG_LIST(tg_group) groups;
     struct tg_builder *builder;
@@ -56,9 +68,10 @@ typedef enum tg_build_status {
     TG_BUILD_FAILED   /* out of memory: recorded */
 } tg_build_status;
 
-/* One kernel for `items` (ascending node id), memory in f->arena. Stores are made for items that `stored` names (parallel array). */
+/* One kernel for `items` (ascending node id); the caller frees it. Stores are made for items that `stored` names (parallel array). */
 tg_build_status tg_build_kernel(tg_fusion *f, const int32_t *items, int count, const bool *stored, const tg_domain *domain, tg_kernel **out,
                                 int32_t *culprit);
+void tg_kernel_free(tg_context *ctx, tg_kernel *kernel); /* one that tg_build_kernel made; NULL is fine */
 struct tg_builder *tg_builder_create(tg_arena *arena);
 
 /* The node behind reshapes: same elements in the same order. */

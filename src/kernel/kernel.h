@@ -97,6 +97,7 @@ typedef struct tg_kernel {
     const int32_t *nodes; /* graph nodes computed here, for messages */
     int32_t node_count;
     double flops; /* of the contraction: 2 B M N K; else 0 */
+    size_t bytes; /* of the block that a builder put all of it in; else 0 */
 } tg_kernel;
 
 /* What a device can bind; the guaranteed WebGPU limits by default. */

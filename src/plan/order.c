@@ -121,11 +121,44 @@ static bool add_edge(tg_planner *p, int32_t before, int32_t after, int32_t item)
     return true;
 }
 
-static bool collect_edges(tg_planner *p) {
+/* Kernels that read a state as it was, state by state. */
+typedef struct state_readers {
+    int32_t *groups, *begin; /* [begin[state], begin[state + 1]) */
+} state_readers;
+
+static int32_t state_read(const tg_planner *p, const tg_kernel *kernel, int32_t argument) {
+    const int32_t node = kernel->arguments[argument].buffer;
+    const tg_node *n = node < 0 ? NULL : &p->graph->nodes.items[node];
+    return n && n->op == TG_OP_STATE ? n->attr.index : -1;
+}
+
+static bool find_state_readers(tg_planner *p, tg_arena *arena, state_readers *r) {
+    const tg_fusion *f = &p->fusion;
+    const int64_t states = p->graph->states.count;
+    r->begin = TG_NEW(arena, int32_t, states + 2);
+    if (!r->begin) return false;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t g = 0; g < (int32_t)f->groups.count; g++) {
+            const tg_kernel *kernel = f->groups.items[g].merged_away ? NULL : f->groups.items[g].kernel;
+            for (int32_t i = 0; kernel && i < kernel->argument_count; i++) {
+                const int32_t state = state_read(p, kernel, i);
+                if (state >= 0 && pass == 0) r->begin[state + 2]++;
+                else if (state >= 0) r->groups[r->begin[state + 1]++] = g;
+            }
+        }
+        for (int64_t s = 0; pass == 0 && s < states; s++) r->begin[s + 2] += r->begin[s + 1];
+        if (pass == 0) r->groups = TG_NEW(arena, int32_t, r->begin[states + 1] + 1);
+        if (!r->groups) return false;
+    }
+    return true;
+}
+
+static bool collect_edges(tg_planner *p, tg_arena *arena) {
     tg_fusion *f = &p->fusion;
-    int capacity = (int)f->items.count * 2 + 64;
-    int32_t *needed = TG_NEW(&p->scratch, int32_t, capacity);
-    if (!needed) return false;
+    state_readers readers = {NULL, NULL};
+    int capacity = (int)f->items.count * 2 + 256;
+    int32_t *needed = TG_NEW(arena, int32_t, capacity);
+    if (!needed || !find_state_readers(p, arena, &readers)) return false;
     p->edges.count = 0;
     for (int32_t g = 0; g < (int32_t)f->groups.count; g++) {
         if (f->groups.items[g].merged_away) continue;
@@ -136,54 +169,110 @@ static bool collect_edges(tg_planner *p) {
     for (int32_t i = 0; i < (int32_t)f->items.count; i++) {
         const tg_item *item = &f->items.items[i];
         int32_t argument;
-        for (int32_t g = 0; item->state >= 0 && g < (int32_t)f->groups.count; g++)
-            if (!f->groups.items[g].merged_away && reads_old_range(p, f->groups.items[g].kernel, item, &argument))
-                if (!add_edge(p, g, item->group, i)) return false;
+        for (int32_t r = item->state < 0 ? 0 : readers.begin[item->state]; item->state >= 0 && r < readers.begin[item->state + 1]; r++) {
+            p->ctx->work++;
+            if (reads_old_range(p, f->groups.items[readers.groups[r]].kernel, item, &argument))
+                if (!add_edge(p, readers.groups[r], item->group, i)) return false;
+        }
     }
     return true;
 }
 
-static int32_t group_key(const tg_fusion *f, int32_t group) {
+/* ---- Kahn's algorithm, the group whose last value comes first in the trace first */
+
+typedef struct order_queue {
+    int64_t *heap; /* key in the high half, group in the low half; the smallest on top */
+    int32_t count;
+    int32_t *first_edge, *next_edge; /* by group, by edge: edges of what waits for the group */
+    int32_t *waiting;                /* by group: edges not yet settled; -1: in the order */
+} order_queue;
+
+static int64_t group_key(const tg_fusion *f, int32_t group) {
     const tg_group *g = &f->groups.items[group];
-    return f->items.items[g->items.items[g->items.count - 1]].node;
+    return (int64_t)f->items.items[g->items.items[g->items.count - 1]].node << 32 | group;
 }
 
-/* Kahn's algorithm, smallest key first. Returns a state-writing item on the way of a cycle, -1 when all are ordered. */
-static int32_t sort_groups(tg_planner *p, int32_t *waiting) {
+static void queue_push(order_queue *q, int64_t key) {
+    int32_t at = q->count++;
+    for (; at > 0 && q->heap[(at - 1) / 2] > key; at = (at - 1) / 2) q->heap[at] = q->heap[(at - 1) / 2];
+    q->heap[at] = key;
+}
+
+static int64_t queue_pop(order_queue *q) {
+    const int64_t top = q->heap[0], last = q->heap[--q->count];
+    int32_t at = 0;
+    for (;;) {
+        int32_t child = 2 * at + 1;
+        if (child + 1 < q->count && q->heap[child + 1] < q->heap[child]) child++;
+        if (child >= q->count || q->heap[child] >= last) break;
+        q->heap[at] = q->heap[child];
+        at = child;
+    }
+    if (q->count > 0) q->heap[at] = last;
+    return top;
+}
+
+static bool make_queue(tg_planner *p, tg_arena *arena, order_queue *q) {
+    const int64_t groups = p->fusion.groups.count, edges = p->edges.count;
+    q->count = 0;
+    q->heap = TG_NEW(arena, int64_t, groups + 1);
+    q->first_edge = TG_NEW(arena, int32_t, groups + 1);
+    q->next_edge = TG_NEW(arena, int32_t, edges + 1);
+    q->waiting = TG_NEW(arena, int32_t, groups + 1);
+    if (!q->heap || !q->first_edge || !q->next_edge || !q->waiting) return false;
+    for (int64_t g = 0; g < groups; g++) q->first_edge[g] = -1;
+    for (int64_t e = 0; e < edges; e++) {
+        q->next_edge[e] = q->first_edge[p->edges.items[e].before];
+        q->first_edge[p->edges.items[e].before] = (int32_t)e;
+        q->waiting[p->edges.items[e].after]++;
+    }
+    return true;
+}
+
+/* Returns a state-writing item on the way of a cycle, -1 when all are ordered. */
+static int32_t sort_groups(tg_planner *p, order_queue *q) {
     tg_fusion *f = &p->fusion;
     int32_t groups = (int32_t)f->groups.count, left = 0;
-    memset(waiting, 0, sizeof(int32_t) * (size_t)groups);
-    for (int64_t i = 0; i < p->edges.count; i++) waiting[p->edges.items[i].after]++;
-    for (int32_t g = 0; g < groups; g++) left += !f->groups.items[g].merged_away;
     p->order_count = 0;
-    while (left > 0) {
-        int32_t best = -1;
-        for (int32_t g = 0; g < groups; g++)
-            if (!f->groups.items[g].merged_away && waiting[g] == 0 && (best < 0 || group_key(f, g) < group_key(f, best))) best = g;
-        if (best < 0) break;
-        waiting[best] = -1;
+    for (int32_t g = 0; g < groups; g++) {
+        if (f->groups.items[g].merged_away) continue;
+        left++;
+        if (q->waiting[g] == 0) queue_push(q, group_key(f, g));
+    }
+    for (; q->count > 0; left--) {
+        const int32_t best = (int32_t)(queue_pop(q) & 0xffffffff);
+        q->waiting[best] = -1;
         p->order[p->order_count++] = best;
-        left--;
-        for (int64_t i = 0; i < p->edges.count; i++)
-            if (p->edges.items[i].before == best) waiting[p->edges.items[i].after]--;
+        for (int32_t e = q->first_edge[best]; e >= 0; e = q->next_edge[e])
+            if (--q->waiting[p->edges.items[e].after] == 0) queue_push(q, group_key(f, p->edges.items[e].after));
     }
     if (left == 0) return -1;
     for (int64_t i = 0; i < p->edges.count; i++)
-        if (p->edges.items[i].item >= 0 && waiting[p->edges.items[i].before] >= 0 && waiting[p->edges.items[i].after] > 0)
+        if (p->edges.items[i].item >= 0 && q->waiting[p->edges.items[i].before] >= 0 && q->waiting[p->edges.items[i].after] > 0)
             return p->edges.items[i].item;
     return -2;
 }
 
+/* *item: as sort_groups says. */
+static tg_status try_order(tg_planner *p, int32_t *item) {
+    order_queue queue;
+    tg_arena arena;
+    tg_arena_init(&arena, p->ctx);
+    p->order = TG_NEW(&arena, int32_t, p->fusion.groups.count + 1);
+    const bool made = p->order && collect_edges(p, &arena) && make_queue(p, &arena, &queue);
+    if (made) *item = sort_groups(p, &queue);
+    if (made) p->order = tg_arena_copy(&p->scratch, p->order, *item == -1 ? sizeof(int32_t) * (size_t)p->order_count : 0);
+    tg_arena_free(&arena);
+    return made && p->order ? TG_OK : p->ctx->status;
+}
+
 static tg_status order_groups(tg_planner *p) {
     for (;;) {
-        int64_t groups = p->fusion.groups.count;
-        int32_t *waiting = TG_NEW(&p->scratch, int32_t, groups);
-        p->order = TG_NEW(&p->scratch, int32_t, groups);
-        if (!waiting || !p->order || !collect_edges(p)) return p->ctx->status;
-        int32_t item = sort_groups(p, waiting);
-        if (item == -1) return TG_OK;
+        int32_t item = -2;
+        tg_status status = try_order(p, &item);
+        if (status != TG_OK || item == -1) return status;
         if (item < 0) return TG_INTERNAL(p->ctx, "kernels wait for each other");
-        tg_status status = tg_fusion_redirect(&p->fusion, item);
+        status = tg_fusion_redirect(&p->fusion, item);
         if (status != TG_OK) return status;
     }
 }

@@ -3,6 +3,7 @@
  * largest first. */
 #include "plan/plan.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define PLACE_ALIGN 256
@@ -224,42 +225,56 @@ static void share_places_in(tg_planner *p, buffer_places *places, const tg_launc
 
 /* ---- offsets */
 
-/* Lowest offset at which place b fits among the `count` placed so far. */
+/* Lowest offset at which place b fits among the `count` placed so far, which are in the order of their offsets. */
 static int64_t first_fit(const tg_program *program, const buffer_places *places, const int32_t *placed, int count, int32_t b) {
     int64_t offset = 0, size = padded_bytes(program, &program->buffers[b]);
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (int i = 0; i < count; i++) {
-            const int32_t o = placed[i];
-            const tg_buffer *other = &program->buffers[o];
-            const bool together = places->first[o] <= places->last[b] && places->first[b] <= places->last[o];
-            if (!together || other->offset + padded_bytes(program, other) <= offset || offset + size <= other->offset) continue;
-            offset = other->offset + padded_bytes(program, other);
-            moved = true;
-        }
+    for (int i = 0; i < count && program->buffers[placed[i]].offset < offset + size; i++) {
+        const int32_t o = placed[i];
+        const tg_buffer *other = &program->buffers[o];
+        const bool together = places->first[o] <= places->last[b] && places->first[b] <= places->last[o];
+        const int64_t end = other->offset + padded_bytes(program, other);
+        if (together && end > offset) offset = end;
     }
     return offset;
+}
+
+static void place_behind(const tg_program *program, int32_t *placed, int count, int32_t b) {
+    int at = count, low = 0;
+    while (low < at) { /* the first that begins behind it */
+        const int middle = low + (at - low) / 2;
+        if (program->buffers[placed[middle]].offset <= program->buffers[b].offset) low = middle + 1;
+        else at = middle;
+    }
+    memmove(&placed[at + 1], &placed[at], sizeof(int32_t) * (size_t)(count - at));
+    placed[at] = b;
+}
+
+/* Large ones first; of the same size, in their own order. */
+typedef struct place_size {
+    int64_t bytes;
+    int32_t buffer;
+} place_size;
+
+static int compare_sizes(const void *a, const void *b) {
+    const place_size *x = a, *y = b;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+    return (x->buffer > y->buffer) - (x->buffer < y->buffer);
 }
 
 static bool place_workspace(tg_planner *p, const buffer_places *places) {
     tg_program *program = p->program;
     int32_t *placed = TG_NEW(&p->scratch, int32_t, program->buffer_count + 1), count = 0;
-    bool *done = TG_NEW(&p->scratch, bool, program->buffer_count + 1);
-    if (!placed || !done) return false;
-    for (;;) {
-        int32_t best = -1;
-        for (int32_t i = 0; i < program->buffer_count; i++) {
-            const tg_buffer *b = &program->buffers[i];
-            if (done[i] || places->place[i] != i || !needs_place(b)) continue;
-            if (best < 0 || padded_bytes(program, b) > padded_bytes(program, &program->buffers[best])) best = i;
-        }
-        if (best < 0) break;
-        tg_buffer *b = &program->buffers[best];
-        b->offset = first_fit(program, places, placed, count, best);
-        const int64_t end = b->offset + padded_bytes(program, b);
-        if (end > program->workspace_bytes) program->workspace_bytes = end;
-        placed[count++] = best;
-        done[best] = true;
+    place_size *sizes = TG_NEW(&p->scratch, place_size, program->buffer_count + 1);
+    if (!placed || !sizes) return false;
+    for (int32_t i = 0; i < program->buffer_count; i++)
+        if (places->place[i] == i && needs_place(&program->buffers[i]))
+            sizes[count++] = (place_size){padded_bytes(program, &program->buffers[i]), i};
+    qsort(sizes, (size_t)count, sizeof *sizes, compare_sizes);
+    for (int32_t i = 0; i < count; i++) {
+        tg_buffer *b = &program->buffers[sizes[i].buffer];
+        b->offset = first_fit(program, places, placed, i, sizes[i].buffer);
+        place_behind(program, placed, i, sizes[i].buffer);
+        if (b->offset + sizes[i].bytes > program->workspace_bytes) program->workspace_bytes = b->offset + sizes[i].bytes;
     }
     for (int32_t i = 0; i < program->buffer_count; i++) program->buffers[i].offset = program->buffers[places->place[i]].offset;
     return true;

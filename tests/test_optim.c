@@ -220,6 +220,27 @@ static void test_lr_values(void **state) { /* B26 */
     assert_true(tg_lr_value(cycle, 100) == 4e-6 && tg_lr_value(cycle, 101) == 4e-6);
 }
 
+/* No step is too early or too late, and no schedule too odd, to have a value: under the sanitizers nothing overflows. */
+static void test_lr_values_at_the_edges(void **state) {
+    (void)state;
+    const int64_t times[] = {INT64_MIN, INT64_MIN + 1, -1, 0, 1, INT32_MAX, INT64_MAX - 1, INT64_MAX},
+                  steps[] = {INT64_MIN, -1, 0, 1, INT64_MAX};
+    for (int kind = 0; kind <= (int)TG_LR_ONE_CYCLE; kind++)
+        for (int s = 0; s < 5; s++)
+            for (int t = 0; t < 8; t++) {
+                tg_lr one = {.kind = (tg_lr_kind)kind, .peak = 0.5, .final = 0.25, .steps = steps[s], .factor = 0.5, .rise = steps[4 - s]};
+                one.after_kind = TG_LR_STAIRCASE;
+                one.after_steps = steps[(s + 1) % 5];
+                const double plain = tg_lr_value(one, times[t]), warm = tg_lr_value(tg_lr_warmup(0.5, steps[s], one), times[t]);
+                if (kind != (int)TG_LR_ONE_CYCLE) assert_true(isfinite(plain) && isfinite(warm));
+            }
+    assert_true(tg_lr_value(tg_lr_staircase(0.5, 0.5, 3), INT64_MIN) == 0.5);
+    assert_true(tg_lr_value(tg_lr_linear_decay(0.5, 0.25, 3), INT64_MIN) == 0.5 &&
+                tg_lr_value(tg_lr_linear_decay(0.5, 0.25, 3), INT64_MAX) == 0.25);
+    assert_true(tg_lr_value(tg_lr_warmup(0.5, 3, tg_lr_constant(0.25)), INT64_MIN) == 0 &&
+                tg_lr_value(tg_lr_warmup(0.5, 3, tg_lr_constant(0.25)), INT64_MAX) == 0.25);
+}
+
 static tg_lr schedule(int i) {
     switch (i) {
     case 0: return tg_lr_constant(0.3);
@@ -1048,38 +1069,17 @@ static void test_allocation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layout),
-        cmocka_unit_test(test_lr_values),
-        cmocka_unit_test(test_lr_nodes),
-        cmocka_unit_test(test_lr_checks),
-        cmocka_unit_test(test_adam),
-        cmocka_unit_test(test_sgd),
-        cmocka_unit_test(test_adamw),
-        cmocka_unit_test(test_lion),
-        cmocka_unit_test(test_rmsprop),
-        cmocka_unit_test(test_adagrad),
-        cmocka_unit_test(test_shaped_gradients),
-        cmocka_unit_test(test_accumulation),
-        cmocka_unit_test(test_average),
-        cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_group_errors),
-        cmocka_unit_test(test_patterns),
-        cmocka_unit_test(test_muon),
-        cmocka_unit_test(test_corrections),
-        cmocka_unit_test(test_resume),
-        cmocka_unit_test(test_zero_rate),
-        cmocka_unit_test(test_clip_nan),
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_frozen_costs_nothing),
-        cmocka_unit_test(test_no_parameters),
-        cmocka_unit_test(test_options),
-        cmocka_unit_test(test_loss),
-        cmocka_unit_test(test_filter),
-        cmocka_unit_test(test_user_optimizer),
-        cmocka_unit_test(test_both),
-        cmocka_unit_test(test_sibling),
-        cmocka_unit_test(test_allocation),
-        cmocka_unit_test(test_scale),
+        cmocka_unit_test(test_layout),        cmocka_unit_test(test_lr_values),      cmocka_unit_test(test_lr_values_at_the_edges),
+        cmocka_unit_test(test_lr_nodes),      cmocka_unit_test(test_lr_checks),      cmocka_unit_test(test_adam),
+        cmocka_unit_test(test_sgd),           cmocka_unit_test(test_adamw),          cmocka_unit_test(test_lion),
+        cmocka_unit_test(test_rmsprop),       cmocka_unit_test(test_adagrad),        cmocka_unit_test(test_shaped_gradients),
+        cmocka_unit_test(test_accumulation),  cmocka_unit_test(test_average),        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_group_errors),  cmocka_unit_test(test_patterns),       cmocka_unit_test(test_muon),
+        cmocka_unit_test(test_corrections),   cmocka_unit_test(test_resume),         cmocka_unit_test(test_zero_rate),
+        cmocka_unit_test(test_clip_nan),      cmocka_unit_test(test_gradients),      cmocka_unit_test(test_frozen_costs_nothing),
+        cmocka_unit_test(test_no_parameters), cmocka_unit_test(test_options),        cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_filter),        cmocka_unit_test(test_user_optimizer), cmocka_unit_test(test_both),
+        cmocka_unit_test(test_sibling),       cmocka_unit_test(test_allocation),     cmocka_unit_test(test_scale),
     };
     return cmocka_run_group_tests_name("optimisers", tests, NULL, NULL);
 }

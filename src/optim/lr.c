@@ -100,7 +100,7 @@ static double lr_wave(double from, double to, double part) { return from + (to -
 
 static double lr_steps_value(const tg_lr *s, int64_t t) {
     double rate = s->peak;
-    if (s->kind == TG_LR_STAIRCASE) return s->steps > 0 ? s->peak * pow(s->factor, (double)((t - 1) / s->steps)) : s->peak;
+    if (s->kind == TG_LR_STAIRCASE) return s->steps > 0 && t > 1 ? s->peak * pow(s->factor, (double)((t - 1) / s->steps)) : s->peak;
     for (int i = 0; i < s->milestone_count && i < TG_LR_MILESTONES; i++) rate = s->milestones[i] < t ? rate * s->factor : rate;
     return rate;
 }
@@ -112,14 +112,15 @@ static double lr_base_value(const tg_lr *s, int64_t t) {
     if (s->kind == TG_LR_LINEAR) return s->peak + (s->final - s->peak) * ((double)t / (double)s->steps);
     if (s->kind == TG_LR_COSINE) return lr_wave(s->peak, s->final, (double)t / (double)s->steps);
     if (t <= s->rise) return lr_wave(s->initial, s->peak, (double)t / (double)s->rise);
-    return lr_wave(s->peak, s->final, (double)(t - s->rise) / (double)(s->steps - s->rise));
+    return lr_wave(s->peak, s->final, ((double)t - (double)s->rise) / ((double)s->steps - (double)s->rise));
 }
 
 double tg_lr_value(tg_lr schedule, int64_t t) {
     const tg_lr proper = lr_proper(schedule);
+    if (t < 0) t = 0; /* steps are counted from 1 */
     if (schedule.kind != TG_LR_WARMUP) return lr_base_value(&proper, t);
-    if (t <= schedule.steps) return schedule.peak * (double)t / (double)schedule.steps;
-    return lr_base_value(&proper, t - schedule.steps);
+    if (schedule.steps > 0 && t <= schedule.steps) return schedule.peak * (double)t / (double)schedule.steps;
+    return lr_base_value(&proper, schedule.steps > 0 ? t - schedule.steps : t);
 }
 
 /* ---------------------------------------------------------------- checks */

@@ -132,21 +132,40 @@ static int32_t training_clip_value(const tg_update *u, int32_t gradient) {
     return training_op(u, TG_OP_MAX, below, training_number(u, -u->optimizer.clip_value));
 }
 
-/* clip: g min(1, clip / ||g||); normalize: g / ||g|| */
-static int32_t training_scale(const tg_update *u, int32_t gradient) {
-    const double length = u->optimizer.normalize ? 1.0 : u->optimizer.clip_norm;
-    int32_t square = training_op(u, TG_OP_MUL, gradient, gradient);
-    int32_t norm = tg_ir_unary(u->g, TG_OP_SQRT, tg_ir_reshape(u->g, tg_ir_reduce(u->g, TG_OP_SUM, square, 1u), TG_SCALAR));
-    int32_t safe = training_op(u, TG_OP_MAX, norm, training_number(u, (double)FLT_MIN));
-    int32_t scale = training_op(u, TG_OP_DIV, training_number(u, length), safe);
-    if (!u->optimizer.normalize) scale = training_op(u, TG_OP_MIN, scale, training_number(u, 1.0));
-    return training_op(u, TG_OP_MUL, gradient, scale);
+/* Of rank 0. A norm that may come out too small is still under any clip_norm but the tiniest. */
+static tg_norm training_norm(const tg_update *u, int32_t gradient) {
+    const bool tiny = u->optimizer.normalize || u->optimizer.clip_norm < 1e-6;
+    tg_norm norm = tg_norm_append(u->g, gradient, 1u, tiny);
+    norm.norm = tg_ir_reshape(u->g, norm.norm, TG_SCALAR);
+    norm.unit = tg_ir_reshape(u->g, norm.unit, TG_SCALAR);
+    return norm;
+}
+
+/* g clip / ||g||, or g where ||g|| is no more than clip. The quotient of a tiny clip might underflow: then it is made in two steps. */
+static int32_t training_clip_norm(const tg_update *u, int32_t gradient) {
+    const tg_norm measured = training_norm(u, gradient);
+    const bool twice = u->optimizer.clip_norm < 1e-18;
+    int32_t clip = training_number(u, u->optimizer.clip_norm), one = training_number(u, 1.0);
+    int32_t within = training_op(u, TG_OP_LESS_EQUAL, measured.norm, training_op(u, TG_OP_MUL, measured.unit, clip));
+    int32_t unit = tg_ir_select(u->g, within, one, measured.unit);
+    int32_t scale = tg_ir_select(u->g, within, one, training_op(u, TG_OP_DIV, twice ? one : clip, measured.norm));
+    int32_t clipped = training_op(u, TG_OP_MUL, training_op(u, TG_OP_MUL, gradient, unit), scale);
+    return twice ? training_op(u, TG_OP_MUL, clipped, tg_ir_select(u->g, within, one, clip)) : clipped;
+}
+
+/* g / ||g||, 0 / 0 being 0 */
+static int32_t training_normalize(const tg_update *u, int32_t gradient) {
+    const tg_norm measured = training_norm(u, gradient);
+    int32_t divisor = training_op(u, TG_OP_MAX, measured.norm, training_number(u, (double)FLT_MIN));
+    int32_t scale = training_op(u, TG_OP_DIV, training_number(u, 1.0), divisor);
+    return training_op(u, TG_OP_MUL, training_op(u, TG_OP_MUL, gradient, measured.unit), scale);
 }
 
 static bool training_shape_gradient(tg_update *u) {
     if (!training_accumulate(u)) return false;
     if (u->optimizer.clip_value > 0.0) u->gradient = training_clip_value(u, u->gradient);
-    if (u->optimizer.normalize || u->optimizer.clip_norm > 0.0) u->gradient = training_scale(u, u->gradient);
+    if (u->optimizer.normalize) u->gradient = training_normalize(u, u->gradient);
+    if (u->optimizer.clip_norm > 0.0) u->gradient = training_clip_norm(u, u->gradient);
     return u->gradient != 0;
 }
 

@@ -3,6 +3,7 @@
  * Must not know where gradients come from, nor how the flat buffers are stored. */
 #include "optim/update.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -119,6 +120,27 @@ static bool update_apply(const tg_update *u, update_piece *pieces, int n) {
     return update_store(u, state, pieces, n);
 }
 
+/* ---------------------------------------------------------------- numbers at the edge of f32 */
+
+/* To [-limit, limit]; infinity and NaN stay, so that whatever they reach says so. */
+static int32_t update_within(const tg_update *u, int32_t x, double limit) {
+    int32_t finite = update_op(u, TG_OP_LESS, tg_ir_unary(u->g, TG_OP_ABS, x), update_number(u, (double)FLT_MAX));
+    int32_t below = update_op(u, TG_OP_MIN, x, update_number(u, limit));
+    return tg_ir_select(u->g, finite, update_op(u, TG_OP_MAX, below, update_number(u, -limit)), x);
+}
+
+/* A gradient whose square is an f32 number: beyond 2^63 all look alike to what divides by the root of squares. */
+static int32_t update_squarable(const tg_update *u, int32_t gradient) { return update_within(u, gradient, ldexp(1.0, 63)); }
+
+/* x / (root + eps), which is at most `most` in exact numbers. With an eps that keeps nothing away from 0, squares vanish before their
+ * gradients do: there the bound itself is kept, and 0 / 0 is 0. */
+static int32_t update_quotient(const tg_update *u, int32_t x, int32_t root, double most) {
+    int32_t spread = update_op(u, TG_OP_ADD, root, update_number(u, u->optimizer.eps));
+    if (u->optimizer.eps >= ldexp(1.0, -60)) return update_op(u, TG_OP_DIV, x, spread);
+    spread = update_op(u, TG_OP_MAX, spread, update_number(u, (double)FLT_MIN));
+    return update_within(u, update_op(u, TG_OP_DIV, x, spread), most);
+}
+
 /* ---------------------------------------------------------------- moments */
 
 /* factor state + x */
@@ -146,12 +168,6 @@ static int32_t update_correction(const tg_update *u, double beta) {
     return tg_ir_select(u->g, is_small, series, plain);
 }
 
-/* x / (sqrt v + eps) */
-static int32_t update_over_root(const tg_update *u, int32_t x, int32_t v) {
-    int32_t spread = update_op(u, TG_OP_ADD, tg_ir_unary(u->g, TG_OP_SQRT, v), update_number(u, u->optimizer.eps));
-    return update_op(u, TG_OP_DIV, x, spread);
-}
-
 /* ---------------------------------------------------------------- updates: the piece's value is its gradient, then its update */
 
 static bool update_sgd(const tg_update *u, update_piece *piece) {
@@ -166,20 +182,27 @@ typedef struct update_moments {
     int32_t m, v;
 } update_moments;
 
+/* |m| / sqrt v is at most this, by Cauchy and Schwarz: sum of (1 - b1)^2 b1^2i / ((1 - b2) b2^i). Where it has no end, 1 / (1 - b2)
+ * stands for it. */
+static double update_adam_most(const tg_optimizer *o) {
+    const double ratio = o->beta1 * o->beta1 / o->beta2;
+    return o->beta2 > 0.0 && ratio < 1.0 ? (1.0 - o->beta1) / sqrt((1.0 - o->beta2) * (1.0 - ratio)) : 1.0 / (1.0 - o->beta2);
+}
+
 /* uncorrected: sqrt(c2) / c1  m / (sqrt v + eps);  corrected: 1 / c1  m / (sqrt v / sqrt c2 + eps). The moments are not stored here. */
 static update_moments update_adam(const tg_update *u, update_piece *piece) {
     const tg_optimizer *o = &u->optimizer;
     update_moments moments;
-    int32_t first = update_times(u, piece->value, 1.0 - o->beta1);
+    int32_t gradient = update_squarable(u, piece->value), first = update_times(u, gradient, 1.0 - o->beta1);
     moments.m = update_moment(u, "tg.m", piece, o->beta1, first);
-    int32_t square = update_op(u, TG_OP_MUL, piece->value, piece->value);
+    int32_t square = update_op(u, TG_OP_MUL, gradient, gradient);
     moments.v = update_moment(u, "tg.v", piece, o->beta2, update_times(u, square, 1.0 - o->beta2));
     int32_t root = tg_ir_unary(u->g, TG_OP_SQRT, update_correction(u, o->beta2));
     int32_t size = tg_ir_unary(u->g, TG_OP_RECIPROCAL, update_correction(u, o->beta1));
     int32_t spread = tg_ir_unary(u->g, TG_OP_SQRT, moments.v);
     if (o->eps_mode == TG_EPS_UNCORRECTED) size = update_op(u, TG_OP_MUL, size, root);
     else spread = update_op(u, TG_OP_MUL, spread, tg_ir_unary(u->g, TG_OP_RECIPROCAL, root));
-    piece->value = update_op(u, TG_OP_DIV, moments.m, update_op(u, TG_OP_ADD, spread, update_number(u, o->eps)));
+    piece->value = update_quotient(u, moments.m, spread, update_adam_most(o));
     piece->scaled = true;
     piece->scale = size;
     return moments;
@@ -202,9 +225,9 @@ static bool update_lion(const tg_update *u, update_piece *piece) {
 
 static bool update_rmsprop(const tg_update *u, update_piece *piece) {
     const tg_optimizer *o = &u->optimizer;
-    int32_t square = update_op(u, TG_OP_MUL, piece->value, piece->value);
+    int32_t gradient = update_squarable(u, piece->value), square = update_op(u, TG_OP_MUL, gradient, gradient);
     int32_t v = update_moment(u, "tg.v", piece, o->beta2, update_times(u, square, 1.0 - o->beta2));
-    piece->value = update_over_root(u, piece->value, v);
+    piece->value = update_quotient(u, gradient, tg_ir_unary(u->g, TG_OP_SQRT, v), 1.0 / sqrt(1.0 - o->beta2));
     if (!update_store_one(u, "tg.v", piece->offset, piece->count, v)) return false;
     if (o->momentum == 0.0) return true;
     piece->value = update_moment(u, "tg.m", piece, o->momentum, piece->value);
@@ -212,21 +235,21 @@ static bool update_rmsprop(const tg_update *u, update_piece *piece) {
 }
 
 static bool update_adagrad(const tg_update *u, update_piece *piece) {
-    int32_t square = update_op(u, TG_OP_MUL, piece->value, piece->value);
-    int32_t v = update_moment(u, "tg.v", piece, 1.0, square);
-    piece->value = update_over_root(u, piece->value, v);
+    int32_t gradient = update_squarable(u, piece->value), square = update_op(u, TG_OP_MUL, gradient, gradient);
+    int32_t v = update_op(u, TG_OP_MIN, update_moment(u, "tg.v", piece, 1.0, square), update_number(u, (double)FLT_MAX));
+    piece->value = update_quotient(u, gradient, tg_ir_unary(u->g, TG_OP_SQRT, v), 1.0);
     return update_store_one(u, "tg.v", piece->offset, piece->count, v);
 }
 
 /* ---------------------------------------------------------------- Muon */
 
 /* The nearest matrix with orthonormal rows to x [1, rows, columns], rows <= columns, roughly (singular values within about 0.7 to 1.2):
- * x / ||x||, then five times x <- a x + (b A + c A A) x with A = x x'. Twice 5 rows^2 (2 columns + rows) flop. */
+ * x / (||x|| + 1e-7), then five times x <- a x + (b A + c A A) x with A = x x'. Twice 5 rows^2 (2 columns + rows) flop. */
 static int32_t update_orthogonal(const tg_update *u, int32_t x) {
     static const int32_t turned[] = {0, 2, 1};
-    int32_t square = update_op(u, TG_OP_MUL, x, x);
-    int32_t norm = tg_ir_unary(u->g, TG_OP_SQRT, tg_ir_reduce(u->g, TG_OP_SUM, square, 7u));
-    x = update_op(u, TG_OP_DIV, x, update_op(u, TG_OP_ADD, norm, update_number(u, 1e-7)));
+    const tg_norm measured = tg_norm_append(u->g, x, 7u, true);
+    int32_t spread = update_op(u, TG_OP_ADD, measured.norm, update_times(u, measured.unit, 1e-7));
+    x = update_op(u, TG_OP_DIV, update_op(u, TG_OP_MUL, x, measured.unit), spread);
     for (int i = 0; i < 5; i++) {
         int32_t gram = tg_ir_contract(u->g, x, tg_ir_permute(u->g, x, turned));
         int32_t squared = update_times(u, tg_ir_contract(u->g, gram, gram), 2.0315);
@@ -263,7 +286,7 @@ static const tg_layout_entry *update_next_matrix(const tg_layout *layout, int64_
 static int update_matrices(const tg_update *u, update_piece *pieces, int32_t *buffer) {
     const double momentum = u->optimizer.momentum;
     const update_piece all = {0, u->layout->matrix_end, 0, false, 0};
-    int32_t gradient = tg_update_cut(u, u->gradient, 0, all.count);
+    int32_t gradient = update_within(u, tg_update_cut(u, u->gradient, 0, all.count), ldexp(1.0 - momentum, 126)); /* the buffer's limit */
     *buffer = update_moment(u, "tg.m", &all, momentum, gradient);
     int32_t direction = update_op(u, TG_OP_ADD, gradient, update_times(u, *buffer, momentum));
     int n = 0;

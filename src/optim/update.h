@@ -15,6 +15,15 @@ typedef struct tg_update {
     int32_t applies;        /* bool rank 0: this step updates; 0: every step does */
 } tg_update;
 
+/* norm = ||unit x|| over `axes`, whose dims become 1. unit: the power of two for which no square is lost: 1 for ordinary elements, where
+ * the norm has the bits of the plain formula, 2^-88 for huge ones, and where `tiny` is, 2^88 for tiny ones (else a norm under 2^-30 may
+ * come out smaller). Infinite or NaN exactly where x is somewhere. */
+typedef struct tg_norm {
+    int32_t norm, unit;
+    int32_t huge; /* sum of (2^-88 x)^2: under 2^120 for every finite x */
+} tg_norm;
+tg_norm tg_norm_append(tg_graph *g, int32_t x, uint32_t axes, bool tiny); /* nodes 0: recorded */
+
 int32_t tg_update_state(const tg_update *u, const char *name); /* f32 [total]; 0 recorded */
 /* [total] or [trained_end] -> elements [offset, offset + count) */
 int32_t tg_update_cut(const tg_update *u, int32_t flat, int64_t offset, int64_t count);

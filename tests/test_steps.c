@@ -1,0 +1,250 @@
+/* Steps at the edges: gradients at both ends of f32 through every optimiser, clipping and normalising; what is not finite, on every home
+ * (TENSORGRAD_TEST_HOME), fused and not. Right values are by definition. */
+#include "support.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- short hands */
+
+static tg_compile_options options_with(tg_optimizer optimizer, bool no_fusion) {
+    tg_compile_options o;
+    memset(&o, 0, sizeof o);
+    o.optimizer = optimizer;
+    o.seed = 1;
+    o.device = support_device();
+    o.threads = 1;
+    o.no_fusion = no_fusion;
+    return o;
+}
+
+static tg_model *compile(tg_context *ctx, tg_build_fn build, void *user, tg_optimizer optimizer, bool no_fusion) {
+    const tg_compile_options o = options_with(optimizer, no_fusion);
+    tg_model *model = tg_compile(ctx, build, user, &o);
+    if (model == NULL) fail_msg("%s: %s", tg_status_name(tg_error(ctx)), tg_error_message(ctx));
+    return model;
+}
+
+static void ok(tg_context *ctx, tg_status status) {
+    if (status != TG_OK) fail_msg("%s: %s", tg_status_name(status), tg_error_message(ctx));
+}
+
+#define TEST(name, ...) \
+  static void test_##name(void **state) { \
+    (void)state; \
+    __VA_ARGS__ \
+  }
+
+/* ---------------------------------------------------------------- gradients that are fed */
+
+enum { FED = 4 };
+
+/* p = 0; d (sum p g) / d p = g */
+static tg_tensor build_fed(tg_graph *g, void *user) {
+    (void)user;
+    const tg_tensor p = tg_param(g, "p", TG_SHAPE(2, 2), .init = tg_init_zeros());
+    return tg_sum_all(tg_mul(p, tg_input(g, "g", TG_SHAPE(2, 2), TG_F32)));
+}
+
+static void fed_step(tg_model *model, const float gradient[FED]) {
+    ok(tg_model_context(model), tg_step(model, (const tg_feed[]){tg_feed_f32("g", gradient, FED)}, 1, NULL));
+}
+
+static void fed_values(tg_model *model, float p[FED]) { ok(tg_model_context(model), tg_param_download(model, "p", p, FED)); }
+
+static void expect_near(const char *what, double got, double want, double relative) {
+    if (!(fabs(got - want) <= relative * fabs(want))) fail_msg("%s: got %.9g, want %.9g", what, got, want);
+}
+
+/* One step of rate 1 from 0 by this gradient. */
+static void expect_step(const char *what, tg_optimizer optimizer, const float gradient[FED], const float want[FED], double relative) {
+    for (int no_fusion = 0; no_fusion < 2; no_fusion++) {
+        tg_context *ctx = support_context();
+        tg_model *model = compile(ctx, build_fed, NULL, optimizer, no_fusion == 1);
+        float p[FED];
+        fed_step(model, gradient);
+        fed_values(model, p);
+        for (int i = 0; i < FED; i++) expect_near(what, (double)p[i], (double)want[i], relative);
+        tg_model_destroy(model);
+        tg_context_destroy(ctx);
+    }
+}
+
+TEST(clipping_neither_overflows_nor_underflows, {
+    const struct {
+        double clip;
+        float gradient[FED], want[FED];
+    } cases[] = {
+        {1, {3e20f, 4e20f}, {-.6f, -.8f}},
+        {1, {3e38f, -3e38f}, {-.70710678f, .70710678f}},
+        {1, {3, 4}, {-.6f, -.8f}},
+        {1, {.3f, .4f}, {-.3f, -.4f}},
+        {5, {3, 4}, {-3, -4}},
+        {1, {3e-24f, 4e-24f}, {-3e-24f, -4e-24f}},
+        {1, {3e-38f, 4e-38f}, {-3e-38f, -4e-38f}},
+        {1e-20, {3e-24f, 4e-24f}, {-3e-24f, -4e-24f}},
+        {1e-30, {3e-24f, 4e-24f}, {-.6e-30f, -.8e-30f}},
+        {1e-30, {3e20f, 4e20f}, {-.6e-30f, -.8e-30f}},
+        {1e30, {3e38f, -3e38f}, {-.70710678e30f, .70710678e30f}},
+        {3e38, {3e38f, 0}, {-3e38f, 0}},
+        {1, {1e15f, 1e-10f}, {-1, -1e-25f}},
+        {1, {0, 0}, {0, 0}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        expect_step("clipped", tg_sgd(.lr = tg_lr_constant(1), .clip_norm = cases[i].clip), cases[i].gradient, cases[i].want, 2e-6);
+})
+
+TEST(normalizing_neither_overflows_nor_underflows, {
+    const float cases[][2] = {{3, 4},           {3e20f, 4e20f},   {3e37f, 4e37f},   {3e-12f, 4e-12f}, {3e-20f, 4e-20f},
+                              {3e-23f, 4e-23f}, {3e-24f, 4e-24f}, {3e-25f, 4e-25f}, {3e-30f, 4e-30f}, {3e-38f, 4e-38f}};
+    const float want[FED] = {-.6f, -.8f}, zero[FED] = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const float gradient[FED] = {cases[i][0], cases[i][1]};
+        expect_step("normalized", tg_sgd(.lr = tg_lr_constant(1), .normalize = true), gradient, want, 2e-6);
+    }
+    expect_step("normalized", tg_sgd(.lr = tg_lr_constant(1), .normalize = true), zero, zero, 0);
+})
+
+/* Many elements: sums in several parts. */
+enum { MANY = 70000 };
+static tg_tensor build_many(tg_graph *g, void *user) {
+    (void)user;
+    const tg_tensor p = tg_param(g, "p", TG_SHAPE(MANY), .init = tg_init_zeros());
+    return tg_sum_all(tg_mul(p, tg_input(g, "g", TG_SCALAR, TG_F32)));
+}
+TEST(norms_of_many_elements, {
+    const float gradients[] = {1e-30f, 1, 1e30f};
+    float *p = calloc(MANY, sizeof *p);
+    for (int i = 0; i < 6; i++) {
+        tg_context *ctx = support_context();
+        tg_optimizer o = tg_sgd(.lr = tg_lr_constant(1), .normalize = i % 2 == 1);
+        if (i % 2 == 0) o.clip_norm = 1e-25;
+        tg_model *model = compile(ctx, build_many, NULL, o, false);
+        ok(ctx, tg_step(model, (const tg_feed[]){tg_feed_f32("g", &gradients[i / 2], 1)}, 1, NULL));
+        ok(ctx, tg_param_download(model, "p", p, MANY));
+        const double want = i == 0 ? -1e-30 : -(i % 2 == 0 ? 1e-25 : 1) / sqrt(MANY);
+        for (int k = 0; k < MANY; k += 999) expect_near("of many", (double)p[k], want, 1e-5);
+        tg_model_destroy(model);
+        tg_context_destroy(ctx);
+    }
+    free(p);
+})
+
+/* The gradient of softplus at -60 is 9e-27. */
+static const float minus_sixty[] = {-60, -60};
+static tg_tensor build_logits(tg_graph *g, void *user) {
+    (void)user;
+    const tg_tensor w = tg_param(g, "w", TG_SHAPE(2), .init = tg_init_literal(minus_sixty, 2));
+    return tg_nn_bce_with_logits(w, tg_zeros(g, TG_SHAPE(2)));
+}
+TEST(logits_of_minus_sixty_move_by_the_rate, {
+    tg_context *ctx = support_context();
+    tg_model *model = compile(ctx, build_logits, NULL, tg_sgd(.lr = tg_lr_constant(.1), .normalize = true), false);
+    float w[2];
+    for (int step = 1; step <= 3; step++) {
+        ok(ctx, tg_step(model, NULL, 0, NULL));
+        ok(ctx, tg_param_download(model, "w", w, 2));
+        for (int i = 0; i < 2; i++) expect_near("w", (double)w[i], -60 - step * .1 * sqrt(.5), 1e-6);
+    }
+    tg_model_destroy(model);
+    tg_context_destroy(ctx);
+})
+
+/* ---------------------------------------------------------------- optimisers that square */
+
+static tg_optimizer squaring(int which) {
+    const tg_lr rate = tg_lr_constant(1);
+    switch (which) {
+    case 0: return tg_adam(.lr = rate);
+    case 1: return tg_adam(.lr = rate, .eps_mode = TG_EPS_CORRECTED);
+    case 2: return tg_adamw(.lr = rate);
+    case 3: return tg_rmsprop(.lr = rate);
+    case 4: return tg_adagrad(.lr = rate);
+    case 5: return tg_rmsprop(.lr = rate, .momentum = .9);
+    case 6: return tg_adam(.lr = rate, .accumulate = 1, .average = .5);
+    default: return tg_lion(.lr = rate);
+    }
+}
+/* The first step by a huge gradient is the one by any: 1 / sqrt(1 - beta2) of RMSProp, 1 of the others. */
+TEST(huge_gradients_move_as_others_do, {
+    const float sizes[] = {1, 1e18f, 1e19f, 2e19f, 1e20f, 1e25f, 1e30f, 3e38f};
+    for (int which = 0; which < 8; which++)
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            const float s = sizes[i], gradient[FED] = {s, -s, 1, 0}, step = which == 3 || which == 5 ? 10 : 1;
+            const float want[FED] = {-step, step, -step, 0};
+            expect_step("of a huge gradient", squaring(which), gradient, want, 1e-5);
+        }
+})
+/* v of Adagrad ends at the largest number, where steps no longer shrink; the others go on at their pace. */
+TEST(huge_gradients_keep_moving, {
+    for (int which = 0; which < 8; which++) {
+        tg_context *ctx = support_context();
+        tg_model *model = compile(ctx, build_fed, NULL, squaring(which), false);
+        float p[FED] = {0}, before[FED];
+        for (int step = 0; step < 12; step++) {
+            fed_values(model, before);
+            fed_step(model, (const float[FED]){1e30f, -1e36f, 1e19f, 2e19f});
+            fed_values(model, p);
+            for (int i = 0; i < FED; i++) {
+                const double moved = (double)p[i] - (double)before[i], way = i == 1 ? moved : -moved;
+                if (!(way > .2 && way < 110)) fail_msg("optimiser %d, step %d: [%d] moved by %g", which, step, i, moved);
+            }
+        }
+        tg_model_destroy(model);
+        tg_context_destroy(ctx);
+    }
+})
+
+static void muon_step(float scale, float p[FED]) {
+    tg_context *ctx = support_context();
+    tg_model *model = compile(ctx, build_fed, NULL, tg_muon(.lr = tg_lr_constant(1)), false);
+    for (int step = 0; step < 3; step++) fed_step(model, (const float[FED]){2 * scale, -scale, .5f * scale, 3 * scale});
+    fed_values(model, p);
+    tg_model_destroy(model);
+    tg_context_destroy(ctx);
+}
+TEST(muon_sees_directions_alone, {
+    const float scales[] = {1e10f, 1e19f, 1e25f, 1e36f};
+    float want[FED], p[FED];
+    muon_step(1, want);
+    for (size_t k = 0; k < sizeof scales / sizeof scales[0]; k++) {
+        muon_step(scales[k], p);
+        for (int i = 0; i < FED; i++) expect_near("Muon", (double)p[i], (double)want[i], 1e-3);
+    }
+})
+
+/* Squares of tiny gradients vanish; an eps that hides it leaves the largest step there is, and 0 / 0 does not move. */
+TEST(a_tiny_eps_bounds_the_step, {
+    const float gradient[FED] = {1e-30f, -1e-30f, 0, 1};
+    for (int which = 0; which < 6; which++) {
+        tg_context *ctx = support_context();
+        tg_optimizer o = squaring(which);
+        o.eps = 1e-30;
+        tg_model *model = compile(ctx, build_fed, NULL, o, false);
+        float p[FED];
+        fed_step(model, gradient);
+        fed_values(model, p);
+        if (!(p[0] < 0 && p[0] >= -11 && p[1] > 0 && p[1] <= 11 && p[2] == 0 && p[3] <= -.999f))
+            fail_msg("optimiser %d: %g %g %g %g", which, (double)p[0], (double)p[1], (double)p[2], (double)p[3]);
+        tg_model_destroy(model);
+        tg_context_destroy(ctx);
+    }
+})
+
+int main(void) {
+    const int refused = support_home_refuses("steps");
+    if (refused) return refused;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_clipping_neither_overflows_nor_underflows),
+        cmocka_unit_test(test_normalizing_neither_overflows_nor_underflows),
+        cmocka_unit_test(test_norms_of_many_elements),
+        cmocka_unit_test(test_logits_of_minus_sixty_move_by_the_rate),
+        cmocka_unit_test(test_huge_gradients_move_as_others_do),
+        cmocka_unit_test(test_huge_gradients_keep_moving),
+        cmocka_unit_test(test_muon_sees_directions_alone),
+        cmocka_unit_test(test_a_tiny_eps_bounds_the_step),
+    };
+    return cmocka_run_group_tests_name("steps", tests, NULL, NULL);
+}

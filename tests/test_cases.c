@@ -956,7 +956,8 @@ static tg_tensor build_hidden(tg_graph *g, void *user) {
 }
 enum { OPTIMIZERS = 9, OPTIMIZER_STEPS = 5, OPTIMIZER_VALUES = 20 + 10 + 2 + 15 };
 static tg_optimizer nth_optimizer(int i) {
-    static const tg_param_group groups[] = {{.pattern = "V", .rate = 0.5, .weight_decay = 0.2, .plain = true}};
+    static const tg_param_group groups[] = {{.pattern = "V", .rate = 0.5, .weight_decay = 0.2}};
+    static const tg_param_group plain[] = {{.pattern = "V", .rate = 0.5, .weight_decay = 0.2, .plain = true}};
     const tg_lr rate = tg_lr_constant(0.02);
     switch (i) {
     case 0: return tg_sgd(.lr = tg_lr_one_cycle(0.02, 5), .momentum = 0.5, .clip_value = 0.3, .average = 0.5);
@@ -966,7 +967,7 @@ static tg_optimizer nth_optimizer(int i) {
     case 4: return tg_rmsprop(.lr = rate, .momentum = 0.5, .eps = 1e-3, .average = 0.5);
     case 5: return tg_adagrad(.lr = tg_lr_multi_step(0.05, 0.5, (const int64_t[]){1, 3}, 2), .eps = 1e-3, .average = 0.5);
     case 6: return tg_muon(.lr = rate, .average = 0.5);
-    case 7: return tg_muon(.lr = rate, .groups = groups, .group_count = 1, .weight_decay = 0.1, .clip_norm = 0.5, .average = 0.5);
+    case 7: return tg_muon(.lr = rate, .groups = plain, .group_count = 1, .weight_decay = 0.1, .clip_norm = 0.5, .average = 0.5);
     default: return tg_sgd(.lr = tg_lr_warmup(0.02, 2, tg_lr_cosine_decay(0.02, 0, 3)), .momentum = 0.9, .nesterov = true, .average = 0.5);
     }
 }

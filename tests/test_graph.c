@@ -41,12 +41,12 @@ static tg_context *failing_context(failing *f) {
 }
 
 static tg_init init_of(tg_init_kind kind, double scale) {
-    const tg_init init = {kind, scale, NULL, 0};
+    const tg_init init = {.kind = kind, .scale = scale};
     return init;
 }
 
 static tg_init literal_of(const float *data, int64_t count) {
-    const tg_init init = {TG_INIT_LITERAL, 0, data, count};
+    const tg_init init = {.data = data, .count = count, .kind = TG_INIT_LITERAL};
     return init;
 }
 

@@ -969,7 +969,7 @@ FAMILY(norms) {
     MISTAKE(ARGUMENT, "group_norm n: eps is inf", tg_nn_group_norm_at(HERE, g, "n", 2, 6, (tg_group_norm_options){.eps = INFINITY}).g);
     MISTAKE(SHAPE, BY("group_norm: axis 1 of [N, C, ...] does not fit: x[6] with y[6]"),
             tg_nn_group_norm_fwd_at(HERE, (tg_group_norm){Y(6), Z(6), 2, 1e-5}, X(6)));
-    MISTAKE(ARGUMENT, "batch_norm bn: the momentum is 1.5, not in (0, 1]",
+    MISTAKE(ARGUMENT, "batch_norm bn: the momentum is 1.5, not in [0, 1]",
             tg_nn_batch_norm_at(HERE, g, "bn", 6, (tg_batch_norm_options){.momentum = 1.5}).g);
     MISTAKE(ARGUMENT, "batch_norm bn: eps is -1", tg_nn_batch_norm_at(HERE, g, "bn", 6, (tg_batch_norm_options){.eps = -1}).g);
     MISTAKE(SHAPE,

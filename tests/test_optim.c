@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const tg_init zeros = {TG_INIT_ZEROS, 0, NULL, 0};
+static const tg_init zeros = {.kind = TG_INIT_ZEROS};
 
 /* ---------------------------------------------------------------- a graph with states, stepped by hand */
 
@@ -881,8 +881,8 @@ static void test_options(void **state) {
     refused(tg_lion(.accumulate = (int64_t)1 << 31), "accumulate");
     refused(tg_rmsprop(.average = 1), "average");
     refused(tg_rmsprop(.average = NAN), "average");
-    refused(tg_adagrad(.group_count = 2), "2 groups at NULL");
-    refused(tg_muon(.group_count = -1), "-1 groups");
+    refused(tg_adagrad(.lr = {.peak = 0.1}, .group_count = 2), "2 groups at NULL");
+    refused(tg_muon(.lr = {.peak = 0.1}, .group_count = -1), "-1 groups");
 }
 
 static void test_loss(void **state) { /* B18 */

@@ -591,7 +591,7 @@ static void test_tables(void **state) {
     tg_graph *g = graph_make(&ctx);
     g->current_site = tg_site_make("user.c", 5);
     int32_t unused = tg_ir_input(g, "unused", TG_SHAPE(3), TG_F32), x = tg_ir_input(g, "x", TG_SHAPE(3), TG_I32);
-    int32_t w = tg_ir_param(g, "w", TG_SHAPE(4, 2), (tg_init){TG_INIT_ZEROS, 0, NULL, 0}, false, false);
+    int32_t w = tg_ir_param(g, "w", TG_SHAPE(4, 2), (tg_init){.kind = TG_INIT_ZEROS}, false, false);
     int32_t dead = tg_ir_unary(g, TG_OP_EXP, unused);
     (void)tg_ir_unary(g, TG_OP_EXP, dead);
     g->current_site = tg_site_make("user.c", 8);

@@ -8,6 +8,9 @@
  *  - Shapes are row-major, axes may be negative (-1 is the last). Broadcasting is NumPy's.
  *  - Results are written only on success, unless the text beside a call says otherwise. "Returned" objects belong to the
  *    caller until the destroy function named beside them; arguments are borrowed for the call unless the text says otherwise.
+ *  - Options come last, by name: tg_sum(x, TG_AXES(0), .keepdims = true). One that is 0 is not given and has its default, which stands
+ *    beside it; TG_ZERO in a double says zero, on purpose (.beta1 = TG_ZERO), and is refused where zero makes no sense. So are NaN,
+ *    infinity, what is negative where that makes no sense, and numbers that no enum has: TG_ERROR_ARGUMENT that names the option.
  *  - A context and everything made from it belong to one thread at a time.
  */
 #ifndef TENSORGRAD_H
@@ -152,14 +155,24 @@ template <class... D> static inline tg_axes tg_axes_list_(D... d) {
 #  define TG_SHAPE(...) tg_shape_list_(__VA_ARGS__)
 #  define TG_AXES(...) tg_axes_list_(__VA_ARGS__)
 #  define TG_OPTIONS_(T, ...) \
-    T { .reserved_ = 0, __VA_ARGS__ }
+    T { __VA_ARGS__ }
 extern "C" {
 #else
 #  define TG_SHAPE(...) tg_shape_make((int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (const int64_t[]){__VA_ARGS__})
 #  define TG_AXES(...) tg_axes_make((int32_t)(sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t)), (const int32_t[]){__VA_ARGS__})
 #  define TG_OPTIONS_(T, ...) \
-    (T) { .reserved_ = 0, __VA_ARGS__ }
+    (T) { __VA_ARGS__ }
 #endif
+/* f(site, a, .., options): what the macros below are that take options. They pass `.reserved_ = 0` behind the user's, so that there is
+ * always one. */
+#define TG_WITH_1_(f, T, a, ...) f(TG_SITE, (a), TG_OPTIONS_(T, __VA_ARGS__))
+#define TG_WITH_2_(f, T, a, b, ...) f(TG_SITE, (a), (b), TG_OPTIONS_(T, __VA_ARGS__))
+#define TG_WITH_3_(f, T, a, b, c, ...) f(TG_SITE, (a), (b), (c), TG_OPTIONS_(T, __VA_ARGS__))
+#define TG_WITH_4_(f, T, a, b, c, d, ...) f(TG_SITE, (a), (b), (c), (d), TG_OPTIONS_(T, __VA_ARGS__))
+#define TG_WITH_5_(f, T, a, b, c, d, e, ...) f(TG_SITE, (a), (b), (c), (d), (e), TG_OPTIONS_(T, __VA_ARGS__))
+#define TG_WITH_6_(f, T, a, b, c, d, e, g, ...) f(TG_SITE, (a), (b), (c), (d), (e), (g), TG_OPTIONS_(T, __VA_ARGS__))
+/* Zero, on purpose, in an option that is a double: see the top. */
+#define TG_ZERO (-0.0)
 #define TG_SCALAR tg_shape_make(0, NULL)
 #define TG_ALL tg_axes_make(-1, NULL)
 
@@ -208,10 +221,10 @@ typedef enum tg_init_kind {
 } tg_init_kind;
 
 typedef struct tg_init {
-    tg_init_kind kind;
-    double scale;
-    const float *data;
+    const float *data; /* literal only */
     int64_t count;
+    tg_init_kind kind;
+    double scale; /* finite, not negative; TG_ZERO: all zeros */
 } tg_init;
 TG_API tg_init tg_init_randn(double scale);
 TG_API tg_init tg_init_zeros(void);
@@ -223,10 +236,10 @@ TG_API tg_init tg_init_literal(const float *data, int64_t count);
 typedef enum tg_choice { TG_DEFAULT = 0, TG_YES = 1, TG_NO = 2 } tg_choice;
 
 typedef struct tg_param_options {
-    int reserved_;
     tg_init init;
     tg_choice decay;  /* default: yes for randn, kaiming, uniform and literal; no for zeros and ones */
     tg_choice frozen; /* yes: no gradient, never updated by an optimiser */
+    int reserved_;
 } tg_param_options;
 
 /* A trained f32 parameter, named by the open scopes and `name` ("layers.0.W"). The same name twice in one trace
@@ -234,7 +247,7 @@ typedef struct tg_param_options {
  * parameters and states that begin with "tg.", and "__metadata__", are reserved: TG_ERROR_ARGUMENT. Names are UTF-8: a model
  * with others cannot be saved. */
 TG_API tg_tensor tg_param_at(tg_site site, tg_graph *g, const char *name, tg_shape shape, tg_param_options options);
-#define tg_param(g, name, shape, ...) tg_param_at(TG_SITE, (g), (name), (shape), TG_OPTIONS_(tg_param_options, __VA_ARGS__))
+#define tg_param(...) TG_WITH_3_(tg_param_at, tg_param_options, __VA_ARGS__, .reserved_ = 0)
 
 /* Names of parameters made between push and pop are prefixed "name.". Any depth. */
 TG_API void tg_scope_push(tg_graph *g, const char *name);
@@ -246,27 +259,27 @@ TG_API void tg_scope_pop(tg_graph *g);
  * one TG_ANY in a shape, or one in a graph of tg_trace, is TG_ERROR_SHAPE. */
 #define TG_ANY INT32_MIN
 TG_API tg_tensor tg_input_at(tg_site site, tg_graph *g, const char *name, tg_shape shape, tg_dtype dtype);
-#define tg_input(g, name, shape, dtype) tg_input_at(TG_SITE, (g), (name), (shape), (dtype))
+#define tg_input(...) tg_input_at(TG_SITE, __VA_ARGS__)
 
 /* A value kept between steps beside the parameters (an optimiser's moments, a counter), first filled with `value`. Scopes do
  * not matter. In a sibling the same name is the same state (shape and dtype must agree), as filled by whoever made it first. */
 TG_API tg_tensor tg_state_at(tg_site site, tg_graph *g, const char *name, tg_shape shape, tg_dtype dtype, double value);
-#define tg_state(g, name, shape, dtype, value) tg_state_at(TG_SITE, (g), (name), (shape), (dtype), (value))
+#define tg_state(...) tg_state_at(TG_SITE, __VA_ARGS__)
 
 /* After the step, `destination` (a parameter or state of this trace) holds `source` (same shape and dtype). All
  * writebacks read the values from before the step. A second writeback to one destination is TG_ERROR_DUPLICATE. */
 TG_API void tg_writeback_at(tg_site site, tg_tensor destination, tg_tensor source);
-#define tg_writeback(destination, source) tg_writeback_at(TG_SITE, (destination), (source))
+#define tg_writeback(...) tg_writeback_at(TG_SITE, __VA_ARGS__)
 
 TG_API tg_tensor tg_full_at(tg_site site, tg_graph *g, tg_shape shape, double value, tg_dtype dtype);
 TG_API tg_tensor tg_arange_at(tg_site site, tg_graph *g, int64_t n, tg_dtype dtype); /* [0, 1, .. n-1]; i32 or f32 */
 /* Data is copied. count must equal the shape's element count. */
 TG_API tg_tensor tg_constant_at(tg_site site, tg_graph *g, tg_shape shape, tg_dtype dtype, const void *data, int64_t count);
-#define tg_full(g, shape, value, dtype) tg_full_at(TG_SITE, (g), (shape), (value), (dtype))
-#define tg_zeros(g, shape) tg_full_at(TG_SITE, (g), (shape), 0.0, TG_F32)
-#define tg_ones(g, shape) tg_full_at(TG_SITE, (g), (shape), 1.0, TG_F32)
-#define tg_arange(g, n, dtype) tg_arange_at(TG_SITE, (g), (n), (dtype))
-#define tg_constant(g, shape, dtype, data, count) tg_constant_at(TG_SITE, (g), (shape), (dtype), (data), (count))
+#define tg_full(...) tg_full_at(TG_SITE, __VA_ARGS__)
+#define tg_zeros(...) tg_full_at(TG_SITE, __VA_ARGS__, 0.0, TG_F32)
+#define tg_ones(...) tg_full_at(TG_SITE, __VA_ARGS__, 1.0, TG_F32)
+#define tg_arange(...) tg_arange_at(TG_SITE, __VA_ARGS__)
+#define tg_constant(...) tg_constant_at(TG_SITE, __VA_ARGS__)
 
 /* ---------------------------------------------------------------- elementwise */
 
@@ -302,43 +315,43 @@ TG_UNARY_(gelu_tanh);    /* the tanh approximation of gelu */
 TG_UNARY_(relu);         /* max(x, 0), NaN stays NaN   [1 for x > 0, else 0] */
 TG_UNARY_(logical_not);  /* bool */
 TG_UNARY_(stop_gradient);
-#define tg_neg(x) tg_neg_at(TG_SITE, (x))
-#define tg_abs(x) tg_abs_at(TG_SITE, (x))
-#define tg_sign(x) tg_sign_at(TG_SITE, (x))
-#define tg_square(x) tg_square_at(TG_SITE, (x))
-#define tg_sqrt(x) tg_sqrt_at(TG_SITE, (x))
-#define tg_rsqrt(x) tg_rsqrt_at(TG_SITE, (x))
-#define tg_reciprocal(x) tg_reciprocal_at(TG_SITE, (x))
-#define tg_exp(x) tg_exp_at(TG_SITE, (x))
-#define tg_log(x) tg_log_at(TG_SITE, (x))
-#define tg_expm1(x) tg_expm1_at(TG_SITE, (x))
-#define tg_log1p(x) tg_log1p_at(TG_SITE, (x))
-#define tg_sin(x) tg_sin_at(TG_SITE, (x))
-#define tg_cos(x) tg_cos_at(TG_SITE, (x))
-#define tg_tan(x) tg_tan_at(TG_SITE, (x))
-#define tg_floor(x) tg_floor_at(TG_SITE, (x))
-#define tg_ceil(x) tg_ceil_at(TG_SITE, (x))
-#define tg_round(x) tg_round_at(TG_SITE, (x))
-#define tg_tanh(x) tg_tanh_at(TG_SITE, (x))
-#define tg_erf(x) tg_erf_at(TG_SITE, (x))
-#define tg_sigmoid(x) tg_sigmoid_at(TG_SITE, (x))
-#define tg_softplus(x) tg_softplus_at(TG_SITE, (x))
-#define tg_log_sigmoid(x) tg_log_sigmoid_at(TG_SITE, (x))
-#define tg_hard_sigmoid(x) tg_hard_sigmoid_at(TG_SITE, (x))
-#define tg_hard_swish(x) tg_hard_swish_at(TG_SITE, (x))
-#define tg_silu(x) tg_silu_at(TG_SITE, (x))
-#define tg_gelu(x) tg_gelu_at(TG_SITE, (x))
-#define tg_gelu_tanh(x) tg_gelu_tanh_at(TG_SITE, (x))
-#define tg_relu(x) tg_relu_at(TG_SITE, (x))
-#define tg_logical_not(x) tg_logical_not_at(TG_SITE, (x))
-#define tg_stop_gradient(x) tg_stop_gradient_at(TG_SITE, (x))
+#define tg_neg(...) tg_neg_at(TG_SITE, __VA_ARGS__)
+#define tg_abs(...) tg_abs_at(TG_SITE, __VA_ARGS__)
+#define tg_sign(...) tg_sign_at(TG_SITE, __VA_ARGS__)
+#define tg_square(...) tg_square_at(TG_SITE, __VA_ARGS__)
+#define tg_sqrt(...) tg_sqrt_at(TG_SITE, __VA_ARGS__)
+#define tg_rsqrt(...) tg_rsqrt_at(TG_SITE, __VA_ARGS__)
+#define tg_reciprocal(...) tg_reciprocal_at(TG_SITE, __VA_ARGS__)
+#define tg_exp(...) tg_exp_at(TG_SITE, __VA_ARGS__)
+#define tg_log(...) tg_log_at(TG_SITE, __VA_ARGS__)
+#define tg_expm1(...) tg_expm1_at(TG_SITE, __VA_ARGS__)
+#define tg_log1p(...) tg_log1p_at(TG_SITE, __VA_ARGS__)
+#define tg_sin(...) tg_sin_at(TG_SITE, __VA_ARGS__)
+#define tg_cos(...) tg_cos_at(TG_SITE, __VA_ARGS__)
+#define tg_tan(...) tg_tan_at(TG_SITE, __VA_ARGS__)
+#define tg_floor(...) tg_floor_at(TG_SITE, __VA_ARGS__)
+#define tg_ceil(...) tg_ceil_at(TG_SITE, __VA_ARGS__)
+#define tg_round(...) tg_round_at(TG_SITE, __VA_ARGS__)
+#define tg_tanh(...) tg_tanh_at(TG_SITE, __VA_ARGS__)
+#define tg_erf(...) tg_erf_at(TG_SITE, __VA_ARGS__)
+#define tg_sigmoid(...) tg_sigmoid_at(TG_SITE, __VA_ARGS__)
+#define tg_softplus(...) tg_softplus_at(TG_SITE, __VA_ARGS__)
+#define tg_log_sigmoid(...) tg_log_sigmoid_at(TG_SITE, __VA_ARGS__)
+#define tg_hard_sigmoid(...) tg_hard_sigmoid_at(TG_SITE, __VA_ARGS__)
+#define tg_hard_swish(...) tg_hard_swish_at(TG_SITE, __VA_ARGS__)
+#define tg_silu(...) tg_silu_at(TG_SITE, __VA_ARGS__)
+#define tg_gelu(...) tg_gelu_at(TG_SITE, __VA_ARGS__)
+#define tg_gelu_tanh(...) tg_gelu_tanh_at(TG_SITE, __VA_ARGS__)
+#define tg_relu(...) tg_relu_at(TG_SITE, __VA_ARGS__)
+#define tg_logical_not(...) tg_logical_not_at(TG_SITE, __VA_ARGS__)
+#define tg_stop_gradient(...) tg_stop_gradient_at(TG_SITE, __VA_ARGS__)
 
 /* x > 0 ? x : slope x, slope finite [slope at 0 and below]; NaN stays NaN. */
 TG_API tg_tensor tg_leaky_relu_at(tg_site site, tg_tensor x, double slope);
 /* x > 0 ? x : alpha (e^x - 1), alpha finite (Clevert et al. 2016) [alpha e^x at 0 and below]; NaN stays NaN. */
 TG_API tg_tensor tg_elu_at(tg_site site, tg_tensor x, double alpha);
-#define tg_leaky_relu(x, slope) tg_leaky_relu_at(TG_SITE, (x), (slope))
-#define tg_elu(x, alpha) tg_elu_at(TG_SITE, (x), (alpha))
+#define tg_leaky_relu(...) tg_leaky_relu_at(TG_SITE, __VA_ARGS__)
+#define tg_elu(...) tg_elu_at(TG_SITE, __VA_ARGS__)
 
 /* y = f(a, b), broadcast; each side a tensor or a number; both sides of one dtype: f32 or i32 unless said, bool too for equal
  * and not_equal. i32 results wrap around. Gradients are summed back to each operand's shape. */
@@ -383,7 +396,7 @@ TG_BINARY_(logical_or);
 /* min(max(x, lo), hi); f32, i32; NaN stays NaN; lo > hi, or a NaN bound, is TG_ERROR_ARGUMENT. Gradient as maximum and
  * minimum: half at a bound. */
 TG_API tg_tensor tg_clamp_at(tg_site site, tg_tensor x, double lo, double hi);
-#define tg_clamp(x, lo, hi) tg_clamp_at(TG_SITE, (x), (lo), (hi))
+#define tg_clamp(...) tg_clamp_at(TG_SITE, __VA_ARGS__)
 
 /* condition ? a : b, three-way broadcast. The branch not taken gets gradient 0. */
 TG_API tg_tensor tg_where_at(tg_site site, tg_tensor condition, tg_operand a, tg_operand b);
@@ -391,13 +404,13 @@ TG_API tg_tensor tg_where_at(tg_site site, tg_tensor condition, tg_operand a, tg
 
 /* float -> int truncates and saturates, NaN gives 0; anything non-zero is true. Gradient only between f32 and f32. */
 TG_API tg_tensor tg_cast_at(tg_site site, tg_tensor x, tg_dtype dtype);
-#define tg_cast(x, dtype) tg_cast_at(TG_SITE, (x), (dtype))
+#define tg_cast(...) tg_cast_at(TG_SITE, __VA_ARGS__)
 
 /* ---------------------------------------------------------------- reductions */
 
 typedef struct tg_reduce_options {
-    int reserved_;
     bool keepdims;
+    int reserved_;
 } tg_reduce_options;
 #define TG_REDUCE_(name) TG_API tg_tensor tg_##name##_at(tg_site site, tg_tensor x, tg_axes axes, tg_reduce_options options)
 TG_REDUCE_(sum);  /* f32, i32 */
@@ -407,53 +420,53 @@ TG_REDUCE_(min);
 TG_REDUCE_(prod); /* f32, i32; halves are multiplied, so no 0 harms the gradient */
 TG_REDUCE_(any);  /* bool; no gradient */
 TG_REDUCE_(all);  /* bool; no gradient */
-#define tg_sum(x, axes, ...) tg_sum_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
-#define tg_mean(x, axes, ...) tg_mean_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
-#define tg_max(x, axes, ...) tg_max_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
-#define tg_min(x, axes, ...) tg_min_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
-#define tg_prod(x, axes, ...) tg_prod_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
-#define tg_any(x, axes, ...) tg_any_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
-#define tg_all(x, axes, ...) tg_all_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
+#define tg_sum(...) TG_WITH_2_(tg_sum_at, tg_reduce_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_mean(...) TG_WITH_2_(tg_mean_at, tg_reduce_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_max(...) TG_WITH_2_(tg_max_at, tg_reduce_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_min(...) TG_WITH_2_(tg_min_at, tg_reduce_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_prod(...) TG_WITH_2_(tg_prod_at, tg_reduce_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_any(...) TG_WITH_2_(tg_any_at, tg_reduce_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_all(...) TG_WITH_2_(tg_all_at, tg_reduce_options, __VA_ARGS__, .reserved_ = 0)
 typedef struct tg_variance_options {
-    int reserved_;
     bool keepdims;
     int32_t correction; /* 0: biased; 1: Bessel's; TG_ERROR_ARGUMENT unless in 0 .. n - 1 */
+    int reserved_;
 } tg_variance_options;
 /* sum((x - mean(x))^2) / (n - correction), n the elements reduced. f32. */
 TG_API tg_tensor tg_variance_at(tg_site site, tg_tensor x, tg_axes axes, tg_variance_options options);
 /* sqrt(variance) [0 where it is 0] */
 TG_API tg_tensor tg_std_at(tg_site site, tg_tensor x, tg_axes axes, tg_variance_options options);
-#define tg_variance(x, axes, ...) tg_variance_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_variance_options, __VA_ARGS__))
-#define tg_std(x, axes, ...) tg_std_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_variance_options, __VA_ARGS__))
+#define tg_variance(...) TG_WITH_2_(tg_variance_at, tg_variance_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_std(...) TG_WITH_2_(tg_std_at, tg_variance_options, __VA_ARGS__, .reserved_ = 0)
 typedef struct tg_norm_options {
-    int reserved_;
     bool keepdims;
     double ord; /* 1, 2 or INFINITY; 0 means 2 */
+    int reserved_;
 } tg_norm_options;
 /* sum |x|, sqrt(sum x^2) [0 where it is 0] or max |x|, by ord; anything else is TG_ERROR_ARGUMENT. f32. */
 TG_API tg_tensor tg_norm_at(tg_site site, tg_tensor x, tg_axes axes, tg_norm_options options);
-#define tg_norm(x, axes, ...) tg_norm_at(TG_SITE, (x), (axes), TG_OPTIONS_(tg_norm_options, __VA_ARGS__))
+#define tg_norm(...) TG_WITH_2_(tg_norm_at, tg_norm_options, __VA_ARGS__, .reserved_ = 0)
 typedef struct tg_scan_options {
-    int reserved_;
     bool exclusive; /* y[i] leaves x[i] out; the first is 0 (1 of a product) */
     bool reverse;   /* from the last element to the first */
+    int reserved_;
 } tg_scan_options;
 /* y[i] = sum of x[j], j <= i, along one axis. f32, i32 (wraps around). Sums of blocks of up to 64 (128: one block). */
 TG_API tg_tensor tg_cumsum_at(tg_site site, tg_tensor x, int axis, tg_scan_options options);
 /* y[i] = product of x[j], j <= i, along one axis. f32, i32. log2 n steps, without division: a 0 does no harm to the gradient. */
 TG_API tg_tensor tg_cumprod_at(tg_site site, tg_tensor x, int axis, tg_scan_options options);
-#define tg_cumsum(x, axis, ...) tg_cumsum_at(TG_SITE, (x), (axis), TG_OPTIONS_(tg_scan_options, __VA_ARGS__))
-#define tg_cumprod(x, axis, ...) tg_cumprod_at(TG_SITE, (x), (axis), TG_OPTIONS_(tg_scan_options, __VA_ARGS__))
+#define tg_cumsum(...) TG_WITH_2_(tg_cumsum_at, tg_scan_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_cumprod(...) TG_WITH_2_(tg_cumprod_at, tg_scan_options, __VA_ARGS__, .reserved_ = 0)
 /* Index (i32) of the first largest / smallest element along one axis, of the first NaN where there is one; the axis is dropped
  * unless keepdims. No gradient. */
 TG_API tg_tensor tg_argmax_at(tg_site site, tg_tensor x, int axis, tg_reduce_options options);
 TG_API tg_tensor tg_argmin_at(tg_site site, tg_tensor x, int axis, tg_reduce_options options);
-#define tg_argmax(x, axis, ...) tg_argmax_at(TG_SITE, (x), (axis), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
-#define tg_argmin(x, axis, ...) tg_argmin_at(TG_SITE, (x), (axis), TG_OPTIONS_(tg_reduce_options, __VA_ARGS__))
+#define tg_argmax(...) TG_WITH_2_(tg_argmax_at, tg_reduce_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_argmin(...) TG_WITH_2_(tg_argmin_at, tg_reduce_options, __VA_ARGS__, .reserved_ = 0)
 /* The three of the original: mean over the last axis kept as 1, sum over the last axis dropped, sum of everything (rank 0). */
-#define tg_mean_last(x) tg_mean_at(TG_SITE, (x), TG_AXES(-1), TG_OPTIONS_(tg_reduce_options, .keepdims = true))
-#define tg_sum_last(x) tg_sum_at(TG_SITE, (x), TG_AXES(-1), TG_OPTIONS_(tg_reduce_options, .keepdims = false))
-#define tg_sum_all(x) tg_sum_at(TG_SITE, (x), TG_ALL, TG_OPTIONS_(tg_reduce_options, .keepdims = false))
+#define tg_mean_last(...) tg_mean_at(TG_SITE, __VA_ARGS__, TG_AXES(-1), TG_OPTIONS_(tg_reduce_options, .keepdims = true))
+#define tg_sum_last(...) tg_sum_at(TG_SITE, __VA_ARGS__, TG_AXES(-1), TG_OPTIONS_(tg_reduce_options, .keepdims = false))
+#define tg_sum_all(...) tg_sum_at(TG_SITE, __VA_ARGS__, TG_ALL, TG_OPTIONS_(tg_reduce_options, .keepdims = false))
 
 /* ---------------------------------------------------------------- views and joins */
 
@@ -465,14 +478,14 @@ TG_API tg_tensor tg_slice_last_range_at(tg_site site, tg_tensor x, int64_t start
 TG_API tg_tensor tg_narrow_at(tg_site site, tg_tensor x, int axis, int64_t start, int64_t length);
 TG_API tg_tensor tg_concat_at(tg_site site, const tg_tensor *parts, int count, int axis);
 TG_API tg_tensor tg_stack_at(tg_site site, const tg_tensor *parts, int count, int axis); /* new axis */
-#define tg_reshape(x, shape) tg_reshape_at(TG_SITE, (x), (shape))
-#define tg_transpose(x, perm) tg_transpose_at(TG_SITE, (x), (perm))
-#define tg_swap_axes(x, a, b) tg_swap_axes_at(TG_SITE, (x), (a), (b))
-#define tg_broadcast_to(x, shape) tg_broadcast_to_at(TG_SITE, (x), (shape))
-#define tg_slice_last_range(x, start, end) tg_slice_last_range_at(TG_SITE, (x), (start), (end))
-#define tg_narrow(x, axis, start, length) tg_narrow_at(TG_SITE, (x), (axis), (start), (length))
-#define tg_concat(parts, count, axis) tg_concat_at(TG_SITE, (parts), (count), (axis))
-#define tg_stack(parts, count, axis) tg_stack_at(TG_SITE, (parts), (count), (axis))
+#define tg_reshape(...) tg_reshape_at(TG_SITE, __VA_ARGS__)
+#define tg_transpose(...) tg_transpose_at(TG_SITE, __VA_ARGS__)
+#define tg_swap_axes(...) tg_swap_axes_at(TG_SITE, __VA_ARGS__)
+#define tg_broadcast_to(...) tg_broadcast_to_at(TG_SITE, __VA_ARGS__)
+#define tg_slice_last_range(...) tg_slice_last_range_at(TG_SITE, __VA_ARGS__)
+#define tg_narrow(...) tg_narrow_at(TG_SITE, __VA_ARGS__)
+#define tg_concat(...) tg_concat_at(TG_SITE, __VA_ARGS__)
+#define tg_stack(...) tg_stack_at(TG_SITE, __VA_ARGS__)
 
 TG_API tg_tensor tg_squeeze_at(tg_site site, tg_tensor x, tg_axes axes); /* drops axes of 1 element; TG_ALL: every such axis */
 /* A new axis of 1 element, where `axis` counts in the result. */
@@ -486,14 +499,14 @@ TG_API tg_tensor tg_repeat_at(tg_site site, tg_tensor x, int64_t times, int axis
 /* out[0..n) get n parts along an axis, of sizes[i] elements, which must add up to it; sizes NULL: equal parts. On failure they are
  * poison. */
 TG_API tg_status tg_split_at(tg_site site, tg_tensor x, int axis, const int64_t *sizes, int n, tg_tensor *out);
-#define tg_squeeze(x, axes) tg_squeeze_at(TG_SITE, (x), (axes))
-#define tg_expand_dims(x, axis) tg_expand_dims_at(TG_SITE, (x), (axis))
-#define tg_pad(x, before, after, value) tg_pad_at(TG_SITE, (x), (before), (after), (value))
-#define tg_flip(x, axes) tg_flip_at(TG_SITE, (x), (axes))
-#define tg_roll(x, shift, axis) tg_roll_at(TG_SITE, (x), (shift), (axis))
-#define tg_tile(x, times) tg_tile_at(TG_SITE, (x), (times))
-#define tg_repeat(x, times, axis) tg_repeat_at(TG_SITE, (x), (times), (axis))
-#define tg_split(x, axis, sizes, n, out) tg_split_at(TG_SITE, (x), (axis), (sizes), (n), (out))
+#define tg_squeeze(...) tg_squeeze_at(TG_SITE, __VA_ARGS__)
+#define tg_expand_dims(...) tg_expand_dims_at(TG_SITE, __VA_ARGS__)
+#define tg_pad(...) tg_pad_at(TG_SITE, __VA_ARGS__)
+#define tg_flip(...) tg_flip_at(TG_SITE, __VA_ARGS__)
+#define tg_roll(...) tg_roll_at(TG_SITE, __VA_ARGS__)
+#define tg_tile(...) tg_tile_at(TG_SITE, __VA_ARGS__)
+#define tg_repeat(...) tg_repeat_at(TG_SITE, __VA_ARGS__)
+#define tg_split(...) tg_split_at(TG_SITE, __VA_ARGS__)
 
 /* ---------------------------------------------------------------- contractions, indexing */
 
@@ -515,8 +528,8 @@ TG_API tg_tensor tg_take_along_axis_at(tg_site site, tg_tensor x, tg_tensor indi
  * gather(x, indices, axis). Always added in the same order. f32. Index errors as above. */
 TG_API tg_tensor tg_scatter_add_at(tg_site site, tg_tensor x, tg_tensor indices, tg_tensor updates, int axis);
 typedef struct tg_sort_options {
-    int reserved_;
     bool descending;
+    int reserved_;
 } tg_sort_options;
 /* Elements of an axis in order. Stable: equal elements keep theirs; NaN is last both ways; -0 comes back as 0. f32, i32. n^2
  * comparisons: meant for axes of up to a few thousand. The gradient goes back where each element came from. */
@@ -533,27 +546,27 @@ TG_API tg_top tg_top_k_at(tg_site site, tg_tensor x, int64_t k, int axis);
  * multiplied left to right. f32. An equation that says something else is TG_ERROR_ARGUMENT. */
 TG_API tg_tensor tg_einsum_at(tg_site site, const char *equation, const tg_tensor *operands, int count);
 typedef struct tg_rope_options {
-    int reserved_;
     double base;      /* over 0; 0 means 10000 */
     bool interleaved; /* pairs are neighbours (2 i, 2 i + 1); else (i, i + D / 2) */
     tg_tensor
         positions; /* i32, broadcast to x's axes but the last; none: 0 .. T - 1, exact; given, angles are f32: |error| < position 1e-7 */
+    int reserved_;
 } tg_rope_options;
 /* Rotary position embedding (Su et al. 2021): x [..., T, D], D even; pair i of position t is turned by t base^(-2 i / D):
  * (a, b) -> (a cos - b sin, b cos + a sin). */
 TG_API tg_tensor tg_rope_at(tg_site site, tg_tensor x, tg_rope_options options);
-#define tg_gather(x, indices, axis) tg_gather_at(TG_SITE, (x), (indices), (axis))
-#define tg_take_along_axis(x, indices, axis) tg_take_along_axis_at(TG_SITE, (x), (indices), (axis))
-#define tg_scatter_add(x, indices, updates, axis) tg_scatter_add_at(TG_SITE, (x), (indices), (updates), (axis))
-#define tg_sort(x, axis, ...) tg_sort_at(TG_SITE, (x), (axis), TG_OPTIONS_(tg_sort_options, __VA_ARGS__))
-#define tg_argsort(x, axis, ...) tg_argsort_at(TG_SITE, (x), (axis), TG_OPTIONS_(tg_sort_options, __VA_ARGS__))
-#define tg_top_k(x, k, axis) tg_top_k_at(TG_SITE, (x), (k), (axis))
-#define tg_einsum(equation, operands, count) tg_einsum_at(TG_SITE, (equation), (operands), (count))
-#define tg_rope(x, ...) tg_rope_at(TG_SITE, (x), TG_OPTIONS_(tg_rope_options, __VA_ARGS__))
-#define tg_matmul(x, w) tg_matmul_at(TG_SITE, (x), (w))
-#define tg_matmul_batched(a, b) tg_matmul_batched_at(TG_SITE, (a), (b))
-#define tg_embedding(table, indices) tg_embedding_at(TG_SITE, (table), (indices))
-#define tg_one_hot(indices, depth, dtype) tg_one_hot_at(TG_SITE, (indices), (depth), (dtype))
+#define tg_gather(...) tg_gather_at(TG_SITE, __VA_ARGS__)
+#define tg_take_along_axis(...) tg_take_along_axis_at(TG_SITE, __VA_ARGS__)
+#define tg_scatter_add(...) tg_scatter_add_at(TG_SITE, __VA_ARGS__)
+#define tg_sort(...) TG_WITH_2_(tg_sort_at, tg_sort_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_argsort(...) TG_WITH_2_(tg_argsort_at, tg_sort_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_top_k(...) tg_top_k_at(TG_SITE, __VA_ARGS__)
+#define tg_einsum(...) tg_einsum_at(TG_SITE, __VA_ARGS__)
+#define tg_rope(...) TG_WITH_1_(tg_rope_at, tg_rope_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_matmul(...) tg_matmul_at(TG_SITE, __VA_ARGS__)
+#define tg_matmul_batched(...) tg_matmul_batched_at(TG_SITE, __VA_ARGS__)
+#define tg_embedding(...) tg_embedding_at(TG_SITE, __VA_ARGS__)
+#define tg_one_hot(...) tg_one_hot_at(TG_SITE, __VA_ARGS__)
 
 /* ---------------------------------------------------------------- softmax family */
 
@@ -566,19 +579,19 @@ TG_API tg_tensor tg_logsumexp_at(tg_site site, tg_tensor x, int axis); /* the ax
 TG_API tg_tensor tg_masked_softmax_at(tg_site site, tg_tensor x, tg_tensor mask, int axis);
 TG_API tg_tensor tg_softmax_causal_last_at(tg_site site, tg_tensor x);       /* [..., T, T]: row i sees columns 0..i */
 TG_API tg_tensor tg_where_causal_at(tg_site site, tg_tensor x, double fill); /* [..., T, T]: columns > row become fill */
-#define tg_softmax(x, axis) tg_softmax_at(TG_SITE, (x), (axis))
-#define tg_log_softmax(x, axis) tg_log_softmax_at(TG_SITE, (x), (axis))
-#define tg_log_softmax_last(x) tg_log_softmax_at(TG_SITE, (x), -1)
-#define tg_logsumexp(x, axis) tg_logsumexp_at(TG_SITE, (x), (axis))
-#define tg_masked_softmax(x, mask, axis) tg_masked_softmax_at(TG_SITE, (x), (mask), (axis))
-#define tg_softmax_causal_last(x) tg_softmax_causal_last_at(TG_SITE, (x))
-#define tg_where_causal(x, fill) tg_where_causal_at(TG_SITE, (x), (fill))
+#define tg_softmax(...) tg_softmax_at(TG_SITE, __VA_ARGS__)
+#define tg_log_softmax(...) tg_log_softmax_at(TG_SITE, __VA_ARGS__)
+#define tg_log_softmax_last(...) tg_log_softmax_at(TG_SITE, __VA_ARGS__, -1)
+#define tg_logsumexp(...) tg_logsumexp_at(TG_SITE, __VA_ARGS__)
+#define tg_masked_softmax(...) tg_masked_softmax_at(TG_SITE, __VA_ARGS__)
+#define tg_softmax_causal_last(...) tg_softmax_causal_last_at(TG_SITE, __VA_ARGS__)
+#define tg_where_causal(...) tg_where_causal_at(TG_SITE, __VA_ARGS__)
 /* The last two axes' lower triangle, column <= row + diagonal, 0 (false) elsewhere; any dtype. Of ones(bool): a mask. */
 TG_API tg_tensor tg_tril_at(tg_site site, tg_tensor x, int64_t diagonal);
 /* The upper triangle, column >= row + diagonal. */
 TG_API tg_tensor tg_triu_at(tg_site site, tg_tensor x, int64_t diagonal);
-#define tg_tril(x, diagonal) tg_tril_at(TG_SITE, (x), (diagonal))
-#define tg_triu(x, diagonal) tg_triu_at(TG_SITE, (x), (diagonal))
+#define tg_tril(...) tg_tril_at(TG_SITE, __VA_ARGS__)
+#define tg_triu(...) tg_triu_at(TG_SITE, __VA_ARGS__)
 
 /* ---------------------------------------------------------------- random numbers */
 
@@ -604,12 +617,12 @@ TG_API tg_tensor tg_categorical_at(tg_site site, tg_tensor logits, int axis);
  * TG_ERROR_ARGUMENT. [the cotangent / (1 - p) where x was kept, 0 where not.] It drops in runs too: pass p = 0, or leave it
  * out, in a forward model or sibling that is to predict. */
 TG_API tg_tensor tg_dropout_at(tg_site site, tg_tensor x, double p);
-#define tg_rand(g, shape) tg_rand_at(TG_SITE, (g), (shape))
-#define tg_randn(g, shape) tg_randn_at(TG_SITE, (g), (shape))
-#define tg_rand_int(g, shape, lo, hi) tg_rand_int_at(TG_SITE, (g), (shape), (lo), (hi))
+#define tg_rand(...) tg_rand_at(TG_SITE, __VA_ARGS__)
+#define tg_randn(...) tg_randn_at(TG_SITE, __VA_ARGS__)
+#define tg_rand_int(...) tg_rand_int_at(TG_SITE, __VA_ARGS__)
 #define tg_bernoulli(g, shape, p) tg_bernoulli_at(TG_SITE, (g), (shape), TG_OPERAND(p))
-#define tg_categorical(logits, axis) tg_categorical_at(TG_SITE, (logits), (axis))
-#define tg_dropout(x, p) tg_dropout_at(TG_SITE, (x), (p))
+#define tg_categorical(...) tg_categorical_at(TG_SITE, __VA_ARGS__)
+#define tg_dropout(...) tg_dropout_at(TG_SITE, __VA_ARGS__)
 
 /* ---------------------------------------------------------------- convolutions, pooling */
 
@@ -619,7 +632,8 @@ typedef enum tg_padding_mode {
     TG_PADDING_SIDES = 0, /* `before` and `after` each axis */
     TG_PADDING_SAME       /* as many outputs as inputs (stride 1 only): dilation (kernel - 1) in all, the odd one after */
 } tg_padding_mode;
-typedef struct tg_padding {
+typedef struct tg_padding { /* .padding = 1 is no padding: tg_padding_all(1) is */
+    const void *none_;      /* NULL */
     tg_padding_mode mode;
     int64_t before[2], after[2];
 } tg_padding;
@@ -630,7 +644,6 @@ TG_API tg_padding tg_padding_same(void);
 TG_API tg_padding tg_padding_valid(void); /* none */
 
 typedef struct tg_conv_options {
-    int reserved_;
     int64_t stride[2];         /* 0 means 1; a 0 behind another number means that number. In 1-D a second number that is not 0 has to be
                                   the first again, of every pair of numbers: TG_ERROR_ARGUMENT */
     tg_padding padding;        /* default: none */
@@ -638,6 +651,7 @@ typedef struct tg_conv_options {
     int64_t groups;            /* 0 means 1 */
     int64_t output_padding[2]; /* transposed only: further elements at the end; under the stride or the dilation */
     tg_tensor bias;            /* [O], when given */
+    int reserved_;
 } tg_conv_options;
 /* y[n, o, i] = sum over c, k of w[o, c, k] x[n, c, i stride + k dilation - padding], x being 0 outside; and the same over H and W. No
  * flip: a cross-correlation, as in PyTorch. x [N, C, L], w [O, C / groups, k] -> [N, O, floor((L + padding - dilation (k - 1) - 1) /
@@ -647,21 +661,21 @@ typedef struct tg_conv_options {
  * C / groups k out flop. */
 TG_API tg_tensor tg_conv1d_at(tg_site site, tg_tensor x, tg_tensor w, tg_conv_options options);
 TG_API tg_tensor tg_conv2d_at(tg_site site, tg_tensor x, tg_tensor w, tg_conv_options options); /* w [O, C / groups, kh, kw] */
-#define tg_conv1d(x, w, ...) tg_conv1d_at(TG_SITE, (x), (w), TG_OPTIONS_(tg_conv_options, __VA_ARGS__))
-#define tg_conv2d(x, w, ...) tg_conv2d_at(TG_SITE, (x), (w), TG_OPTIONS_(tg_conv_options, __VA_ARGS__))
+#define tg_conv1d(...) TG_WITH_2_(tg_conv1d_at, tg_conv_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_conv2d(...) TG_WITH_2_(tg_conv2d_at, tg_conv_options, __VA_ARGS__, .reserved_ = 0)
 /* The gradient of a convolution by its input as an operation: x[n, c, i] w[c, o, k] is added to y[n, o, i stride + k dilation - padding].
  * x [N, C, L], w [C, O / groups, k] -> [N, O, (L - 1) stride + dilation (k - 1) + 1 - padding + output_padding]. */
 TG_API tg_tensor tg_conv_transpose1d_at(tg_site site, tg_tensor x, tg_tensor w, tg_conv_options options);
 TG_API tg_tensor tg_conv_transpose2d_at(tg_site site, tg_tensor x, tg_tensor w, tg_conv_options options);
-#define tg_conv_transpose1d(x, w, ...) tg_conv_transpose1d_at(TG_SITE, (x), (w), TG_OPTIONS_(tg_conv_options, __VA_ARGS__))
-#define tg_conv_transpose2d(x, w, ...) tg_conv_transpose2d_at(TG_SITE, (x), (w), TG_OPTIONS_(tg_conv_options, __VA_ARGS__))
+#define tg_conv_transpose1d(...) TG_WITH_2_(tg_conv_transpose1d_at, tg_conv_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_conv_transpose2d(...) TG_WITH_2_(tg_conv_transpose2d_at, tg_conv_options, __VA_ARGS__, .reserved_ = 0)
 
 typedef struct tg_pool_options {
-    int reserved_;
     int64_t stride[2];    /* 0: the kernel; a 0 behind another number means that number */
     tg_padding padding;   /* under the kernel, or TG_ERROR_ARGUMENT: a window wholly in it would hold nothing */
     bool ceil_mode;       /* a last window may reach beyond the end, if it begins before it */
     bool exclude_padding; /* averages: divide by the elements of x alone; default: padding counts as zeros (beyond it nothing counts) */
+    int reserved_;
 } tg_pool_options;
 /* Over each window of each channel: [N, C, L] -> [N, C, out], out as in a convolution without dilation. max: padding never wins; the
  * gradient is shared equally by the elements that are equal to the maximum; NaN wins. TG_ERROR_LIMIT: windows that hold more than 2^31 - 1
@@ -670,35 +684,33 @@ TG_API tg_tensor tg_max_pool1d_at(tg_site site, tg_tensor x, int64_t kernel, tg_
 TG_API tg_tensor tg_max_pool2d_at(tg_site site, tg_tensor x, int64_t kernel_h, int64_t kernel_w, tg_pool_options options);
 TG_API tg_tensor tg_avg_pool1d_at(tg_site site, tg_tensor x, int64_t kernel, tg_pool_options options);
 TG_API tg_tensor tg_avg_pool2d_at(tg_site site, tg_tensor x, int64_t kernel_h, int64_t kernel_w, tg_pool_options options);
-#define tg_max_pool1d(x, kernel, ...) tg_max_pool1d_at(TG_SITE, (x), (kernel), TG_OPTIONS_(tg_pool_options, __VA_ARGS__))
-#define tg_max_pool2d(x, kernel_h, kernel_w, ...) \
-  tg_max_pool2d_at(TG_SITE, (x), (kernel_h), (kernel_w), TG_OPTIONS_(tg_pool_options, __VA_ARGS__))
-#define tg_avg_pool1d(x, kernel, ...) tg_avg_pool1d_at(TG_SITE, (x), (kernel), TG_OPTIONS_(tg_pool_options, __VA_ARGS__))
-#define tg_avg_pool2d(x, kernel_h, kernel_w, ...) \
-  tg_avg_pool2d_at(TG_SITE, (x), (kernel_h), (kernel_w), TG_OPTIONS_(tg_pool_options, __VA_ARGS__))
+#define tg_max_pool1d(...) TG_WITH_2_(tg_max_pool1d_at, tg_pool_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_max_pool2d(...) TG_WITH_3_(tg_max_pool2d_at, tg_pool_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_avg_pool1d(...) TG_WITH_2_(tg_avg_pool1d_at, tg_pool_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_avg_pool2d(...) TG_WITH_3_(tg_avg_pool2d_at, tg_pool_options, __VA_ARGS__, .reserved_ = 0)
 TG_API tg_tensor tg_global_avg_pool_at(tg_site site, tg_tensor x); /* [N, C, ...] -> [N, C] */
 TG_API tg_tensor tg_global_max_pool_at(tg_site site, tg_tensor x);
-#define tg_global_avg_pool(x) tg_global_avg_pool_at(TG_SITE, (x))
-#define tg_global_max_pool(x) tg_global_max_pool_at(TG_SITE, (x))
+#define tg_global_avg_pool(...) tg_global_avg_pool_at(TG_SITE, __VA_ARGS__)
+#define tg_global_max_pool(...) tg_global_max_pool_at(TG_SITE, __VA_ARGS__)
 
 typedef struct tg_upsample_options {
-    int reserved_;
     int64_t factor[2];  /* 0 means 2; a 0 behind another number means that number */
     bool align_corners; /* bilinear: the first and the last elements stay first and last; default: elements are areas, as in images */
+    int reserved_;
 } tg_upsample_options;
 /* [N, C, H, W] -> [N, C, H factor, W factor] (or [N, C, L]). nearest: y[i] = x[floor(i / factor)]. bilinear: between the two nearest
  * elements of each axis, y[i] = (1 - t) x[p] + t x[p + 1] with p + t = max((i + 0.5) / factor - 0.5, 0), or i (H - 1) / (H factor - 1)
  * with align_corners; beyond the last element it is the last. As torch.nn.functional.interpolate. */
 TG_API tg_tensor tg_upsample_nearest_at(tg_site site, tg_tensor x, tg_upsample_options options);
 TG_API tg_tensor tg_upsample_bilinear_at(tg_site site, tg_tensor x, tg_upsample_options options);
-#define tg_upsample_nearest(x, ...) tg_upsample_nearest_at(TG_SITE, (x), TG_OPTIONS_(tg_upsample_options, __VA_ARGS__))
-#define tg_upsample_bilinear(x, ...) tg_upsample_bilinear_at(TG_SITE, (x), TG_OPTIONS_(tg_upsample_options, __VA_ARGS__))
+#define tg_upsample_nearest(...) TG_WITH_1_(tg_upsample_nearest_at, tg_upsample_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_upsample_bilinear(...) TG_WITH_1_(tg_upsample_bilinear_at, tg_upsample_options, __VA_ARGS__, .reserved_ = 0)
 
 /* ---------------------------------------------------------------- captures */
 
 /* Names t so that a step can return its value. Returns t. Costs nothing unless captures are asked for. */
 TG_API tg_tensor tg_capture_at(tg_site site, const char *name, tg_tensor t);
-#define tg_capture(name, t) tg_capture_at(TG_SITE, (name), (t))
+#define tg_capture(...) tg_capture_at(TG_SITE, __VA_ARGS__)
 
 /* ---------------------------------------------------------------- layers and losses */
 
@@ -707,59 +719,61 @@ typedef struct tg_linear {
     bool has_bias;
 } tg_linear;
 typedef struct tg_linear_options {
-    int reserved_;
     bool no_bias;
     tg_init init;
+    bool frozen; /* its parameters are not trained */
+    int reserved_;
 } tg_linear_options;
 /* Parameters `name.W` [in, out] and `name.b` [out] (zeros). Default init: kaiming. */
 TG_API tg_linear tg_nn_linear_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t out, tg_linear_options options);
 TG_API tg_tensor tg_nn_linear_fwd_at(tg_site site, tg_linear layer, tg_tensor x); /* x W + b */
-#define tg_nn_linear(g, name, in, out, ...) tg_nn_linear_at(TG_SITE, (g), (name), (in), (out), TG_OPTIONS_(tg_linear_options, __VA_ARGS__))
-#define tg_nn_linear_fwd(layer, x) tg_nn_linear_fwd_at(TG_SITE, (layer), (x))
+#define tg_nn_linear(...) TG_WITH_4_(tg_nn_linear_at, tg_linear_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_linear_fwd(...) tg_nn_linear_fwd_at(TG_SITE, __VA_ARGS__)
 
 typedef struct tg_embedding_table {
     tg_tensor W;
 } tg_embedding_table;
 typedef struct tg_embedding_options {
-    int reserved_;
     tg_init init;
+    bool frozen; /* its parameters are not trained */
+    int reserved_;
 } tg_embedding_options;
 /* Parameter `name.W` [count, dim]: a row for each of `count` things. Default init: normal, std .02. */
 TG_API tg_embedding_table tg_nn_embedding_at(tg_site site, tg_graph *g, const char *name, int64_t count, int64_t dim,
                                              tg_embedding_options options);
 TG_API tg_tensor tg_nn_embedding_fwd_at(tg_site site, tg_embedding_table layer, tg_tensor indices); /* tg_embedding of W */
-#define tg_nn_embedding(g, name, count, dim, ...) \
-  tg_nn_embedding_at(TG_SITE, (g), (name), (count), (dim), TG_OPTIONS_(tg_embedding_options, __VA_ARGS__))
-#define tg_nn_embedding_fwd(layer, indices) tg_nn_embedding_fwd_at(TG_SITE, (layer), (indices))
+#define tg_nn_embedding(...) TG_WITH_4_(tg_nn_embedding_at, tg_embedding_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_embedding_fwd(...) tg_nn_embedding_fwd_at(TG_SITE, __VA_ARGS__)
 
 typedef struct tg_layer_norm {
     tg_tensor g, b;
     double eps;
 } tg_layer_norm;
 typedef struct tg_layer_norm_options {
+    double eps;  /* 0 means 1e-5 */
+    bool frozen; /* its parameters are not trained */
     int reserved_;
-    double eps; /* 0 means 1e-5 */
 } tg_layer_norm_options;
 /* Parameters `name.g` (ones) and `name.b` (zeros), [dim]. y = (x - mean) / sqrt(var + eps) g + b, biased variance. */
 TG_API tg_layer_norm tg_nn_layer_norm_at(tg_site site, tg_graph *g, const char *name, int64_t dim, tg_layer_norm_options options);
 TG_API tg_tensor tg_nn_layer_norm_fwd_at(tg_site site, tg_layer_norm layer, tg_tensor x);
-#define tg_nn_layer_norm(g, name, dim, ...) \
-  tg_nn_layer_norm_at(TG_SITE, (g), (name), (dim), TG_OPTIONS_(tg_layer_norm_options, __VA_ARGS__))
-#define tg_nn_layer_norm_fwd(layer, x) tg_nn_layer_norm_fwd_at(TG_SITE, (layer), (x))
+#define tg_nn_layer_norm(...) TG_WITH_3_(tg_nn_layer_norm_at, tg_layer_norm_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_layer_norm_fwd(...) tg_nn_layer_norm_fwd_at(TG_SITE, __VA_ARGS__)
 
 typedef struct tg_rms_norm {
     tg_tensor g;
     double eps;
 } tg_rms_norm;
 typedef struct tg_rms_norm_options {
+    double eps;  /* 0 means 1e-5 */
+    bool frozen; /* its parameters are not trained */
     int reserved_;
-    double eps; /* 0 means 1e-5 */
 } tg_rms_norm_options;
 /* Parameter `name.g` (ones), [dim]. y = x / sqrt(mean(x^2) + eps) g over the last axis (Zhang & Sennrich 2019). */
 TG_API tg_rms_norm tg_nn_rms_norm_at(tg_site site, tg_graph *g, const char *name, int64_t dim, tg_rms_norm_options options);
 TG_API tg_tensor tg_nn_rms_norm_fwd_at(tg_site site, tg_rms_norm layer, tg_tensor x);
-#define tg_nn_rms_norm(g, name, dim, ...) tg_nn_rms_norm_at(TG_SITE, (g), (name), (dim), TG_OPTIONS_(tg_rms_norm_options, __VA_ARGS__))
-#define tg_nn_rms_norm_fwd(layer, x) tg_nn_rms_norm_fwd_at(TG_SITE, (layer), (x))
+#define tg_nn_rms_norm(...) TG_WITH_3_(tg_nn_rms_norm_at, tg_rms_norm_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_rms_norm_fwd(...) tg_nn_rms_norm_fwd_at(TG_SITE, __VA_ARGS__)
 
 typedef struct tg_group_norm {
     tg_tensor g, b;
@@ -767,26 +781,27 @@ typedef struct tg_group_norm {
     double eps;
 } tg_group_norm;
 typedef struct tg_group_norm_options {
+    double eps;  /* 0 means 1e-5 */
+    bool frozen; /* its parameters are not trained */
     int reserved_;
-    double eps; /* 0 means 1e-5 */
 } tg_group_norm_options;
 /* Parameters `name.g` (ones) and `name.b` (zeros), [channels]. x [N, C, ...]: as a layer norm over each group of C / groups channels and
  * all axes behind them, then times g plus b of the channel (Wu & He 2018). */
 TG_API tg_group_norm tg_nn_group_norm_at(tg_site site, tg_graph *g, const char *name, int64_t groups, int64_t channels,
                                          tg_group_norm_options options);
 TG_API tg_tensor tg_nn_group_norm_fwd_at(tg_site site, tg_group_norm layer, tg_tensor x);
-#define tg_nn_group_norm(g, name, groups, channels, ...) \
-  tg_nn_group_norm_at(TG_SITE, (g), (name), (groups), (channels), TG_OPTIONS_(tg_group_norm_options, __VA_ARGS__))
-#define tg_nn_group_norm_fwd(layer, x) tg_nn_group_norm_fwd_at(TG_SITE, (layer), (x))
+#define tg_nn_group_norm(...) TG_WITH_4_(tg_nn_group_norm_at, tg_group_norm_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_group_norm_fwd(...) tg_nn_group_norm_fwd_at(TG_SITE, __VA_ARGS__)
 
 typedef struct tg_batch_norm {
     tg_tensor g, b, mean, var;
     double eps, momentum;
 } tg_batch_norm;
 typedef struct tg_batch_norm_options {
-    int reserved_;
     double eps;      /* 0 means 1e-5 */
     double momentum; /* in (0, 1], of the newest batch; 0 means 0.1 */
+    bool frozen;     /* its parameters are not trained */
+    int reserved_;
 } tg_batch_norm_options;
 /* Parameters `name.g` (ones) and `name.b` (zeros), states `name.mean` (zeros) and `name.var` (ones), all [channels] and named by the open
  * scopes. */
@@ -796,9 +811,8 @@ TG_API tg_batch_norm tg_nn_batch_norm_at(tg_site site, tg_graph *g, const char *
  * momentum (batch variance n / (n - 1) - var), once in a trace. Else those states, which a sibling shares with the model that is trained. A
  * run changes none. */
 TG_API tg_tensor tg_nn_batch_norm_fwd_at(tg_site site, tg_batch_norm layer, tg_tensor x, bool training);
-#define tg_nn_batch_norm(g, name, channels, ...) \
-  tg_nn_batch_norm_at(TG_SITE, (g), (name), (channels), TG_OPTIONS_(tg_batch_norm_options, __VA_ARGS__))
-#define tg_nn_batch_norm_fwd(layer, x, training) tg_nn_batch_norm_fwd_at(TG_SITE, (layer), (x), (training))
+#define tg_nn_batch_norm(...) TG_WITH_3_(tg_nn_batch_norm_at, tg_batch_norm_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_batch_norm_fwd(...) tg_nn_batch_norm_fwd_at(TG_SITE, __VA_ARGS__)
 
 typedef struct tg_conv {
     tg_tensor W, b;
@@ -806,7 +820,6 @@ typedef struct tg_conv {
     tg_conv_options options;
 } tg_conv;
 typedef struct tg_conv_layer_options {
-    int reserved_;
     int64_t stride[2]; /* these five as in tg_conv_options */
     tg_padding padding;
     int64_t dilation[2];
@@ -814,6 +827,8 @@ typedef struct tg_conv_layer_options {
     int64_t output_padding[2];
     bool no_bias;
     tg_init init;
+    bool frozen; /* its parameters are not trained */
+    int reserved_;
 } tg_conv_layer_options;
 /* Parameters `name.W` [out, in / groups, k...] (transposed: [in, out / groups, k...]) and `name.b` [out] (zeros). Default init: kaiming,
  * normal with std = gain / sqrt(fan in), the gain being sqrt 2 or tg_init_kaiming's, fan in = in / groups times the kernel's elements
@@ -827,15 +842,12 @@ TG_API tg_conv tg_nn_conv_transpose2d_at(tg_site site, tg_graph *g, const char *
 TG_API tg_tensor tg_nn_conv1d_fwd_at(tg_site site, tg_conv layer, tg_tensor x); /* tg_conv1d with W, b and the options */
 TG_API tg_tensor tg_nn_conv2d_fwd_at(tg_site site, tg_conv layer, tg_tensor x);
 TG_API tg_tensor tg_nn_conv_transpose2d_fwd_at(tg_site site, tg_conv layer, tg_tensor x);
-#define tg_nn_conv1d(g, name, in, out, kernel, ...) \
-  tg_nn_conv1d_at(TG_SITE, (g), (name), (in), (out), (kernel), TG_OPTIONS_(tg_conv_layer_options, __VA_ARGS__))
-#define tg_nn_conv2d(g, name, in, out, kernel_h, kernel_w, ...) \
-  tg_nn_conv2d_at(TG_SITE, (g), (name), (in), (out), (kernel_h), (kernel_w), TG_OPTIONS_(tg_conv_layer_options, __VA_ARGS__))
-#define tg_nn_conv_transpose2d(g, name, in, out, kernel_h, kernel_w, ...) \
-  tg_nn_conv_transpose2d_at(TG_SITE, (g), (name), (in), (out), (kernel_h), (kernel_w), TG_OPTIONS_(tg_conv_layer_options, __VA_ARGS__))
-#define tg_nn_conv1d_fwd(layer, x) tg_nn_conv1d_fwd_at(TG_SITE, (layer), (x))
-#define tg_nn_conv2d_fwd(layer, x) tg_nn_conv2d_fwd_at(TG_SITE, (layer), (x))
-#define tg_nn_conv_transpose2d_fwd(layer, x) tg_nn_conv_transpose2d_fwd_at(TG_SITE, (layer), (x))
+#define tg_nn_conv1d(...) TG_WITH_5_(tg_nn_conv1d_at, tg_conv_layer_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_conv2d(...) TG_WITH_6_(tg_nn_conv2d_at, tg_conv_layer_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_conv_transpose2d(...) TG_WITH_6_(tg_nn_conv_transpose2d_at, tg_conv_layer_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_conv1d_fwd(...) tg_nn_conv1d_fwd_at(TG_SITE, __VA_ARGS__)
+#define tg_nn_conv2d_fwd(...) tg_nn_conv2d_fwd_at(TG_SITE, __VA_ARGS__)
+#define tg_nn_conv_transpose2d_fwd(...) tg_nn_conv_transpose2d_fwd_at(TG_SITE, __VA_ARGS__)
 
 /* Recurrent layers. The gates' weights lie side by side: `name.Wx` [in, G h], `name.Wh` [h, G h], `name.bx` and `name.bh` [G h], PyTorch's
  * weight_ih_l0, weight_hh_l0 (both transposed) and biases. Default init of all four: uniform(1 / sqrt h); biases do not decay. With
@@ -848,20 +860,18 @@ typedef struct tg_recurrent {
     bool has_bias, relu;
 } tg_recurrent;
 typedef struct tg_recurrent_options {
-    int reserved_;
     bool no_bias;
     tg_init init; /* of Wx and Wh */
     bool relu;    /* rnn only: in place of tanh */
+    bool frozen;  /* its parameters are not trained */
+    int reserved_;
 } tg_recurrent_options;
 TG_API tg_recurrent tg_nn_rnn_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t hidden, tg_recurrent_options options);
 TG_API tg_recurrent tg_nn_gru_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t hidden, tg_recurrent_options options);
 TG_API tg_recurrent tg_nn_lstm_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t hidden, tg_recurrent_options options);
-#define tg_nn_rnn(g, name, in, hidden, ...) \
-  tg_nn_rnn_at(TG_SITE, (g), (name), (in), (hidden), TG_OPTIONS_(tg_recurrent_options, __VA_ARGS__))
-#define tg_nn_gru(g, name, in, hidden, ...) \
-  tg_nn_gru_at(TG_SITE, (g), (name), (in), (hidden), TG_OPTIONS_(tg_recurrent_options, __VA_ARGS__))
-#define tg_nn_lstm(g, name, in, hidden, ...) \
-  tg_nn_lstm_at(TG_SITE, (g), (name), (in), (hidden), TG_OPTIONS_(tg_recurrent_options, __VA_ARGS__))
+#define tg_nn_rnn(...) TG_WITH_4_(tg_nn_rnn_at, tg_recurrent_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_gru(...) TG_WITH_4_(tg_nn_gru_at, tg_recurrent_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_lstm(...) TG_WITH_4_(tg_nn_lstm_at, tg_recurrent_options, __VA_ARGS__, .reserved_ = 0)
 typedef struct tg_lstm_states {
     tg_tensor h, c; /* hidden, cell */
 } tg_lstm_states;
@@ -869,40 +879,40 @@ typedef struct tg_lstm_states {
 TG_API tg_tensor tg_nn_rnn_step_at(tg_site site, tg_recurrent layer, tg_tensor x, tg_tensor h);
 TG_API tg_tensor tg_nn_gru_step_at(tg_site site, tg_recurrent layer, tg_tensor x, tg_tensor h);
 TG_API tg_lstm_states tg_nn_lstm_step_at(tg_site site, tg_recurrent layer, tg_tensor x, tg_lstm_states before);
-#define tg_nn_rnn_step(layer, x, h) tg_nn_rnn_step_at(TG_SITE, (layer), (x), (h))
-#define tg_nn_gru_step(layer, x, h) tg_nn_gru_step_at(TG_SITE, (layer), (x), (h))
-#define tg_nn_lstm_step(layer, x, before) tg_nn_lstm_step_at(TG_SITE, (layer), (x), (before))
+#define tg_nn_rnn_step(...) tg_nn_rnn_step_at(TG_SITE, __VA_ARGS__)
+#define tg_nn_gru_step(...) tg_nn_gru_step_at(TG_SITE, __VA_ARGS__)
+#define tg_nn_lstm_step(...) tg_nn_lstm_step_at(TG_SITE, __VA_ARGS__)
 typedef struct tg_recurrent_start {
-    int reserved_;
     tg_tensor h0, c0; /* [B, h]; left out: zeros. c0: lstm only */
+    int reserved_;
 } tg_recurrent_start;
 /* Every step of x [B, T, in] -> the states after each, [B, T, h] (lstm: hidden and cell states). Unrolled: T copies of the cell in the
  * trace, x Wx of all steps in one contraction. */
 TG_API tg_tensor tg_nn_rnn_fwd_at(tg_site site, tg_recurrent layer, tg_tensor x, tg_recurrent_start start);
 TG_API tg_tensor tg_nn_gru_fwd_at(tg_site site, tg_recurrent layer, tg_tensor x, tg_recurrent_start start);
 TG_API tg_lstm_states tg_nn_lstm_fwd_at(tg_site site, tg_recurrent layer, tg_tensor x, tg_recurrent_start start);
-#define tg_nn_rnn_fwd(layer, x, ...) tg_nn_rnn_fwd_at(TG_SITE, (layer), (x), TG_OPTIONS_(tg_recurrent_start, __VA_ARGS__))
-#define tg_nn_gru_fwd(layer, x, ...) tg_nn_gru_fwd_at(TG_SITE, (layer), (x), TG_OPTIONS_(tg_recurrent_start, __VA_ARGS__))
-#define tg_nn_lstm_fwd(layer, x, ...) tg_nn_lstm_fwd_at(TG_SITE, (layer), (x), TG_OPTIONS_(tg_recurrent_start, __VA_ARGS__))
+#define tg_nn_rnn_fwd(...) TG_WITH_2_(tg_nn_rnn_fwd_at, tg_recurrent_start, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_gru_fwd(...) TG_WITH_2_(tg_nn_gru_fwd_at, tg_recurrent_start, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_lstm_fwd(...) TG_WITH_2_(tg_nn_lstm_fwd_at, tg_recurrent_start, __VA_ARGS__, .reserved_ = 0)
 
 TG_API tg_tensor tg_nn_split_heads_at(tg_site site, tg_tensor x, int64_t heads); /* [B, T, H d] -> [B, H, T, d] */
 TG_API tg_tensor tg_nn_merge_heads_at(tg_site site, tg_tensor x);                /* [B, H, T, d] -> [B, T, H d] */
-#define tg_nn_split_heads(x, heads) tg_nn_split_heads_at(TG_SITE, (x), (heads))
-#define tg_nn_merge_heads(x) tg_nn_merge_heads_at(TG_SITE, (x))
+#define tg_nn_split_heads(...) tg_nn_split_heads_at(TG_SITE, __VA_ARGS__)
+#define tg_nn_merge_heads(...) tg_nn_merge_heads_at(TG_SITE, __VA_ARGS__)
 
 /* ---- attention (Vaswani et al. 2017), with fewer heads of keys than of queries if wanted (Ainslie et al. 2023) */
 
 typedef struct tg_attention_mask {
-    int reserved_;
     bool causal;    /* position i sees those up to i; as many keys as queries */
     tg_tensor mask; /* bool, broadcast to [B, H, T, S]: what is seen; a row that sees nothing has weights 0. Left out: all is */
+    int reserved_;
 } tg_attention_mask;
 /* q [B, H, T, d], k [B, Hk, S, d], Hk dividing H -> softmax(q k^T / sqrt d) [B, H, T, S]; head h has the keys of head h Hk / H. */
 TG_API tg_tensor tg_nn_attention_weights_at(tg_site site, tg_tensor q, tg_tensor k, tg_attention_mask options);
 /* weights [B, H, T, S], v [B, Hk, S, d] -> weights v, [B, H, T, d]. */
 TG_API tg_tensor tg_nn_attention_values_at(tg_site site, tg_tensor weights, tg_tensor v);
-#define tg_nn_attention_weights(q, k, ...) tg_nn_attention_weights_at(TG_SITE, (q), (k), TG_OPTIONS_(tg_attention_mask, __VA_ARGS__))
-#define tg_nn_attention_values(weights, v) tg_nn_attention_values_at(TG_SITE, (weights), (v))
+#define tg_nn_attention_weights(...) TG_WITH_2_(tg_nn_attention_weights_at, tg_attention_mask, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_attention_values(...) tg_nn_attention_values_at(TG_SITE, __VA_ARGS__)
 
 typedef struct tg_attention {
     tg_linear q, k, v, o;
@@ -911,28 +921,28 @@ typedef struct tg_attention {
     double rope_base;
 } tg_attention;
 typedef struct tg_attention_options {
-    int reserved_;
     int64_t kv_heads; /* 0: heads */
     bool causal;
     bool no_bias;
     double rope_base; /* queries and keys are turned by tg_rope with this base; 0: not at all */
     int64_t context;  /* what keys and values are made of has so many numbers; 0: dim */
     tg_init init;     /* of the four W; default: kaiming */
+    bool frozen;      /* its parameters are not trained */
+    int reserved_;
 } tg_attention_options;
 /* Linear layers `name.q` [dim, dim], `name.k` and `name.v` [context, dim / heads kv_heads], `name.o` [dim, dim]. */
 TG_API tg_attention tg_nn_attention_at(tg_site site, tg_graph *g, const char *name, int64_t dim, int64_t heads,
                                        tg_attention_options options);
 typedef struct tg_attention_inputs {
-    int reserved_;
     tg_tensor context;   /* [B, S, context]; left out: x */
     tg_tensor mask;      /* as in tg_attention_mask */
     const char *capture; /* NULL, or the name under which the weights are captured */
+    int reserved_;
 } tg_attention_inputs;
 /* x [B, T, dim] -> [B, T, dim]: heads of q(x), of k and v of the context, the values by the weights, o of the heads side by side. */
 TG_API tg_tensor tg_nn_attention_fwd_at(tg_site site, tg_attention layer, tg_tensor x, tg_attention_inputs inputs);
-#define tg_nn_attention(g, name, dim, heads, ...) \
-  tg_nn_attention_at(TG_SITE, (g), (name), (dim), (heads), TG_OPTIONS_(tg_attention_options, __VA_ARGS__))
-#define tg_nn_attention_fwd(layer, x, ...) tg_nn_attention_fwd_at(TG_SITE, (layer), (x), TG_OPTIONS_(tg_attention_inputs, __VA_ARGS__))
+#define tg_nn_attention(...) TG_WITH_4_(tg_nn_attention_at, tg_attention_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_attention_fwd(...) TG_WITH_2_(tg_nn_attention_fwd_at, tg_attention_inputs, __VA_ARGS__, .reserved_ = 0)
 
 #define TG_MLP_LAYERS 16
 typedef struct tg_mlp {
@@ -942,33 +952,55 @@ typedef struct tg_mlp {
     bool activate_last;
 } tg_mlp;
 typedef struct tg_mlp_options {
-    int reserved_;
     tg_tensor (*activation)(tg_site site, tg_tensor x); /* tg_gelu_at, any other of one operand, or your own; NULL: tg_relu_at */
     bool activate_last;                                 /* behind the last layer too */
     bool no_bias;
     tg_init init; /* of every W; default: kaiming */
+    bool frozen;  /* its parameters are not trained */
+    int reserved_;
 } tg_mlp_options;
 /* Linear layers `name.0` [sizes[0], sizes[1]], `name.1` and so on, an activation between them; count - 1 layers, TG_MLP_LAYERS at most. */
 TG_API tg_mlp tg_nn_mlp_at(tg_site site, tg_graph *g, const char *name, const int64_t *sizes, int count, tg_mlp_options options);
 TG_API tg_tensor tg_nn_mlp_fwd_at(tg_site site, tg_mlp mlp, tg_tensor x);
-#define tg_nn_mlp(g, name, sizes, count, ...) tg_nn_mlp_at(TG_SITE, (g), (name), (sizes), (count), TG_OPTIONS_(tg_mlp_options, __VA_ARGS__))
-#define tg_nn_mlp_fwd(mlp, x) tg_nn_mlp_fwd_at(TG_SITE, (mlp), (x))
+#ifdef __cplusplus
+#  define tg_nn_mlp(...) TG_WITH_4_(tg_nn_mlp_at, tg_mlp_options, __VA_ARGS__, .reserved_ = 0)
+#else /* arguments and options as one struct, so that sizes may be written in place: (int64_t[]){2, 64, 1}, 3 */
+typedef struct tg_mlp_call_ {
+    tg_site site;
+    tg_graph *g;
+    const char *name;
+    const int64_t *sizes;
+    int count;
+    tg_tensor (*activation)(tg_site site, tg_tensor x);
+    bool activate_last, no_bias;
+    tg_init init;
+    bool frozen;
+    int reserved_;
+} tg_mlp_call_;
+static inline tg_mlp tg_nn_mlp_call_(tg_mlp_call_ c) {
+    const tg_mlp_options options = {
+        .activation = c.activation, .activate_last = c.activate_last, .no_bias = c.no_bias, .init = c.init, .frozen = c.frozen};
+    return tg_nn_mlp_at(c.site, c.g, c.name, c.sizes, c.count, options);
+}
+#  define tg_nn_mlp(...) tg_nn_mlp_call_((tg_mlp_call_){TG_SITE, __VA_ARGS__, .reserved_ = 0})
+#endif
+#define tg_nn_mlp_fwd(...) tg_nn_mlp_fwd_at(TG_SITE, __VA_ARGS__)
 
 /* ---- losses. Shapes must be equal: a loss never broadcasts. mean and sum: over all elements (all positions that count) -> rank 0; none:
  * one for each. */
 typedef enum tg_reduction { TG_REDUCTION_MEAN = 0, TG_REDUCTION_SUM = 1, TG_REDUCTION_NONE = 2 } tg_reduction;
 typedef struct tg_loss_options {
-    int reserved_;
     tg_reduction reduction;
+    int reserved_;
 } tg_loss_options;
 
 /* logits [..., V], targets i32 [...] -> per-position -log softmax(logits)[target], [...]. A target outside [0, V) is TG_ERROR_INDEX, as in
  * an embedding. */
 TG_API tg_tensor tg_nn_cross_entropy_last_at(tg_site site, tg_tensor logits, tg_tensor targets);
 typedef struct tg_cross_entropy_options {
-    int reserved_;
     tg_reduction reduction;
     double label_smoothing; /* e in [0, 1): (1 - e) of the above and e mean(-log softmax(logits)) over the V classes */
+    int reserved_;
 } tg_cross_entropy_options;
 /* As above, over the positions whose target is not `ignore` (any number, a class too): the others count as 0, and not in the mean, which is
  * 0 with gradient 0 where every target is ignored. Other targets outside [0, V) are TG_ERROR_INDEX. */
@@ -979,39 +1011,35 @@ TG_API tg_tensor tg_nn_nll_at(tg_site site, tg_tensor log_probabilities, tg_tens
 TG_API tg_tensor tg_nn_mse_at(tg_site site, tg_tensor prediction, tg_tensor target, tg_loss_options options); /* (p - t)^2 */
 TG_API tg_tensor tg_nn_l1_at(tg_site site, tg_tensor prediction, tg_tensor target, tg_loss_options options);  /* |p - t| */
 typedef struct tg_huber_options {
-    int reserved_;
     tg_reduction reduction;
     double delta; /* over 0; 0 means 1 */
+    int reserved_;
 } tg_huber_options;
 /* With e = |p - t|: e^2 / 2 up to delta, delta (e - delta / 2) beyond (Huber 1964). */
 TG_API tg_tensor tg_nn_huber_at(tg_site site, tg_tensor prediction, tg_tensor target, tg_huber_options options);
 typedef struct tg_bce_options {
-    int reserved_;
     tg_reduction reduction;
     tg_tensor positive_weight; /* w, left out: 1; f32, and this alone may broadcast to the logits */
+    int reserved_;
 } tg_bce_options;
 /* -w t log sigmoid(x) - (1 - t) log sigmoid(-x), without overflow. */
 TG_API tg_tensor tg_nn_bce_with_logits_at(tg_site site, tg_tensor logits, tg_tensor target, tg_bce_options options);
 typedef struct tg_kl_options {
-    int reserved_;
     tg_reduction reduction;
     bool log_target; /* the target is log p */
+    int reserved_;
 } tg_kl_options;
 /* p (log p - log q), q the prediction, given as log q, p the target; 0 with gradient 0 where p is 0. Summed over a row it is the divergence
  * KL(p || q), Kullback & Leibler 1951; mean, as everywhere here, is over all elements. */
 TG_API tg_tensor tg_nn_kl_div_at(tg_site site, tg_tensor log_prediction, tg_tensor target, tg_kl_options options);
-#define tg_nn_cross_entropy_last(logits, targets) tg_nn_cross_entropy_last_at(TG_SITE, (logits), (targets))
-#define tg_nn_cross_entropy(logits, targets, ignore, ...) \
-  tg_nn_cross_entropy_at(TG_SITE, (logits), (targets), (ignore), TG_OPTIONS_(tg_cross_entropy_options, __VA_ARGS__))
-#define tg_nn_nll(log_probabilities, targets, ignore, ...) \
-  tg_nn_nll_at(TG_SITE, (log_probabilities), (targets), (ignore), TG_OPTIONS_(tg_loss_options, __VA_ARGS__))
-#define tg_nn_mse(prediction, target, ...) tg_nn_mse_at(TG_SITE, (prediction), (target), TG_OPTIONS_(tg_loss_options, __VA_ARGS__))
-#define tg_nn_l1(prediction, target, ...) tg_nn_l1_at(TG_SITE, (prediction), (target), TG_OPTIONS_(tg_loss_options, __VA_ARGS__))
-#define tg_nn_huber(prediction, target, ...) tg_nn_huber_at(TG_SITE, (prediction), (target), TG_OPTIONS_(tg_huber_options, __VA_ARGS__))
-#define tg_nn_bce_with_logits(logits, target, ...) \
-  tg_nn_bce_with_logits_at(TG_SITE, (logits), (target), TG_OPTIONS_(tg_bce_options, __VA_ARGS__))
-#define tg_nn_kl_div(log_prediction, target, ...) \
-  tg_nn_kl_div_at(TG_SITE, (log_prediction), (target), TG_OPTIONS_(tg_kl_options, __VA_ARGS__))
+#define tg_nn_cross_entropy_last(...) tg_nn_cross_entropy_last_at(TG_SITE, __VA_ARGS__)
+#define tg_nn_cross_entropy(...) TG_WITH_3_(tg_nn_cross_entropy_at, tg_cross_entropy_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_nll(...) TG_WITH_3_(tg_nn_nll_at, tg_loss_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_mse(...) TG_WITH_2_(tg_nn_mse_at, tg_loss_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_l1(...) TG_WITH_2_(tg_nn_l1_at, tg_loss_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_huber(...) TG_WITH_2_(tg_nn_huber_at, tg_huber_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_bce_with_logits(...) TG_WITH_2_(tg_nn_bce_with_logits_at, tg_bce_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_kl_div(...) TG_WITH_2_(tg_nn_kl_div_at, tg_kl_options, __VA_ARGS__, .reserved_ = 0)
 
 /* ---------------------------------------------------------------- gradients */
 
@@ -1021,8 +1049,8 @@ TG_API tg_tensor tg_nn_kl_div_at(tg_site site, tg_tensor log_prediction, tg_tens
 TG_API tg_status tg_grad_at(tg_site site, tg_tensor loss, const tg_tensor *wrt, int n, tg_tensor *out);
 /* out[i] = sum_j cotangent_j d y_j / d wrt[i]; cotangent has y's shape. */
 TG_API tg_status tg_vjp_at(tg_site site, tg_tensor y, tg_tensor cotangent, const tg_tensor *wrt, int n, tg_tensor *out);
-#define tg_grad(loss, wrt, n, out) tg_grad_at(TG_SITE, (loss), (wrt), (n), (out))
-#define tg_vjp(y, cotangent, wrt, n, out) tg_vjp_at(TG_SITE, (y), (cotangent), (wrt), (n), (out))
+#define tg_grad(...) tg_grad_at(TG_SITE, __VA_ARGS__)
+#define tg_vjp(...) tg_vjp_at(TG_SITE, __VA_ARGS__)
 
 /* ---------------------------------------------------------------- learning rates, optimisers */
 
@@ -1045,9 +1073,10 @@ typedef enum tg_lr_kind {
  *  multi-step: peak factor^n, n: how many milestones are under t (after milestone m updates the rate falls).
  *  one cycle (Smith & Topin 2018): initial + (peak - initial) (1 - cos(pi t / rise)) / 2 for t <= rise, then
  *  final + (peak - final) (1 + cos(pi min((t - rise) / (steps - rise), 1))) / 2. */
-typedef struct tg_lr {
+typedef struct tg_lr { /* .lr = {0.05} is tg_lr_constant(0.05) */
+    double peak;
     tg_lr_kind kind;
-    double peak, final;
+    double final;
     int64_t steps;
     /* warm-up only: the schedule that follows (never itself a warm-up); the fields below then belong to it */
     tg_lr_kind after_kind;
@@ -1071,7 +1100,7 @@ TG_API tg_lr tg_lr_one_cycle(double peak, int64_t steps);
 TG_API double tg_lr_value(tg_lr schedule, int64_t t); /* on the host, same formula */
 /* The rate as a rank-0 f32 tensor; t is an i32 rank-0 tensor. */
 TG_API tg_tensor tg_resolve_lr_at(tg_site site, tg_lr schedule, tg_tensor t);
-#define tg_resolve_lr(schedule, t) tg_resolve_lr_at(TG_SITE, (schedule), (t))
+#define tg_resolve_lr(...) tg_resolve_lr_at(TG_SITE, __VA_ARGS__)
 
 typedef enum tg_optimizer_kind {
     TG_OPTIMIZER_NONE = 0,
@@ -1114,7 +1143,6 @@ typedef struct tg_param_group {
  * Adagrad, Muon's other parameters), finite elements beyond 2^63 count as 2^63 of their sign, in Muon beyond 2^126 (1 - momentum) as that,
  * and Adagrad's v ends at the largest f32 number; with eps under 2^-60 an update is no more than the formula allows, 0 / 0 is 0. */
 typedef struct tg_optimizer {
-    int reserved_;
     tg_optimizer_kind kind;
     tg_lr lr;
     double beta1, beta2, eps;     /* [.9, .999, 1e-8] where nothing else is said */
@@ -1132,6 +1160,7 @@ typedef struct tg_optimizer {
     int group_count;
     bool (*decay_filter)(void *user, const char *name); /* overrides the decay flags when set; called while compiling */
     void *decay_user;
+    int reserved_;
 } tg_optimizer;
 #define tg_adam(...) TG_OPTIONS_(tg_optimizer, .kind = TG_OPTIMIZER_ADAM, __VA_ARGS__)
 #define tg_adamw(...) TG_OPTIONS_(tg_optimizer, .kind = TG_OPTIMIZER_ADAMW, __VA_ARGS__)
@@ -1302,7 +1331,6 @@ typedef enum tg_batch_order { TG_BATCH_RANDOM = 0, TG_BATCH_SEQUENTIAL = 1 } tg_
 typedef bool (*tg_progress_fn)(void *user, int64_t step, float loss);
 #define TG_MOST_STEPS 4096 /* of one submission */
 typedef struct tg_train_options {
-    int reserved_;
     int64_t steps; /* to make, 0 or more */
     tg_batch_order order;
     uint64_t seed;        /* of the random order */
@@ -1316,6 +1344,7 @@ typedef struct tg_train_options {
     void *progress_user;
     double target_loss; /* [0: none] end once a loss is no more than this */
     int64_t patience;   /* [0: none] end once the least loss is so many steps old */
+    int reserved_;
 } tg_train_options;
 typedef enum tg_train_end {
     TG_TRAIN_ALL = 0,      /* all steps were made */
@@ -1472,7 +1501,7 @@ TG_API tg_dtype tg_tensor_dtype(tg_tensor t);
 /* Appends the optimiser over every unfrozen parameter: gradients, update, writebacks, step counter. In a build function, once
  * (TG_ERROR_DUPLICATE), after the last parameter (TG_ERROR_STATE); compile the model without an optimizer of its own then. */
 TG_API tg_status tg_append_optimizer_at(tg_site site, tg_tensor loss, const tg_optimizer *optimizer);
-#define tg_append_optimizer(loss, optimizer) tg_append_optimizer_at(TG_SITE, (loss), (optimizer))
+#define tg_append_optimizer(...) tg_append_optimizer_at(TG_SITE, __VA_ARGS__)
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -5,6 +5,7 @@
 
 #include "tensorgrad/tensorgrad.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,6 +16,10 @@
 #else
 #  define TG_PRINTF(format_index, first)
 #endif
+
+/* An option that is 0 is not given; TG_ZERO, which is -0, is zero on purpose. */
+static inline bool tg_given(double option) { return option != 0.0 || signbit(option); }
+static inline double tg_value_or(double option, double otherwise) { return tg_given(option) ? option + 0.0 : otherwise; }
 
 #define TG_MESSAGE_MAX 8192 /* room for a shader and what its compiler said */
 

@@ -44,8 +44,8 @@ static tg_param_mark group_mark(const tg_param_group *group) {
                            .frozen = group->frozen,
                            .plain = group->plain,
                            .decay = group->decay,
-                           .rate = group->rate > 0.0 ? group->rate : 1.0,
-                           .weight_decay = group->weight_decay > 0.0 ? group->weight_decay : -1.0};
+                           .rate = tg_value_or(group->rate, 1.0),
+                           .weight_decay = tg_value_or(group->weight_decay, -1.0)};
 }
 
 /* No name fits, or only names that earlier groups have. */
@@ -80,6 +80,18 @@ tg_status tg_mark_group(tg_graph *g, tg_site site, const tg_param_group *group) 
     return TG_OK;
 }
 
+/* A rate of 0 for all that is trained trains nothing. */
+static tg_status group_check_rates(const tg_graph *g, tg_site site) {
+    bool trains = false, still = false;
+    for (int64_t i = 0; i < g->params.count; i++) {
+        if (tg_param_is_frozen(&g->params.items[i])) continue;
+        if (g->params.items[i].mark.rate > 0.0) trains = true;
+        else still = true;
+    }
+    if (trains || !still) return TG_OK;
+    return tg_fail(g->ctx, TG_ERROR_ARGUMENT, site, "optimizer: nothing would be trained: rate is 0 in every group");
+}
+
 tg_status tg_mark_params(tg_graph *g, tg_site site, const tg_optimizer *optimizer) {
     if (optimizer == NULL || optimizer->kind == TG_OPTIMIZER_NONE) return TG_OK;
     for (int64_t i = 0; i < g->params.count && optimizer->decay_filter != NULL; i++)
@@ -88,10 +100,16 @@ tg_status tg_mark_params(tg_graph *g, tg_site site, const tg_optimizer *optimize
         return tg_fail(g->ctx, TG_ERROR_ARGUMENT, site, "optimizer: %d groups at NULL", optimizer->group_count);
     tg_status status = TG_OK;
     if (optimizer->group_count > 0) tg_unmark_params(g);
-    for (int i = 0; i < optimizer->group_count && status == TG_OK; i++) status = tg_mark_group(g, site, &optimizer->groups[i]);
+    for (int i = 0; i < optimizer->group_count && status == TG_OK; i++) {
+        const tg_param_group *group = &optimizer->groups[i];
+        if (group->plain && optimizer->kind != TG_OPTIMIZER_MUON)
+            status = tg_fail(g->ctx, TG_ERROR_ARGUMENT, site, "optimizer: group \"%s\": plain is an option of muon",
+                             group->pattern != NULL ? group->pattern : "");
+        else status = tg_mark_group(g, site, group);
+    }
     for (int64_t i = 0; i < g->params.count; i++) {
         tg_param_info *param = &g->params.items[i];
         param->mark.matrix = optimizer->kind == TG_OPTIMIZER_MUON && param->shape.rank >= 2 && !param->mark.plain;
     }
-    return status;
+    return status != TG_OK ? status : group_check_rates(g, site);
 }

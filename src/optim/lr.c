@@ -183,6 +183,18 @@ tg_status tg_lr_check(tg_context *ctx, tg_site site, const char *what, tg_lr sch
     return lr_check_part(ctx, site, what, &proper);
 }
 
+/* As f32, which the step computes with. */
+static bool lr_part_moves(const tg_lr *s) {
+    if ((float)s->peak > 0.0F) return true;
+    if (s->kind == TG_LR_ONE_CYCLE && (float)s->initial > 0.0F) return true;
+    return (s->kind == TG_LR_LINEAR || s->kind == TG_LR_COSINE || s->kind == TG_LR_ONE_CYCLE) && (float)s->final > 0.0F;
+}
+
+bool tg_lr_moves(tg_lr schedule) {
+    const tg_lr proper = lr_proper(schedule);
+    return lr_part_moves(&proper) || (schedule.kind == TG_LR_WARMUP && lr_part_moves(&schedule));
+}
+
 /* ---------------------------------------------------------------- numbers */
 
 static const double lr_never = 1073741824.0; /* a step that no training makes */

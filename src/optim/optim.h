@@ -77,7 +77,8 @@ tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *opti
 /* TG_ERROR_ARGUMENT with `what` in the message for a negative, infinite or NaN rate, no steps, an unknown kind or a warm-up
  * after a warm-up. */
 tg_status tg_lr_check(tg_context *ctx, tg_site site, const char *what, tg_lr schedule);
-/* TG_ERROR_ARGUMENT for options outside their range. NULL is fine. */
+bool tg_lr_moves(tg_lr schedule); /* a checked one is not 0 throughout */
+/* TG_ERROR_ARGUMENT for options outside their range, or that its kind does not take, and for a rate of 0 throughout. NULL is fine. */
 tg_status tg_optimizer_check(tg_context *ctx, tg_site site, const tg_optimizer *optimizer);
 void tg_lr_encode(tg_lr schedule, int64_t start, float out[TG_LR_STATE]);
 /* encoded numbers [TG_LR_STATE], i32 rank 0: steps taken -> rank-0 f32. An update is `accumulate` steps. */

@@ -4,6 +4,7 @@
 #include "trace/trace.h"
 
 #include <float.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---------------------------------------------------------------- options */
@@ -26,22 +27,75 @@ static tg_status training_check_gradients(tg_context *ctx, tg_site site, const t
     return TG_OK;
 }
 
+#define TRAINING_KIND(kind) (1u << (unsigned)TG_OPTIMIZER_##kind)
+
+/* "adam, adamw and muon" */
+static const char *training_kinds_text(unsigned kinds, char *text, size_t size) {
+    static const char *const names[] = {"none", "sgd", "adam", "adamw", "lion", "rmsprop", "adagrad", "muon"};
+    size_t used = 0;
+    text[0] = '\0';
+    for (unsigned left = kinds, kind = 0; left != 0; kind++, left >>= 1) {
+        if ((left & 1u) == 0) continue;
+        int wrote = snprintf(text + used, size - used, "%s%s", used == 0 ? "" : left == 1u ? " and " : ", ", names[kind]);
+        if (wrote > 0 && used + (size_t)wrote < size) used += (size_t)wrote;
+    }
+    return text;
+}
+
+/* What only some kinds take must not be given to others. */
+static tg_status training_check_belongs(tg_context *ctx, tg_site site, const tg_optimizer *o) {
+    const unsigned adam = TRAINING_KIND(ADAM) | TRAINING_KIND(ADAMW) | TRAINING_KIND(MUON), own = 1u << (unsigned)o->kind;
+    const struct {
+        const char *name;
+        bool given;
+        unsigned kinds;
+    } options[] = {
+        {"beta1", tg_given(o->beta1), adam | TRAINING_KIND(LION)},
+        {"beta2", tg_given(o->beta2), adam | TRAINING_KIND(LION) | TRAINING_KIND(RMSPROP)},
+        {"eps", tg_given(o->eps), adam | TRAINING_KIND(RMSPROP) | TRAINING_KIND(ADAGRAD)},
+        {"eps_mode", o->eps_mode != TG_EPS_UNCORRECTED, adam},
+        {"momentum", tg_given(o->momentum), TRAINING_KIND(SGD) | TRAINING_KIND(RMSPROP) | TRAINING_KIND(MUON)},
+        {"nesterov", o->nesterov, TRAINING_KIND(SGD)},
+    };
+    char kind[16], kinds[64];
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        if (options[i].given && (options[i].kinds & own) == 0)
+            return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "optimizer: %s has no %s: it is an option of %s",
+                           training_kinds_text(own, kind, sizeof kind), options[i].name,
+                           training_kinds_text(options[i].kinds, kinds, sizeof kinds));
+    if (o->nesterov && o->momentum == 0.0) return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "optimizer: nesterov needs a momentum");
+    return TG_OK;
+}
+
+/* Without a kind nothing is trained: what is said all the same was meant for one. */
+static tg_status training_check_none(tg_context *ctx, tg_site site, const tg_optimizer *o) {
+    const bool said = tg_given(o->lr.peak) || tg_given(o->beta1) || tg_given(o->beta2) || tg_given(o->eps) || tg_given(o->weight_decay) ||
+                      tg_given(o->momentum) || o->nesterov || tg_given(o->clip_norm) || tg_given(o->clip_value) || o->normalize ||
+                      o->accumulate != 0 || tg_given(o->average) || o->group_count != 0 || o->decay_filter != NULL;
+    if (!said) return TG_OK;
+    return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "optimizer: options of an optimizer, but not which one");
+}
+
 tg_status tg_optimizer_check(tg_context *ctx, tg_site site, const tg_optimizer *o) {
     const char *unit = "in [0, 1)";
-    if (o == NULL || o->kind == TG_OPTIMIZER_NONE) return TG_OK;
+    if (o == NULL || o->kind == TG_OPTIMIZER_NONE) return o != NULL ? training_check_none(ctx, site, o) : TG_OK;
     if ((int)o->kind < TG_OPTIMIZER_NONE || (int)o->kind > TG_OPTIMIZER_MUON)
         return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "optimizer: unknown kind %d", (int)o->kind);
     if (o->eps_mode != TG_EPS_UNCORRECTED && o->eps_mode != TG_EPS_CORRECTED)
         return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "optimizer: unknown eps_mode %d", (int)o->eps_mode);
+    tg_status belongs = training_check_belongs(ctx, site, o);
+    if (belongs != TG_OK) return belongs;
     if (!(o->beta1 >= 0.0 && o->beta1 < 1.0)) return training_refuse(ctx, site, "beta1", unit, o->beta1);
     if (!(o->beta2 >= 0.0 && o->beta2 < 1.0)) return training_refuse(ctx, site, "beta2", unit, o->beta2);
     if (!(o->momentum >= 0.0 && o->momentum < 1.0)) return training_refuse(ctx, site, "momentum", unit, o->momentum);
     if (!(o->average >= 0.0 && o->average < 1.0)) return training_refuse(ctx, site, "average", unit, o->average);
     if (o->eps != 0.0 && !(o->eps >= (double)FLT_MIN && o->eps <= (double)FLT_MAX))
-        return training_refuse(ctx, site, "eps", "a normal f32 number over 0", o->eps);
+        return training_refuse(ctx, site, "eps", "0 or a normal f32 number over 0", o->eps);
     if (!training_finite(o->weight_decay)) return training_refuse(ctx, site, "weight_decay", "finite and at least 0", o->weight_decay);
     tg_status status = training_check_gradients(ctx, site, o);
-    return status == TG_OK ? tg_lr_check(ctx, site, "optimizer", o->lr) : status;
+    if (status == TG_OK) status = tg_lr_check(ctx, site, "optimizer", o->lr);
+    if (status != TG_OK || tg_lr_moves(o->lr)) return status;
+    return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "optimizer: lr is missing or 0 throughout: nothing would be trained");
 }
 
 /* What stands for 0 in the fields of each kind. */
@@ -50,11 +104,11 @@ static tg_optimizer training_defaults(const tg_optimizer *given) {
     memset(&o, 0, sizeof o);
     if (given != NULL) o = *given;
     const double smooth = o.kind == TG_OPTIMIZER_LION || o.kind == TG_OPTIMIZER_RMSPROP ? 0.99 : 0.999;
-    if (o.beta1 == 0.0) o.beta1 = 0.9;
-    if (o.beta2 == 0.0) o.beta2 = smooth;
-    if (o.eps == 0.0) o.eps = o.kind == TG_OPTIMIZER_ADAGRAD ? 1e-10 : 1e-8;
-    if (o.weight_decay == 0.0 && o.kind == TG_OPTIMIZER_ADAMW) o.weight_decay = 0.01;
-    if (o.momentum == 0.0 && o.kind == TG_OPTIMIZER_MUON) o.momentum = 0.95;
+    o.beta1 = tg_value_or(o.beta1, 0.9);
+    o.beta2 = tg_value_or(o.beta2, smooth);
+    o.eps = tg_value_or(o.eps, o.kind == TG_OPTIMIZER_ADAGRAD ? 1e-10 : 1e-8);
+    o.weight_decay = tg_value_or(o.weight_decay, o.kind == TG_OPTIMIZER_ADAMW ? 0.01 : 0.0);
+    o.momentum = tg_value_or(o.momentum, o.kind == TG_OPTIMIZER_MUON ? 0.95 : 0.0);
     if (o.accumulate == 0) o.accumulate = 1;
     return o;
 }

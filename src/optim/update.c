@@ -146,7 +146,7 @@ static int32_t update_quotient(const tg_update *u, int32_t x, int32_t root, doub
 /* factor state + x */
 static int32_t update_moment(const tg_update *u, const char *name, const update_piece *piece, double factor, int32_t x) {
     int32_t old = tg_update_cut(u, tg_update_state(u, name), piece->offset, piece->count);
-    return update_op(u, TG_OP_ADD, factor == 1.0 ? old : update_times(u, old, factor), x);
+    return factor == 0.0 ? x : update_op(u, TG_OP_ADD, factor == 1.0 ? old : update_times(u, old, factor), x);
 }
 
 /* 1 - beta^t without cancellation: with z = -t log beta it is 1 - e^-z, for small z the Taylor series z - z^2/2 + z^3/6 ...
@@ -154,6 +154,7 @@ static int32_t update_moment(const tg_update *u, const char *name, const update_
 static int32_t update_correction(const tg_update *u, double beta) {
     static const double terms[] = {1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2, 1.0};
     const double small = 0.25;
+    if (beta == 0.0) return update_number(u, 1.0);
     int32_t z = update_times(u, u->time, -log(beta));
     int32_t near_zero = update_op(u, TG_OP_MIN, z, update_number(u, small));
     int32_t series = update_number(u, -terms[0]);

@@ -25,8 +25,8 @@ static tg_status model_check_loss(const tg_graph *g) {
 
 /* What the optimiser needs and says of the parameters; that nobody else writes them is checked where the writes meet. */
 static tg_status model_take_optimizer(tg_graph *g, const tg_optimizer *optimizer) {
-    if (optimizer->kind == TG_OPTIMIZER_NONE) return TG_OK;
     tg_status status = tg_optimizer_check(g->ctx, TG_SITE_NONE, optimizer);
+    if (optimizer->kind == TG_OPTIMIZER_NONE) return status;
     if (status == TG_OK) status = tg_mark_params(g, TG_SITE_NONE, optimizer);
     if (status != TG_OK) return status;
     for (int64_t i = 0; i < g->params.count; i++)

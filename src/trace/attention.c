@@ -108,7 +108,7 @@ tg_attention tg_nn_attention_at(tg_site site, tg_graph *g, const char *name, int
     if (!tg_call_enter_graph(&call, site, "attention", g) || !tg_call_name_ok(&call, name)) return layer;
     call.subject = name;
     if (!check_attention(&call, dim, heads, kv_heads, options.rope_base) || !tg_call_push_scope(&call, name)) return layer;
-    const tg_linear_options linear = {.no_bias = options.no_bias, .init = options.init};
+    const tg_linear_options linear = {.no_bias = options.no_bias, .init = options.init, .frozen = options.frozen};
     const int64_t kv_dim = dim / heads * kv_heads;
     layer.q = tg_nn_linear_at(site, g, "q", dim, dim, linear);
     layer.k = tg_nn_linear_at(site, g, "k", context, kv_dim, linear);

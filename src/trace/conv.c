@@ -18,12 +18,12 @@ typedef struct conv_windows {
 
 /* ---------------------------------------------------------------- padding */
 
-tg_padding tg_padding_all(int64_t each) { return (tg_padding){TG_PADDING_SIDES, {each, each}, {each, each}}; }
-tg_padding tg_padding_axes(int64_t first, int64_t second) { return (tg_padding){TG_PADDING_SIDES, {first, second}, {first, second}}; }
+tg_padding tg_padding_all(int64_t each) { return (tg_padding){.before = {each, each}, .after = {each, each}}; }
+tg_padding tg_padding_axes(int64_t first, int64_t second) { return (tg_padding){.before = {first, second}, .after = {first, second}}; }
 tg_padding tg_padding_sides(int64_t before_first, int64_t after_first, int64_t before_second, int64_t after_second) {
-    return (tg_padding){TG_PADDING_SIDES, {before_first, before_second}, {after_first, after_second}};
+    return (tg_padding){.before = {before_first, before_second}, .after = {after_first, after_second}};
 }
-tg_padding tg_padding_same(void) { return (tg_padding){TG_PADDING_SAME, {0, 0}, {0, 0}}; }
+tg_padding tg_padding_same(void) { return (tg_padding){.mode = TG_PADDING_SAME}; }
 tg_padding tg_padding_valid(void) { return tg_padding_all(0); }
 
 /* [dim, dim] of numbers for messages */
@@ -58,6 +58,11 @@ static bool read_numbers(const tg_call *call, int32_t x, const char *what, const
 }
 
 static bool read_padding(const tg_call *call, int32_t x, const tg_padding *padding, conv_windows *w) {
+    if (padding->none_ != NULL) {
+        tg_call_fail(call, TG_ERROR_ARGUMENT, &x, 1,
+                     "the padding is none: tg_padding_all(1) is one on every side, tg_padding_same() is 'same'");
+        return false;
+    }
     if (!check_second(call, x, "padding", padding->before, w->count) || !check_second(call, x, "padding", padding->after, w->count))
         return false;
     for (int i = 0; i < w->count; i++) {
@@ -569,15 +574,17 @@ tg_tensor tg_upsample_bilinear_at(tg_site site, tg_tensor x, tg_upsample_options
 
 /* std = gain / sqrt(numbers that meet in an output), gain 0 meaning sqrt 2, unless something else is asked for. */
 static tg_init conv_init(tg_init init, double fan_in) {
-    const bool given = init.kind != TG_INIT_RANDN || init.scale != 0.0;
-    if (given && init.kind != TG_INIT_KAIMING) return init;
-    return tg_init_randn((init.scale == 0.0 ? sqrt(2.0) : init.scale) / sqrt(fan_in));
+    if (tg_init_given(&init) && init.kind != TG_INIT_KAIMING) return init;
+    if (!(init.scale >= 0.0)) return init; /* to be refused as it was given */
+    init.kind = TG_INIT_RANDN;
+    init.scale = (tg_given(init.scale) ? init.scale : sqrt(2.0)) / sqrt(fan_in);
+    return init;
 }
 
 static tg_conv make_layer(tg_site site, const char *op, tg_graph *g, const char *name, const int64_t *channels, const int64_t *kernel,
                           int count, tg_conv_layer_options options, bool transposed) {
     tg_call call;
-    tg_conv layer = {{g, 0}, {g, 0}, !options.no_bias, {0}};
+    tg_conv layer = {.W = {g, 0}, .b = {g, 0}, .has_bias = !options.no_bias};
     layer.options = (tg_conv_options){.padding = options.padding, .groups = options.groups};
     memcpy(layer.options.stride, options.stride, sizeof options.stride);
     memcpy(layer.options.dilation, options.dilation, sizeof options.dilation);
@@ -607,7 +614,8 @@ static tg_conv make_layer(tg_site site, const char *op, tg_graph *g, const char 
         steps *= (double)(options.stride[i] > 0 ? options.stride[i] : i == 1 && options.stride[0] > 0 ? options.stride[0] : 1);
     }
     if (transposed && fan_in >= steps) fan_in = floor(fan_in / steps);
-    const tg_param_options weight = {.init = conv_init(options.init, fan_in)}, bias = {.init = tg_init_zeros()};
+    const tg_param_options weight = {.init = conv_init(options.init, fan_in), .frozen = TG_FROZEN(options)},
+                           bias = {.init = tg_init_zeros(), .frozen = weight.frozen};
     if (!tg_call_push_scope(&call, name)) return layer;
     layer.W = tg_param_at(site, g, "W", shape, weight);
     if (layer.has_bias) layer.b = tg_param_at(site, g, "b", tg_shape_make(1, &channels[1]), bias);

@@ -9,15 +9,15 @@
 
 #define TG_SQRT_2 1.4142135623730951
 
-tg_init tg_init_randn(double scale) { return (tg_init){.kind = TG_INIT_RANDN, .scale = scale == 0.0 ? 0.02 : scale}; }
+tg_init tg_init_randn(double scale) { return (tg_init){.kind = TG_INIT_RANDN, .scale = tg_given(scale) ? scale : 0.02}; }
 
 tg_init tg_init_zeros(void) { return (tg_init){.kind = TG_INIT_ZEROS}; }
 
 tg_init tg_init_ones(void) { return (tg_init){.kind = TG_INIT_ONES}; }
 
-tg_init tg_init_kaiming(double gain) { return (tg_init){.kind = TG_INIT_KAIMING, .scale = gain == 0.0 ? TG_SQRT_2 : gain}; }
+tg_init tg_init_kaiming(double gain) { return (tg_init){.kind = TG_INIT_KAIMING, .scale = tg_given(gain) ? gain : TG_SQRT_2}; }
 
-tg_init tg_init_uniform(double bound) { return (tg_init){.kind = TG_INIT_UNIFORM, .scale = bound}; }
+tg_init tg_init_uniform(double bound) { return (tg_init){.kind = TG_INIT_UNIFORM, .scale = bound == 0.0 ? TG_ZERO : bound}; }
 
 tg_init tg_init_literal(const float *data, int64_t count) { return (tg_init){.kind = TG_INIT_LITERAL, .data = data, .count = count}; }
 
@@ -32,8 +32,15 @@ static bool resolve_init(const tg_call *call, tg_shape shape, tg_init *init) {
         tg_call_fail(call, TG_ERROR_ARGUMENT, NULL, 0, "the scale of the initial value is %.9g", init->scale);
         return false;
     }
-    if (init->kind == TG_INIT_RANDN && init->scale == 0.0) init->scale = 0.02;
-    if (init->kind == TG_INIT_KAIMING && init->scale == 0.0) init->scale = TG_SQRT_2;
+    if (init->kind == TG_INIT_UNIFORM && !tg_given(init->scale)) {
+        tg_call_fail(call, TG_ERROR_ARGUMENT, NULL, 0, "a uniform initial value needs a bound");
+        return false;
+    }
+    init->scale = tg_value_or(init->scale, init->kind == TG_INIT_RANDN ? 0.02 : init->kind == TG_INIT_KAIMING ? TG_SQRT_2 : 0.0);
+    if (init->kind != TG_INIT_LITERAL && (init->data != NULL || init->count != 0)) {
+        tg_call_fail(call, TG_ERROR_ARGUMENT, NULL, 0, "only a literal initial value has data");
+        return false;
+    }
     if (init->kind != TG_INIT_LITERAL) return true;
     if (init->count != count) {
         tg_call_fail(call, TG_ERROR_ARGUMENT, NULL, 0, "the literal has %lld numbers, the shape %s has %lld", (long long)init->count,
@@ -45,6 +52,12 @@ static bool resolve_init(const tg_call *call, tg_shape shape, tg_init *init) {
         return false;
     }
     return true;
+}
+
+static bool choice_ok(const tg_call *call, const char *option, tg_choice choice) {
+    if ((int)choice >= TG_DEFAULT && (int)choice <= TG_NO) return true;
+    tg_call_fail(call, TG_ERROR_ARGUMENT, NULL, 0, "%s is %d, which is no choice: default is 0, yes 1, no 2", option, (int)choice);
+    return false;
 }
 
 static bool decays(const tg_param_options *options) {
@@ -90,6 +103,7 @@ tg_tensor tg_param_at(tg_site site, tg_graph *g, const char *name, tg_shape shap
     for (int64_t i = 0; i < g->params.count; i++)
         if (!name_is_free(&call, g->params.items[i].name, g->params.items[i].node)) return tg_call_poison(&call);
     if (!resolve_init(&call, shape, &options.init)) return tg_call_poison(&call);
+    if (!choice_ok(&call, "decay", options.decay) || !choice_ok(&call, "frozen", options.frozen)) return tg_call_poison(&call);
     return tg_call_result(&call, tg_ir_param(g, full, shape, options.init, decays(&options), options.frozen == TG_YES));
 }
 

@@ -14,9 +14,8 @@ tg_linear tg_nn_linear_at(tg_site site, tg_graph *g, const char *name, int64_t i
         tg_call_fail(&call, TG_ERROR_SHAPE, NULL, 0, "both sizes need to be at least 1: %lld -> %lld", (long long)in, (long long)out);
         return layer;
     }
-    bool init_given = options.init.kind != TG_INIT_RANDN || options.init.scale != 0.0;
-    tg_param_options weight = {.init = init_given ? options.init : tg_init_kaiming(0.0)};
-    tg_param_options bias = {.init = tg_init_zeros()};
+    tg_param_options weight = {.init = tg_init_given(&options.init) ? options.init : tg_init_kaiming(0.0), .frozen = TG_FROZEN(options)};
+    tg_param_options bias = {.init = tg_init_zeros(), .frozen = weight.frozen};
     if (!tg_call_push_scope(&call, name)) return layer;
     layer.W = tg_param_at(site, g, "W", tg_shape_make(2, (const int64_t[]){in, out}), weight);
     if (layer.has_bias) layer.b = tg_param_at(site, g, "b", tg_shape_make(1, &out), bias);
@@ -80,7 +79,8 @@ tg_embedding_table tg_nn_embedding_at(tg_site site, tg_graph *g, const char *nam
         return layer;
     }
     if (!tg_call_push_scope(&call, name)) return layer;
-    layer.W = tg_param_at(site, g, "W", tg_shape_make(2, (const int64_t[]){count, dim}), (tg_param_options){.init = options.init});
+    layer.W = tg_param_at(site, g, "W", tg_shape_make(2, (const int64_t[]){count, dim}),
+                          (tg_param_options){.init = options.init, .frozen = TG_FROZEN(options)});
     tg_call_pop_scope(&call);
     return layer;
 }
@@ -137,8 +137,8 @@ tg_mlp tg_nn_mlp_at(tg_site site, tg_graph *g, const char *name, const int64_t *
     for (int i = 0; i < mlp.count; i++) {
         char number[16];
         snprintf(number, sizeof number, "%d", i);
-        mlp.layers[i] =
-            tg_nn_linear_at(site, g, number, sizes[i], sizes[i + 1], (tg_linear_options){.no_bias = options.no_bias, .init = options.init});
+        mlp.layers[i] = tg_nn_linear_at(site, g, number, sizes[i], sizes[i + 1],
+                                        (tg_linear_options){.no_bias = options.no_bias, .init = options.init, .frozen = options.frozen});
     }
     tg_call_pop_scope(&call);
     return mlp;

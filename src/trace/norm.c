@@ -6,7 +6,7 @@
 
 /* ---------------------------------------------------------------- making them */
 
-static double eps_of(double eps) { return eps == 0.0 ? 1e-5 : eps; }
+static double eps_of(double eps) { return tg_value_or(eps, 1e-5); }
 
 /* Checks what all have, with `call` entered, and opens the scope. */
 static bool open_norm(tg_call *call, tg_site site, const char *op, tg_graph *g, const char *name, int64_t size, double eps) {
@@ -21,16 +21,16 @@ static bool open_norm(tg_call *call, tg_site site, const char *op, tg_graph *g, 
     return false;
 }
 
-static tg_tensor norm_param(tg_site site, tg_graph *g, const char *name, int64_t size, tg_init init) {
-    return tg_param_at(site, g, name, TG_SHAPE(size), (tg_param_options){.init = init});
+static tg_tensor norm_param(tg_site site, tg_graph *g, const char *name, int64_t size, tg_init init, tg_choice frozen) {
+    return tg_param_at(site, g, name, TG_SHAPE(size), (tg_param_options){.init = init, .frozen = frozen});
 }
 
 tg_layer_norm tg_nn_layer_norm_at(tg_site site, tg_graph *g, const char *name, int64_t dim, tg_layer_norm_options options) {
     tg_call call;
     tg_layer_norm layer = {{g, 0}, {g, 0}, eps_of(options.eps)};
     if (!open_norm(&call, site, "layer_norm", g, name, dim, layer.eps) || !tg_call_push_scope(&call, name)) return layer;
-    layer.g = norm_param(site, g, "g", dim, tg_init_ones());
-    layer.b = norm_param(site, g, "b", dim, tg_init_zeros());
+    layer.g = norm_param(site, g, "g", dim, tg_init_ones(), TG_FROZEN(options));
+    layer.b = norm_param(site, g, "b", dim, tg_init_zeros(), TG_FROZEN(options));
     tg_call_pop_scope(&call);
     return layer;
 }
@@ -39,7 +39,7 @@ tg_rms_norm tg_nn_rms_norm_at(tg_site site, tg_graph *g, const char *name, int64
     tg_call call;
     tg_rms_norm layer = {{g, 0}, eps_of(options.eps)};
     if (!open_norm(&call, site, "rms_norm", g, name, dim, layer.eps) || !tg_call_push_scope(&call, name)) return layer;
-    layer.g = norm_param(site, g, "g", dim, tg_init_ones());
+    layer.g = norm_param(site, g, "g", dim, tg_init_ones(), TG_FROZEN(options));
     tg_call_pop_scope(&call);
     return layer;
 }
@@ -55,8 +55,8 @@ tg_group_norm tg_nn_group_norm_at(tg_site site, tg_graph *g, const char *name, i
         return layer;
     }
     if (!tg_call_push_scope(&call, name)) return layer;
-    layer.g = norm_param(site, g, "g", channels, tg_init_ones());
-    layer.b = norm_param(site, g, "b", channels, tg_init_zeros());
+    layer.g = norm_param(site, g, "g", channels, tg_init_ones(), TG_FROZEN(options));
+    layer.b = norm_param(site, g, "b", channels, tg_init_zeros(), TG_FROZEN(options));
     tg_call_pop_scope(&call);
     return layer;
 }
@@ -68,16 +68,16 @@ static tg_tensor norm_state(tg_site site, tg_call *call, const char *name, int64
 
 tg_batch_norm tg_nn_batch_norm_at(tg_site site, tg_graph *g, const char *name, int64_t channels, tg_batch_norm_options options) {
     tg_call call;
-    const double momentum = options.momentum == 0.0 ? 0.1 : options.momentum;
+    const double momentum = tg_value_or(options.momentum, 0.1);
     tg_batch_norm layer = {{g, 0}, {g, 0}, {g, 0}, {g, 0}, eps_of(options.eps), momentum};
     if (!open_norm(&call, site, "batch_norm", g, name, channels, layer.eps)) return layer;
-    if (!(momentum > 0 && momentum <= 1)) {
-        tg_call_fail(&call, TG_ERROR_ARGUMENT, NULL, 0, "the momentum is %.9g, not in (0, 1]", momentum);
+    if (!(momentum >= 0 && momentum <= 1)) {
+        tg_call_fail(&call, TG_ERROR_ARGUMENT, NULL, 0, "the momentum is %.9g, not in [0, 1]", momentum);
         return layer;
     }
     if (!tg_call_push_scope(&call, name)) return layer;
-    layer.g = norm_param(site, g, "g", channels, tg_init_ones());
-    layer.b = norm_param(site, g, "b", channels, tg_init_zeros());
+    layer.g = norm_param(site, g, "g", channels, tg_init_ones(), TG_FROZEN(options));
+    layer.b = norm_param(site, g, "b", channels, tg_init_zeros(), TG_FROZEN(options));
     layer.mean = norm_state(site, &call, "mean", channels, 0.0);
     layer.var = norm_state(site, &call, "var", channels, 1.0);
     tg_call_pop_scope(&call);

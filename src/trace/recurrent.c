@@ -26,9 +26,9 @@ static tg_recurrent make_cell(tg_site site, cell_kind kind, tg_graph *g, const c
         tg_call_fail(&call, TG_ERROR_ARGUMENT, NULL, 0, "relu belongs to rnn: %s has its own activations", cell_names[kind]);
         return layer;
     }
-    const bool init_given = options.init.kind != TG_INIT_RANDN || options.init.scale != 0.0;
     const tg_init usual = tg_init_uniform(1 / sqrt((double)hidden));
-    const tg_param_options weight = {.init = init_given ? options.init : usual}, bias = {.init = usual, .decay = TG_NO};
+    const tg_param_options weight = {.init = tg_init_given(&options.init) ? options.init : usual, .frozen = TG_FROZEN(options)};
+    const tg_param_options bias = {.init = usual, .decay = TG_NO, .frozen = weight.frozen};
     const int64_t wide = hidden > INT32_MAX ? hidden : cell_gates[kind] * hidden;
     if (!tg_call_push_scope(&call, name)) return layer;
     layer.Wx = tg_param_at(site, g, "Wx", TG_SHAPE(in, wide), weight);

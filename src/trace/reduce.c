@@ -125,12 +125,12 @@ tg_tensor tg_norm_at(tg_site site, tg_tensor x, tg_axes axes, tg_norm_options op
     int32_t reduced = 0;
     if (!enter_reduction(&call, site, "norm", x, axes, TG_TAKES_F32, &mask)) return tg_call_poison(&call);
     tg_graph *g = call.graph;
-    if (options.ord == 0.0 || options.ord == 2.0)
+    if (tg_value_or(options.ord, 2.0) == 2.0)
         reduced = root_or_zero(&call, tg_ir_reduce(g, TG_OP_SUM, tg_ir_binary(g, TG_OP_MUL, x.id, x.id), mask));
     else if (options.ord == 1.0) reduced = tg_ir_reduce(g, TG_OP_SUM, tg_ir_unary(g, TG_OP_ABS, x.id), mask);
     else if (options.ord == (double)INFINITY) reduced = tg_ir_reduce(g, TG_OP_REDUCE_MAX, tg_ir_unary(g, TG_OP_ABS, x.id), mask);
     else
-        return tg_call_fail(&call, TG_ERROR_ARGUMENT, &x.id, 1, "the order %.9g is not 1, 2 or infinity: %s", options.ord,
+        return tg_call_fail(&call, TG_ERROR_ARGUMENT, &x.id, 1, "the order %.9g is not 1, 2 or infinity: %s", options.ord + 0.0,
                             TG_LABEL(&call, x.id));
     return finish_reduction(&call, reduced, mask, (tg_reduce_options){.keepdims = options.keepdims});
 }

@@ -86,7 +86,7 @@ tg_tensor tg_rope_at(tg_site site, tg_tensor x, tg_rope_options options) {
     tg_call call;
     const bool given = options.positions.graph != NULL;
     tg_tensor operands[2] = {x, options.positions};
-    const double base = options.base == 0.0 ? 10000.0 : options.base;
+    const double base = tg_value_or(options.base, 10000.0);
     if (!tg_call_enter(&call, site, "rope", operands, given ? 2 : 1)) return tg_call_poison(&call);
     if (!check_rope(&call, x.id, given ? options.positions.id : 0, base)) return tg_call_poison(&call);
     tg_graph *g = call.graph;

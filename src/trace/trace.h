@@ -7,6 +7,14 @@
 #include "ir/graph.h"
 #include "ir/rules.h"
 
+/* Whether an option of a layer says what its parameters begin with. */
+static inline bool tg_init_given(const tg_init *init) {
+    return init->kind != TG_INIT_RANDN || tg_given(init->scale) || init->data != NULL || init->count != 0;
+}
+
+/* tg_param_options.frozen of the parameters of a layer made with `options`. */
+#define TG_FROZEN(options) ((options).frozen ? TG_YES : TG_DEFAULT)
+
 /* One public operation in progress. */
 typedef struct tg_call {
     tg_graph *graph;

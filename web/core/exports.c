@@ -561,7 +561,12 @@ WEB_EXPORT(int32_t, op)
 WEB_EXPORT(int32_t, param)
 (const char *file, int32_t line, int32_t graph, const char *name, const double *dims, int32_t rank, int32_t init, double scale,
  const float *data, int32_t count, int32_t decay, int32_t frozen) {
-    tg_param_options options = {.init = {(tg_init_kind)init, scale, data, count}, .decay = (tg_choice)decay, .frozen = (tg_choice)frozen};
+    tg_param_options options = {.init = {.data = data,
+                                         .count = count,
+                                         .kind = (tg_init_kind)init,
+                                         .scale = init == TG_INIT_UNIFORM && scale == 0.0 ? TG_ZERO : scale},
+                                .decay = (tg_choice)decay,
+                                .frozen = (tg_choice)frozen};
     return tg_param_at(tg_site_make(file, line), web_graph_of(graph), name, web_shape_of(dims, rank), options).id;
 }
 WEB_EXPORT(int32_t, input)

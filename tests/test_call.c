@@ -97,22 +97,33 @@ static void cut_bytes_are_refused(void **state) {
     tg_context_destroy(ctx);
 }
 
-/* A state whose name belongs to training, but not its shape. */
+/* A state whose name belongs to training, but not its shape or dtype, or a name that training does not know. */
 static void states_of_training_are_not_taken_from_bytes_as_they_are(void **state) {
     (void)state;
-    tg_context *ctx = tg_context_create(NULL);
-    tg_tensor result;
-    tg_graph *g = tg_trace(ctx, build_line, NULL, &result);
-    assert_non_null(g);
-    assert_true(tg_ir_state(g, "tg.lr", TG_SHAPE(2), TG_F32, 0) != 0);
-    tg_text_buffer bytes;
-    tg_text_init(&bytes, ctx);
-    assert_int_equal(tg_graph_write(g, &bytes), TG_OK);
-    assert_null(tg_compile_bytes(ctx, bytes.data, bytes.length, &line_options, true));
-    assert_int_equal(tg_error(ctx), TG_ERROR_FORMAT);
-    tg_text_free(&bytes);
-    tg_graph_destroy(g);
-    tg_context_destroy(ctx);
+    static const struct {
+        const char *name;
+        int64_t count;
+        tg_dtype dtype;
+    } cases[] = {{"tg.lr", 2, TG_F32},          {"tg.average", 2, TG_F32}, {"tg.average", 64, TG_I32},    {"tg.parameters", 3, TG_F32},
+                 {"tg.gradients", 65, TG_F32},  {"tg.step", 1, TG_I32},    {"tg.m", 1, TG_F32},           {"tg.v", 128, TG_F32},
+                 {"tg.accumulated", 7, TG_F32}, {"tg.random", 3, TG_I32},  {"tg.random.runs", 2, TG_I32}, {"tg.what", 64, TG_F32}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int training = 0; training < 2; training++) {
+            tg_context *ctx = tg_context_create(NULL);
+            tg_tensor result;
+            tg_graph *g = tg_trace(ctx, build_line, NULL, &result);
+            assert_non_null(g);
+            assert_true(tg_ir_state(g, cases[i].name, TG_SHAPE(cases[i].count), cases[i].dtype, 0) != 0);
+            tg_text_buffer bytes;
+            tg_text_init(&bytes, ctx);
+            assert_int_equal(tg_graph_write(g, &bytes), TG_OK);
+            assert_null(tg_compile_bytes(ctx, bytes.data, bytes.length, &line_options, training == 1));
+            if (tg_error(ctx) != TG_ERROR_FORMAT || strstr(tg_error_message(ctx), cases[i].name) == NULL)
+                fail_msg("%s: %s: %s", cases[i].name, tg_status_name(tg_error(ctx)), tg_error_message(ctx));
+            tg_text_free(&bytes);
+            tg_graph_destroy(g);
+            tg_context_destroy(ctx);
+        }
 }
 
 int main(void) {

@@ -1455,6 +1455,29 @@ static void forward_and_training_files(void **state) {
     tg_model_destroy(trained);
 }
 
+/* A state that the parent lacks, of *user elements, and one that clashes with the parent's where they are 2. */
+static tg_tensor build_new_states(tg_graph *g, void *user) {
+    const int64_t *size = user;
+    const tg_tensor aa = tg_state(g, "aa", TG_SHAPE(*size), TG_F32, 1.5);
+    const tg_tensor n = tg_state(g, "n", TG_SHAPE(*size == 2 ? 3 : 2), TG_I32, 0);
+    return tg_add(tg_sum_all(aa), tg_cast(tg_sum_all(tg_cast(n, TG_F32)), TG_F32));
+}
+static void a_refused_sibling_leaves_no_states_behind(void **state) {
+    fixture *f = *state;
+    tg_context *ctx = f->ctx;
+    tg_model *m = must(ctx, tg_compile(ctx, build_counter, NULL, NULL));
+    int64_t two = 2, three = 3;
+    float sum = 0;
+    for (int i = 0; i < 2; i++) expect_no_model(ctx, tg_compile_sibling(m, build_new_states, &two), TG_ERROR_SHAPE, "state n is");
+    tg_model *sibling = must(ctx, tg_compile_sibling(m, build_new_states, &three)); /* aa has another shape now */
+    ok(ctx, tg_run(sibling, NULL, 0, &sum, 1));
+    assert_true(sum == 4.5f + 10);
+    expect_no_model(ctx, tg_compile_sibling(m, build_new_states, &two), TG_ERROR_SHAPE, "state aa is");
+    ok(ctx, tg_run(sibling, NULL, 0, &sum, 1));
+    assert_true(sum == 4.5f + 10);
+    tg_model_destroy(m);
+}
+
 static void user_states_are_saved(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
@@ -1517,6 +1540,12 @@ static void loading_checks_everything_first(void **state) {
     refuse_load(f, m, items, 14, (const tg_file_text[]){{"seed", "x"}}, 1, TG_ERROR_FORMAT, "metadata seed");
     refuse_load(f, m, items, 14, (const tg_file_text[]){{"seed", "18446744073709551616"}}, 1, TG_ERROR_FORMAT, "metadata seed");
     refuse_load(f, m, items, 14, (const tg_file_text[]){{"step", "-1"}}, 1, TG_ERROR_FORMAT, "metadata step");
+    refuse_load(f, m, items, 14, (const tg_file_text[]){{"step", "2147483648"}}, 1, TG_ERROR_FORMAT, "metadata step");
+    refuse_load(f, m, items, 14, (const tg_file_text[]){{"step", "4"}}, 1, TG_ERROR_FORMAT, "4 steps by its metadata, 3 by tg.step");
+    float rates[18] = {0, 0, 0, NAN};
+    items[13].data = rates;
+    refuse_load(f, m, items, 14, NULL, 0, TG_ERROR_FORMAT, "tg.lr holds nan");
+    items[13].data = data;
     expect_error(ctx, tg_model_load(m, "no/such/file"), TG_ERROR_IO, "no/such/file");
     expect_error(ctx, tg_model_load(m, NULL), TG_ERROR_ARGUMENT, "path");
     expect_error(ctx, tg_model_save(m, "no/such/file"), TG_ERROR_IO, "no/such/file");
@@ -1534,6 +1563,44 @@ static void loading_checks_everything_first(void **state) {
     assert_int_equal(tg_model_step_count(m), 3);
     tg_model_destroy(m);
     tg_model_destroy(twin);
+}
+
+/* A counter at its end: the step that has no number is refused, and changes nothing. */
+static void the_last_step_there_can_be(void **state) {
+    fixture *f = *state;
+    tg_context *ctx = f->ctx;
+    tg_model *m = mlp_model(ctx);
+    mlp_step(m);
+    float data[18] = {0}, before[MLP_COUNT];
+    int32_t step = INT32_MAX - 1;
+    const tg_file_item items[] = {
+        {"l1.W", TG_F32, TG_SHAPE(3, 5), data},      {"l1.b", TG_F32, TG_SHAPE(5), data},
+        {"l2.W", TG_F32, TG_SHAPE(5, 1), data},      {"l2.b", TG_F32, TG_SHAPE(1), data},
+        {"tg.m/l1.W", TG_F32, TG_SHAPE(3, 5), data}, {"tg.m/l1.b", TG_F32, TG_SHAPE(5), data},
+        {"tg.m/l2.W", TG_F32, TG_SHAPE(5, 1), data}, {"tg.m/l2.b", TG_F32, TG_SHAPE(1), data},
+        {"tg.v/l1.W", TG_F32, TG_SHAPE(3, 5), data}, {"tg.v/l1.b", TG_F32, TG_SHAPE(5), data},
+        {"tg.v/l2.W", TG_F32, TG_SHAPE(5, 1), data}, {"tg.v/l2.b", TG_F32, TG_SHAPE(1), data},
+        {"tg.step", TG_I32, TG_SCALAR, &step},       {"tg.lr", TG_F32, TG_SHAPE(18), data},
+    };
+    ok(ctx, tg_safetensors_save(ctx, f->path, items, 14, NULL, 0));
+    ok(ctx, tg_model_load(m, f->path));
+    mlp_step(m);
+    mlp_params(m, before);
+    for (int i = 0; i < MLP_COUNT; i++) assert_true(isfinite(before[i]));
+    assert_int_equal(tg_model_step_count(m), INT32_MAX);
+    const tg_feed feeds[] = MLP_FEEDS;
+    tg_ticket ticket = 5;
+    expect_error(ctx, tg_step(m, feeds, 2, NULL), TG_ERROR_LIMIT, "2147483647 steps have been made, the most there can be");
+    expect_error(ctx, tg_step_async(m, feeds, 2, &ticket), TG_ERROR_LIMIT, "2147483647 steps");
+    assert_int_equal(ticket, 0);
+    assert_same_params(m, before);
+    ok(ctx, tg_model_save(m, f->path));
+    ok(ctx, tg_model_load(m, f->path));
+    assert_int_equal(tg_model_step_count(m), INT32_MAX);
+    ok(ctx, tg_model_reset_optimizer(m));
+    mlp_step(m);
+    assert_int_equal(tg_model_step_count(m), 1);
+    tg_model_destroy(m);
 }
 
 /* ---------------------------------------------------------------- inspection */
@@ -1638,6 +1705,8 @@ int main(void) {
         TEST(saving_does_not_leak),
         TEST(forward_and_training_files),
         TEST(user_states_are_saved),
+        TEST(a_refused_sibling_leaves_no_states_behind),
+        TEST(the_last_step_there_can_be),
         TEST(loading_checks_everything_first),
         TEST(info_and_texts),
         TEST(f16_on_the_cpu_is_f32),

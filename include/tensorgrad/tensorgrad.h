@@ -1139,23 +1139,23 @@ typedef struct tg_param_group {
  *   is like Adam's, so that one rate serves both. The other parameters: Adam. Jordan et al. 2024, Liu et al. 2025.
  * A parameter the loss does not use has gradient 0, and decays if its flag says so. An optimizer without any unfrozen parameter
  * is TG_ERROR_GRADIENT.
+ * An average begins with the first update, as the parameters behind it; steps that only accumulate leave it alone.
  * Norms neither overflow nor vanish: (3e20, 4e20) and (3e-30, 4e-30) have their length. Where g is squared (Adam, AdamW, RMSProp,
  * Adagrad, Muon's other parameters), finite elements beyond 2^63 count as 2^63 of their sign, in Muon beyond 2^126 (1 - momentum) as that,
  * and Adagrad's v ends at the largest f32 number; with eps under 2^-60 an update is no more than the formula allows, 0 / 0 is 0. */
 typedef struct tg_optimizer {
     tg_optimizer_kind kind;
     tg_lr lr;
-    double beta1, beta2, eps;     /* [.9, .999, 1e-8] where nothing else is said */
-    tg_eps_mode eps_mode;         /* Adam, AdamW, Muon */
-    double weight_decay;          /* [0] */
-    double momentum;              /* [0] SGD, RMSProp, Muon */
-    bool nesterov;                /* SGD */
-    double clip_norm;             /* [0: off] scale all gradients by min(1, clip_norm / ||g||), ||g|| over all parameters */
-    double clip_value;            /* [0: off] every element to [-clip_value, clip_value] */
-    bool normalize;               /* g / ||g||, 0 where ||g|| is 0; not together with clip_norm */
-    int64_t accumulate;           /* [1] parameters change every so many steps, by the mean of their gradients */
-    double average;               /* [0: off] in (0, 1): keep avg = avg + (1 - average) (p - avg) of the parameters after each update; the
-                                   * first update begins it with avg = p. See tg_compile_average */
+    double beta1, beta2, eps; /* [.9, .999, 1e-8] where nothing else is said */
+    tg_eps_mode eps_mode;     /* Adam, AdamW, Muon */
+    double weight_decay;      /* [0] */
+    double momentum;          /* [0] SGD, RMSProp, Muon */
+    bool nesterov;            /* SGD */
+    double clip_norm;         /* [0: off] scale all gradients by min(1, clip_norm / ||g||), ||g|| over all parameters */
+    double clip_value;        /* [0: off] every element to [-clip_value, clip_value] */
+    bool normalize;           /* g / ||g||, 0 where ||g|| is 0; not together with clip_norm */
+    int64_t accumulate;       /* [1] parameters change every so many steps, by the mean of their gradients */
+    double average;           /* [0: off] in (0, 1): keep avg = avg + (1 - average) (p - avg) of the parameters, see tg_compile_average */
     const tg_param_group *groups; /* borrowed during the call */
     int group_count;
     bool (*decay_filter)(void *user, const char *name); /* overrides the decay flags when set; called while compiling */

@@ -69,6 +69,8 @@ static tg_status call_aim_check(tg_model_call *call, tg_variant *check) {
 static tg_status call_bind(tg_model_call *call) {
     tg_model *model = call->model;
     tg_status status = TG_OK;
+    if (call_is_step(call)) status = tg_model_check_room(model, "step");
+    if (status != TG_OK) return status;
     call->main = tg_model_variant(model, call_variant_kind(call->kind));
     if (call->main == NULL) return model->ctx->status;
     status = tg_feeds_bind(model, call->main);
@@ -85,6 +87,12 @@ tg_status tg_model_check_loss(tg_context *ctx, int64_t step, float loss) {
                    isnan(loss) ? "nan"
                    : loss > 0  ? "inf"
                                : "-inf");
+}
+
+tg_status tg_model_check_room(const tg_model *model, const char *call) {
+    if (model->family->steps < INT32_MAX) return TG_OK;
+    return tg_fail(model->ctx, TG_ERROR_LIMIT, TG_SITE_NONE, "%s: %lld steps have been made, the most there can be: reset the optimizer",
+                   call, (long long)model->family->steps);
 }
 
 tg_status tg_model_count_step(const tg_model *model, float loss) {

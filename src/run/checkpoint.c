@@ -6,6 +6,7 @@
 
 #include "io/safetensors.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -217,20 +218,33 @@ static tg_status checkpoint_number(const checkpoint_load *load, const char *key,
     return TG_OK;
 }
 
-/* The counter on the device decides; without one, the metadata. */
+/* The schedule's numbers are what rates are made of. */
+static tg_status checkpoint_check_schedule(const checkpoint_load *load) {
+    const tg_file_tensor *schedule = tg_safetensors_find(load->file, "tg.lr");
+    for (int64_t i = 0; schedule != NULL && i < TG_LR_STATE; i++) {
+        float value;
+        memcpy(&value, (const char *)schedule->data + (size_t)i * sizeof value, sizeof value);
+        if (!isfinite(value))
+            return tg_fail(load->model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "load: %s: tg.lr holds %g", load->path, (double)value);
+    }
+    return TG_OK;
+}
+
+/* The counter on the device and the metadata tell of the same steps, where both are there. */
 static tg_status checkpoint_counters(checkpoint_load *load) {
-    uint64_t steps = 0;
-    tg_status status = checkpoint_number(load, "step", INT64_MAX, &steps);
+    const tg_file_tensor *counter = tg_safetensors_find(load->file, "tg.step");
+    int32_t value = 0;
+    if (counter != NULL) memcpy(&value, counter->data, sizeof value);
+    if (value < 0) return tg_fail(load->model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "load: %s: tg.step is %d", load->path, (int)value);
+    uint64_t steps = (uint64_t)value;
+    tg_status status = checkpoint_number(load, "step", INT32_MAX, &steps);
     if (status == TG_OK) status = checkpoint_number(load, "seed", UINT64_MAX, &load->seed);
     if (status != TG_OK) return status;
+    if (counter != NULL && steps != (uint64_t)value)
+        return tg_fail(load->model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "load: %s: %lld steps by its metadata, %d by tg.step", load->path,
+                       (long long)steps, (int)value);
     load->steps = (int64_t)steps;
-    const tg_file_tensor *counter = tg_safetensors_find(load->file, "tg.step");
-    if (counter == NULL) return TG_OK;
-    int32_t value = 0;
-    memcpy(&value, counter->data, sizeof value);
-    if (value < 0) return tg_fail(load->model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "load: %s: tg.step is %d", load->path, (int)value);
-    load->steps = value;
-    return TG_OK;
+    return checkpoint_check_schedule(load);
 }
 
 static tg_status checkpoint_check(checkpoint_load *load) {

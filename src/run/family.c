@@ -393,6 +393,45 @@ int32_t tg_family_state_slot(tg_family *family, const tg_state_info *info) {
     return -1;
 }
 
+void tg_family_forget_states(tg_family *family, int64_t count) {
+    while (family->states.count > count) {
+        const tg_family_state *state = &family->states.items[--family->states.count];
+        if (state->kept != NULL) tg_release(family->ctx, state->kept, family_state_bytes(state));
+    }
+}
+
+static bool family_is_flat(const char *name) {
+    static const char *const flat[] = {"tg.parameters", "tg.gradients", "tg.m", "tg.v", "tg.accumulated", "tg.average"};
+    for (size_t i = 0; i < sizeof flat / sizeof flat[0]; i++)
+        if (strcmp(name, flat[i]) == 0) return true;
+    return false;
+}
+
+static bool family_is_as_training_has_it(const tg_family *family, const tg_state_info *state) {
+    tg_shape shape = TG_SCALAR;
+    tg_dtype dtype = TG_I32;
+    if (strcmp(state->name, TG_RANDOM_STATE) == 0) shape = TG_SHAPE(TG_RANDOM_WORDS);
+    else if (strcmp(state->name, "tg.step") != 0) {
+        dtype = TG_F32;
+        if (strcmp(state->name, "tg.lr") == 0) shape = TG_SHAPE(TG_LR_STATE);
+        else if (family_is_flat(state->name)) shape = TG_SHAPE(family->layout.total);
+        else return false;
+    }
+    return state->dtype == dtype && tg_shape_equal(state->shape, shape);
+}
+
+tg_status tg_family_check_names(const tg_family *family, const tg_graph *g) {
+    for (int64_t i = 0; i < g->params.count; i++)
+        if (strncmp(g->params.items[i].name, "tg.", 3) == 0)
+            return tg_fail(family->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "compile: a parameter is called %.200s", g->params.items[i].name);
+    for (int64_t i = 0; i < g->states.count; i++) {
+        const tg_state_info *state = &g->states.items[i];
+        if (strncmp(state->name, "tg.", 3) != 0 || family_is_as_training_has_it(family, state)) continue;
+        return tg_fail(family->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "compile: state %.200s is none that training makes", state->name);
+    }
+    return TG_OK;
+}
+
 /* The flat parameters, and the states the build function made: they exist whether or not a program uses them. */
 static tg_status family_make_states(tg_family *family) {
     tg_state_info flat = {"tg.parameters", tg_shape_make(1, &family->layout.total), TG_F32, 0.0, 0};
@@ -415,7 +454,8 @@ static tg_status family_init(tg_family *family, const tg_compile_options *option
     family->chunk = tg_alloc(ctx, TG_CHUNK_BYTES);
     family->seen = TG_NEW(&family->arena, uint8_t, family->layout.count + 1);
     if (family->chunk == NULL || family->seen == NULL) return TG_ERROR_MEMORY;
-    return family_make_states(family);
+    status = tg_family_check_names(family, family->traced);
+    return status == TG_OK ? family_make_states(family) : status;
 }
 
 tg_family *tg_family_create(tg_context *ctx, const tg_compile_options *options, const tg_graph *traced) {

@@ -35,26 +35,6 @@ static tg_status model_take_optimizer(tg_graph *g, const tg_optimizer *optimizer
                    "compile: an optimizer, but no unfrozen parameter to train");
 }
 
-/* Names that begin with "tg." are those of training, and look as training makes them: bytes may claim anything. */
-static tg_status model_check_reserved(const tg_model *model) {
-    const tg_graph *g = model->traced;
-    for (int64_t i = 0; i < g->params.count; i++)
-        if (strncmp(g->params.items[i].name, "tg.", 3) == 0)
-            return tg_fail(model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "compile: a parameter is called %.200s", g->params.items[i].name);
-    for (int64_t i = 0; i < g->states.count; i++) {
-        const tg_state_info *state = &g->states.items[i];
-        if (strncmp(state->name, "tg.", 3) != 0) continue;
-        bool is_step = strcmp(state->name, "tg.step") == 0, is_lr = strcmp(state->name, "tg.lr") == 0;
-        bool is_random = strcmp(state->name, TG_RANDOM_STATE) == 0;
-        int64_t count = is_step ? 1 : is_lr ? TG_LR_STATE : is_random ? TG_RANDOM_WORDS : model->family->layout.total;
-        if (state->dtype == (is_step || is_random ? TG_I32 : TG_F32) && state->shape.rank == !is_step &&
-            tg_shape_count(state->shape) == count)
-            continue;
-        return tg_fail(model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "compile: state %.200s is none that training makes", state->name);
-    }
-    return TG_OK;
-}
-
 /* traced belongs to the model, or is destroyed; NULL: tracing failed. */
 static tg_model *model_create(tg_context *ctx, tg_graph *traced) {
     if (traced == NULL) return NULL;
@@ -75,7 +55,7 @@ static tg_model *model_create(tg_context *ctx, tg_graph *traced) {
 
 /* A training model is compiled for steps at once, any other for runs: all errors of compiling surface here. */
 static tg_status model_compile_main(tg_model *model) {
-    tg_status status = model_check_reserved(model);
+    tg_status status = tg_family_check_names(model->family, model->traced);
     if (status != TG_OK) return status;
     tg_variant *main = tg_model_variant(model, model->training ? TG_VARIANT_STEP : TG_VARIANT_RUN);
     tg_variant *check;
@@ -110,6 +90,13 @@ static tg_model *model_compile_root(tg_context *ctx, tg_graph *traced, const tg_
     return NULL;
 }
 
+/* A model that was refused takes the states it brought along, so that another may bring others of these names. */
+static void model_refuse(tg_model *model, int64_t states) {
+    tg_family *family = model->family;
+    tg_model_destroy(model);
+    tg_family_forget_states(family, states);
+}
+
 /* Made and in the family, not yet compiled. */
 static tg_model *model_join(tg_model *parent, tg_graph *traced) {
     tg_model *model = model_create(parent->ctx, traced);
@@ -130,9 +117,10 @@ tg_model *tg_model_add_size(tg_model *owner, tg_graph *traced) {
     model->training = owner->training;
     model->averaged = owner->averaged;
     model->optimizer = owner->optimizer;
+    const int64_t states = model->family->states.count;
     tg_status status = model->training ? model_check_loss(traced) : TG_OK;
     if (status == TG_OK && model_compile_main(model) == TG_OK) return model;
-    tg_model_destroy(model);
+    model_refuse(model, states);
     return NULL;
 }
 
@@ -140,8 +128,9 @@ static tg_model *model_compile_sibling(tg_model *parent, tg_graph *traced, bool 
     tg_model *model = model_join(parent, traced);
     if (model == NULL) return NULL;
     model->averaged = averaged;
+    const int64_t states = model->family->states.count;
     if (model_compile_main(model) == TG_OK) return model;
-    tg_model_destroy(model);
+    model_refuse(model, states);
     return NULL;
 }
 

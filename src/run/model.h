@@ -127,6 +127,8 @@ void tg_model_begin(tg_context *ctx);
 void tg_model_enter(const tg_model *model);
 void tg_tickets_settle(tg_family *family);
 void tg_tickets_destroy(tg_family *family); /* settled before */
+/* TG_ERROR_LIMIT: the counter of steps, an i32 on the device, is at its end. */
+tg_status tg_model_check_room(const tg_model *model, const char *call);
 /* A step has been made, with this loss: counts it. TG_OK, TG_ERROR_NOT_FINITE. */
 tg_status tg_model_count_step(const tg_model *model, float loss);
 tg_status tg_model_check_loss(tg_context *ctx, int64_t step, float loss);
@@ -165,6 +167,10 @@ double tg_family_loss_scale(const tg_family *family);              /* 1 unless h
 int32_t tg_family_find(const tg_family *family, const char *name); /* slot, -1: none */
 /* The slot of a state of that name; made, and filled with its first value, when new. -1 recorded. */
 int32_t tg_family_state_slot(tg_family *family, const tg_state_info *info);
+/* Those from `count` on, which no program uses any more. */
+void tg_family_forget_states(tg_family *family, int64_t count);
+/* Names that begin with "tg." are those of training, and look as training makes them: bytes may claim anything. */
+tg_status tg_family_check_names(const tg_family *family, const tg_graph *g);
 typedef enum tg_reset_kind { TG_RESET_OPTIMIZER, TG_RESET_OPTIMIZER_AND_USER, TG_RESET_ALL } tg_reset_kind;
 tg_status tg_family_reset(tg_family *family, tg_reset_kind kind);
 tg_status tg_family_write(tg_family *family, int32_t slot, int64_t first, const void *data, int64_t count); /* in elements */

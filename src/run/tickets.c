@@ -103,6 +103,7 @@ static tg_status tickets_step(tg_model *model, const tg_feed *feeds, int n) {
     if (family->executor->asynchronous) return TG_INTERNAL(model->ctx, "a step that nobody waits for, on a device driven from outside");
     tg_status status = tg_sizes_choose(&model, "step_async", feeds, n);
     if (status == TG_OK) status = tg_feeds_check(model, "step_async", feeds, n);
+    if (status == TG_OK) status = tg_model_check_room(model, "step_async");
     if (status != TG_OK) return status;
     if (family->tickets == NULL) family->tickets = tg_alloc(family->ctx, sizeof *family->tickets);
     if (family->tickets == NULL) return TG_ERROR_MEMORY;

@@ -189,6 +189,7 @@ export class Gpu {
   }
 
   makeState(slot: number, dtype: Dtype, count: number): void {
+    this.drop(this.states[slot]?.buffer ?? null) // of a model that was refused
     this.states[slot] = { buffer: this.buffer(count * 4, USAGE.storage | USAGE.copySource | USAGE.copyDestination), dtype, count }
   }
   writeState(slot: number, first: number, data: DataArray): void {

@@ -373,6 +373,25 @@ typedef struct bad_data {
     int n;           /* 0: 4 */
 } bad_data;
 
+/* mean(w^2) + 0 mean(exp(w x)): infinity times 0 */
+static tg_tensor build_hidden_infinity(tg_graph *g, void *user) {
+    (void)user;
+    const tg_tensor w = tg_param(g, "w", TG_SHAPE(3), .init = tg_init_ones()), x = tg_input(g, "x", TG_SHAPE(3), TG_F32);
+    return tg_add(tg_mean(tg_mul(w, w), TG_ALL), tg_mul(0.0, tg_mean(tg_exp(tg_mul(w, x)), TG_ALL)));
+}
+static void a_factor_of_zero_hides_no_infinity(void **state) {
+    fixture *f = *state;
+    const tg_compile_options o = {.optimizer = tg_sgd(.lr = tg_lr_constant(0.1)), .device = support_device(), .threads = 1};
+    const float x[3] = {100, 1, 1};
+    const tg_feed feed = tg_feed_f32("x", x, 3);
+    float loss = 0;
+    tg_model *m = tg_compile(f->ctx, build_hidden_infinity, NULL, &o);
+    if (m == NULL) fail_msg("%s", tg_error_message(f->ctx));
+    expect_error(f->ctx, tg_step(m, &feed, 1, &loss), TG_ERROR_NOT_FINITE, "step 1: loss is nan");
+    assert_true(isnan(loss));
+    tg_model_destroy(m);
+}
+
 static void bad_data_is_refused(void **state) {
     fixture *f = *state;
     const float no_rows[1] = {0};
@@ -797,6 +816,7 @@ int main(void) {
         TEST(progress_is_told_every_step_and_stops),
         TEST(target_and_patience_end_it),
         TEST(a_loss_that_is_not_finite_ends_it),
+        TEST(a_factor_of_zero_hides_no_infinity),
         TEST(bad_data_is_refused),
         TEST(wrong_models_are_refused),
         TEST(bad_calls_change_nothing),

@@ -229,10 +229,15 @@ bool tg_wgsl_body_touches(const tg_wgsl *w, int32_t argument) {
 
 /* ---------------------------------------------------------------- instructions */
 
+static void wgsl_operand(tg_wgsl *w, const tg_instruction *in, int operand) {
+    if (tg_wgsl_keeps(w, in, operand)) tg_text_add(&w->main, "%s(v%d)", tg_wgsl_helper(w, "tg_keep"), (int)in->src[operand]);
+    else tg_text_add(&w->main, "v%d", (int)in->src[operand]);
+}
+
 static void wgsl_pattern(tg_wgsl *w, const tg_instruction *in, const char *pattern) {
     tg_wgsl_use_helpers(w, pattern);
     for (const char *c = pattern; *c; c++) {
-        if (c[0] == '%' && c[1] >= '1' && c[1] <= '3') tg_text_add(&w->main, "v%d", (int)in->src[*++c - '1']);
+        if (c[0] == '%' && c[1] >= '1' && c[1] <= '3') wgsl_operand(w, in, *++c - '1');
         else tg_text_add(&w->main, "%c", *c);
     }
 }
@@ -423,12 +428,14 @@ void tg_wgsl_enable(tg_text_buffer *text, bool f16, bool matrices) {
 }
 
 /* `index` is the name of the workgroup's number, "group" or "slice". */
-void tg_wgsl_main_head(tg_text_buffer *text, const int32_t groups[3], int64_t workgroups, int32_t size, const char *index, bool subgroup) {
+void tg_wgsl_main_head(const tg_wgsl *w, tg_text_buffer *text, const int32_t groups[3], int64_t workgroups, int32_t size,
+                       const char *index) {
+    const bool zero = tg_wgsl_has_helper(w, "tg_zero");
     tg_text_add(text, "@compute @workgroup_size(%d)\n", (int)size);
-    tg_text_add(text,
-                "fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) workgroup: vec3<u32>%s) {\n    let "
-                "t = i32(local_index);\n",
-                subgroup ? ", @builtin(subgroup_id) subgroup: u32" : "");
+    tg_text_add(text, "fn main(@builtin(local_invocation_index) local_index: u32, @builtin(workgroup_id) workgroup: vec3<u32>%s%s) {\n",
+                zero ? ", @builtin(num_workgroups) launched: vec3<u32>" : "", w->matrices ? ", @builtin(subgroup_id) subgroup: u32" : "");
+    if (zero) tg_text_add(text, "    tg_zero_word = launched.x ^ %du;\n", (int)groups[0]);
+    tg_text_add(text, "    let t = i32(local_index);\n");
     if (groups[1] == 1) {
         tg_text_add(text, "    let %s = i32(workgroup.x);\n", index);
         return;
@@ -458,7 +465,7 @@ static void wgsl_finish_stage(tg_wgsl *w, tg_text_buffer *text, int64_t workgrou
     if (stage->binding_count > w->limits->storage_buffers) tg_wgsl_fail(w, TG_ERROR_LIMIT, "more buffers than the device can bind");
     tg_wgsl_define_helpers(w, text);
     tg_text_add(text, "%s", rest);
-    tg_wgsl_main_head(text, stage->groups, workgroups, size, "group", w->matrices);
+    tg_wgsl_main_head(w, text, stage->groups, workgroups, size, "group");
     tg_text_bytes(text, w->main.data, w->main.length);
     tg_text_add(text, "}\n");
     if (text->failed) {

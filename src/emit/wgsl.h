@@ -127,15 +127,19 @@ void tg_wgsl_instruction(tg_wgsl *w, int32_t i);
 const char *tg_wgsl_helper(tg_wgsl *w, const char *name);
 void tg_wgsl_use_helpers(tg_wgsl *w, const char *expression);  /* every helper that the expression calls */
 void tg_wgsl_define_helpers(tg_wgsl *w, tg_text_buffer *text); /* those the stage uses, once each */
+bool tg_wgsl_has_helper(const tg_wgsl *w, const char *name);
+/* Whether an operand of an elementwise instruction is printed as tg_keep(v): a value that the compiler cannot know (wgsl_keep.c). */
+bool tg_wgsl_keeps(const tg_wgsl *w, const tg_instruction *in, int operand);
 
 /* ---- for wgsl_launch.c */
 /* Prints w->kernel: w->stages, or w->parts in a frame. */
 tg_status tg_wgsl_print(tg_wgsl *w);
 tg_wgsl *tg_wgsl_open(const tg_program *program, const tg_wgsl_limits *limits, tg_arena *arena); /* NULL recorded */
 void tg_wgsl_close(tg_wgsl *w);
-/* Folds workgroups in three dimensions; prints `main` up to `let group`. */
+/* Folds workgroups in three dimensions; prints `main` up to `let group`, after the helpers are known. */
 bool tg_wgsl_fold(const tg_wgsl *w, int64_t workgroups, int32_t groups[3]);
-void tg_wgsl_main_head(tg_text_buffer *text, const int32_t groups[3], int64_t workgroups, int32_t size, const char *index, bool subgroup);
+void tg_wgsl_main_head(const tg_wgsl *w, tg_text_buffer *text, const int32_t groups[3], int64_t workgroups, int32_t size,
+                       const char *index);
 /* What a module must begin with. */
 void tg_wgsl_enable(tg_text_buffer *text, bool f16, bool matrices);
 const char *tg_wgsl_memory_type(tg_dtype dtype);

@@ -421,7 +421,7 @@ static tg_status launch_write_stage(launch_join *j, tg_wgsl_stage *stage, int64_
     launch_declare(j, &text);
     tg_wgsl_define_helpers(w, &text);
     tg_text_bytes(&text, j->functions.data, j->functions.length);
-    tg_wgsl_main_head(&text, stage->groups, workgroups, w->frame.size, j->launch->slices > 0 ? "slice" : "group", false);
+    tg_wgsl_main_head(w, &text, stage->groups, workgroups, w->frame.size, j->launch->slices > 0 ? "slice" : "group");
     tg_text_bytes(&text, j->calls.data, j->calls.length);
     tg_text_add(&text, "}\n");
     stage->length = text.length;

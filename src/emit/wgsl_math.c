@@ -1,6 +1,6 @@
 /* wgsl_math: the elementary functions that printed kernels define for themselves, because WGSL's own are too rough (sin is good to
  * 2^-11) or go wrong (tanh of 1000 may be NaN). Polynomials are those of run/cpu/vecmath.inc; all arithmetic is f32, right with
- * and without contraction to fma. Infinities and NaN come from variables, as constants of these do not compile; NaN is
+ * and without contraction to fma. Infinities and NaN are made from bits, as constants of these do not compile; NaN is
  * recognised by its bits, as compilers may assume that there is none. */
 #include "emit/wgsl.h"
 
@@ -11,10 +11,12 @@ typedef struct wgsl_helper {
 } wgsl_helper;
 
 static const wgsl_helper wgsl_helpers[] = {
-    {"tg_inf", "var<private> tg_inf_bits: u32 = 0x7f800000u;\n"
-               "fn tg_inf() -> f32 { return bitcast<f32>(tg_inf_bits); }\n"},
-    {"tg_not_a_number", "var<private> tg_nan_bits: u32 = 0x7fc00000u;\n"
-                        "fn tg_not_a_number() -> f32 { return bitcast<f32>(tg_nan_bits); }\n"},
+    /* Set by main from the number of workgroups that were launched, which the printer knows and no compiler does. */
+    {"tg_zero", "var<private> tg_zero_word: u32; // 0\n"
+                "fn tg_zero() -> u32 { return tg_zero_word; }\n"},
+    {"tg_keep", "fn tg_keep(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ tg_zero()); } // x, not to be seen through\n"},
+    {"tg_inf", "fn tg_inf() -> f32 { return bitcast<f32>(0x7f800000u ^ tg_zero()); }\n"},
+    {"tg_not_a_number", "fn tg_not_a_number() -> f32 { return bitcast<f32>(0x7fc00000u ^ tg_zero()); }\n"},
     {"tg_is_nan", "fn tg_is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }\n"},
     {"tg_equal", "fn tg_equal(a: f32, b: f32) -> bool { return (a == b) & !tg_is_nan(a) & !tg_is_nan(b); }\n"},
     {"tg_sign", "fn tg_sign(x: f32) -> f32 { return select(select(select(0f, -1f, x < 0f), 1f, x > 0f), x, tg_is_nan(x)); }\n"},
@@ -84,7 +86,7 @@ static const wgsl_helper wgsl_helpers[] = {
                    "    q = q * r + 0.5f;\n"
                    "    let p = (q * (r * r) + r) + 1f;\n"
                    "    let half = n >> 1u;\n"
-                   "    let y = p * bitcast<f32>((half + 127) << 23u) * bitcast<f32>((n - half + 127) << 23u);\n"
+                   "    let y = tg_keep(p * bitcast<f32>((half + 127) << 23u)) * bitcast<f32>((n - half + 127) << 23u);\n"
                    "    return select(y, high, tg_is_nan(high));\n}\n"},
     {"tg_exp", "fn tg_exp(x: f32) -> f32 { return tg_exp_sum(x, 0f); }\n"},
     {"tg_log_tail", "fn tg_log_tail(f: f32) -> f32 { // (log(1 + f) - f + f^2 / 2) / f^3\n"
@@ -208,10 +210,10 @@ static const wgsl_helper wgsl_helpers[] = {
                  "    let fh = tg_upper(f);\n"
                  "    let fl = f - fh;\n"
                  "    let half_square = 0.5f * (fh * fh);\n"
-                 "    let s = f - half_square;\n"
+                 "    let s = tg_keep(f - half_square);\n"
                  "    var low = ((f - s) - half_square) - (fh * fl + 0.5f * fl * fl) + tg_log_tail(f) * f * (f * f);\n"
                  "    let t = k * 0.693359375f;\n"
-                 "    let h = t + s;\n"
+                 "    let h = tg_keep(t + s);\n"
                  "    low = (((t - h) + s) + low) - k * 2.12194440e-4f;\n"
                  "    let lh = tg_upper(h + low);\n"
                  "    let ll = (h - lh) + low;\n"
@@ -242,6 +244,12 @@ static bool wgsl_calls(const char *text, const char *name) {
     const size_t length = strlen(name);
     for (const char *at = strstr(text, name); at; at = strstr(at + 1, name))
         if (at[length] == '(') return true;
+    return false;
+}
+
+bool tg_wgsl_has_helper(const tg_wgsl *w, const char *name) {
+    for (int i = 0; i < WGSL_HELPERS; i++)
+        if (strcmp(wgsl_helpers[i].name, name) == 0) return w->helper[i];
     return false;
 }
 

@@ -1084,6 +1084,38 @@ check(
   { y: [1, -2, 2, 0.5, 0, -1], dg: [-7.2850229, -1.4932374], db: [2, 4.5] },
 )
 
+check(
+  'identities that floats do not have',
+  { x: f([4], Infinity, NaN, 0, 2), z: f([3], 2, 3, 5), w: f([3], 100, 1, 1) },
+  (v) => {
+    const [x, z, w] = [T(v, 'x'), T(v, 'z'), T(v, 'w')]
+    return {
+      times0: mul(x, 0),
+      over: div(0, x),
+      less: sub(add(z, 1e8), 1e8),
+      more: add(sub(z, 1e8), 1e8),
+      itself: sub(x, x),
+      ratio: div(x, x),
+      power: pow(x, 0),
+      there: mul(mul(z, 1e38), 1e-37),
+      product: div(mul(z, mul(z, 1e38)), z),
+      loss: add(1, mul(0, mean(exp(w)))),
+    }
+  },
+  {
+    times0: [NaN, NaN, 0, 0],
+    over: [0, NaN, NaN, 0],
+    less: [0, 0, 8],
+    more: [0, 0, 8],
+    itself: [NaN, NaN, 0, 0],
+    ratio: [NaN, NaN, NaN, 1],
+    power: [1, 1, 1, 1],
+    there: [20, 30, Infinity],
+    product: [Infinity, Infinity, Infinity],
+    loss: [NaN],
+  },
+)
+
 export const cases: readonly Case[] = all
 
 // ---------------------------------------------------------------- running them

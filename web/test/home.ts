@@ -2,7 +2,7 @@
 // browser.mjs (a page; CPU and WebGPU). Imports the package as a user does.
 
 import {
-  add, argmax, bernoulli, capture, cast, categorical, compileForward, compileModule, div, embedding, IndexError, matmul, Module, mul, nn, NotFiniteError,
+  add, argmax, bernoulli, capture, cast, categorical, compileForward, compileModule, div, embedding, exp, IndexError, matmul, mean, Module, mul, nn, NotFiniteError,
   NotFoundError, ones, rand, randInt, randn, relu, ShapeError, StateError, sumAll, TensorgradError, TraceError, where, WorkerError, type CompiledModule, type Device, type Tensor,
 } from 'tensorgrad'
 import { lifeTests } from './life.js'
@@ -365,6 +365,16 @@ export const tests: Record<string, Test> = {
     const error = await refused(model.step(lineBatch(0), { withCaptures: true }), NotFiniteError, /^step 1: loss is (nan|-?inf)/)
     check(!Number.isFinite((error as NotFiniteError).loss), 'its loss')
     check((error as NotFiniteError).captures !== null, 'its captures')
+    await model.destroy()
+  },
+
+  async 'a loss that is not finite under a factor of 0 says so'({ device }) {
+    class Weight extends Module {
+      w = this.param([1], { init: 'ones' })
+    }
+    const model = await compileModule(() => new Weight(),
+      (m, { x }) => add(mean(mul(m.w, m.w)), mul(0, mean(exp(mul(m.w, x))))), { inputs: { x: { shape: [3] } }, sgd: { lr: 0.1 }, device })
+    await refused(model.step({ x: Float32Array.of(100, 1, 1) }), NotFiniteError, /^step 1: loss is nan/)
     await model.destroy()
   },
 

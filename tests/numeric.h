@@ -1,10 +1,15 @@
 /* numeric: cases given by literal numbers, for suites that include this once: inputs by name, what the result and captures must be.
  * Each runs on the f64 reference (which the numbers test, too) and on the CPU executor fused, not fused, on lesser instruction sets
- * and with 8 arguments per kernel; on WebGPU (see support_home) fused, not fused and with 4 arguments. */
+ * and with 8 arguments per kernel; on WebGPU (see support_home) fused, not fused and with 4 arguments. With NUMERIC_IN_COMPANY each runs
+ * a second time with other operations on the same inputs and on the result, which share its kernels. */
 #ifndef TESTS_NUMERIC_H
 #define TESTS_NUMERIC_H
 
 #include "support.h"
+
+#ifdef NUMERIC_IN_COMPANY
+#  include "ir/graph.h"
+#endif
 
 #include <string.h>
 
@@ -39,13 +44,13 @@ static void fill_fed(void *user, const char *name, tg_shape shape, tg_dtype dtyp
     fail_msg("no values for %s", name);
 }
 
-static void check_case(tg_build_fn build, const fed *values, const expected *wants) {
+static void run_case(tg_build_fn build, void *user, const fed *values, const expected *wants) {
     static const support_options ways[] = {{0}, {.no_fusion = true}, {.max_arguments = 8}, {.isa = "scalar"}, {.isa = "avx2"}};
     static const support_options webgpu_ways[] = {{0}, {.no_fusion = true}, {.max_arguments = 4}};
     const bool webgpu = support_home_now() == SUPPORT_WEBGPU;
     const int count = webgpu ? SUPPORT_COUNT(webgpu_ways) : SUPPORT_COUNT(ways);
     for (int way = -1; way < count; way++) { /* -1: the reference */
-        const support_case c = {build, NULL, fill_fed, (void *)(uintptr_t)values};
+        const support_case c = {build, user, fill_fed, (void *)(uintptr_t)values};
         support_outputs got;
         if (!(way < 0 ? support_run_reference(&c, 1, &got) : support_run_home(&c, &(webgpu ? webgpu_ways : ways)[way], &got)))
             fail_msg("way %d: %s: %s", way, tg_status_name(got.status), got.message);
@@ -60,6 +65,32 @@ static void check_case(tg_build_fn build, const fed *values, const expected *wan
         support_outputs_free(&got);
         assert_true(same);
     }
+}
+
+#ifdef NUMERIC_IN_COMPANY
+static void add_company(tg_graph *g, tg_tensor x, const char *name) {
+    if (tg_tensor_dtype(x) == TG_F32) tg_capture(name, tg_tanh(tg_sub(tg_mul(x, 0.5), 1.0)));
+    if (tg_tensor_dtype(x) == TG_I32) tg_capture(name, tg_maximum(tg_add(x, 1), 3));
+    (void)g;
+}
+
+static tg_tensor build_in_company(tg_graph *g, void *user) {
+    static const char *const names[] = {"beside 0", "beside 1", "beside 2", "beside 3", "beside 4", "beside 5"};
+    const tg_tensor y = (*(const tg_build_fn *)user)(g, NULL);
+    int beside = 0;
+    add_company(g, y, "behind");
+    const int64_t count = g->nodes.count;
+    for (int32_t id = 1; id < count && beside < 6; id++)
+        if (tg_graph_node(g, id)->op == TG_OP_INPUT) add_company(g, (tg_tensor){g, id}, names[beside++]);
+    return y;
+}
+#endif
+
+static void check_case(tg_build_fn build, const fed *values, const expected *wants) {
+    run_case(build, NULL, values, wants);
+#ifdef NUMERIC_IN_COMPANY
+    run_case(build_in_company, &build, values, wants);
+#endif
 }
 #define CHECK(build, feeds, ...) \
   check_case(build, (const fed[]){feeds, {NULL, NULL, 0}}, (const expected[]){__VA_ARGS__, {NULL, NULL, 0, 0, 0}})

@@ -434,7 +434,7 @@ static void test_reduced_ties(void **state) { /* B04, B07 */
     rig_free(r);
     r = rig_make();
     x = rig_list(r, TG_SHAPE(3), (double[]){1, NAN, 2});
-    check_values(r, tg_ir_reduce(r->g, TG_OP_REDUCE_MAX, x, 1), (double[]){6}, x, (double[]){0, 0, 0});
+    check_values(r, tg_ir_reduce(r->g, TG_OP_REDUCE_MAX, x, 1), (double[]){6}, x, (double[]){NAN, NAN, NAN});
     rig_free(r);
 }
 

@@ -309,7 +309,7 @@ TG_UNARY_(softplus);     /* log(1 + e^x)   [sigmoid(x), everywhere] */
 TG_UNARY_(log_sigmoid);  /* log(sigmoid(x)) = -softplus(-x)   [sigmoid(-x), everywhere] */
 TG_UNARY_(hard_sigmoid); /* min(max(x / 6 + 1/2, 0), 1)   [1/6 inside, 1/12 at -3 and 3] */
 TG_UNARY_(hard_swish);   /* x hard_sigmoid(x) (Howard et al. 2019) */
-TG_UNARY_(silu);         /* x sigmoid(x) */
+TG_UNARY_(silu);         /* x sigmoid(x); this and the next two at -infinity: 0   [0], at infinity   [1] */
 TG_UNARY_(gelu);         /* x (1 + erf(x / sqrt 2)) / 2, exact form */
 TG_UNARY_(gelu_tanh);    /* the tanh approximation of gelu */
 TG_UNARY_(relu);         /* max(x, 0), NaN stays NaN   [1 for x > 0, else 0] */
@@ -415,7 +415,7 @@ typedef struct tg_reduce_options {
 #define TG_REDUCE_(name) TG_API tg_tensor tg_##name##_at(tg_site site, tg_tensor x, tg_axes axes, tg_reduce_options options)
 TG_REDUCE_(sum);  /* f32, i32 */
 TG_REDUCE_(mean); /* f32 */
-TG_REDUCE_(max);  /* f32, i32; NaN wins; tied elements share the cotangent equally */
+TG_REDUCE_(max);  /* f32, i32; NaN wins [NaN for all]; tied elements share the cotangent equally */
 TG_REDUCE_(min);
 TG_REDUCE_(prod); /* f32, i32; halves are multiplied, so no 0 harms the gradient */
 TG_REDUCE_(any);  /* bool; no gradient */
@@ -434,7 +434,7 @@ typedef struct tg_variance_options {
 } tg_variance_options;
 /* sum((x - mean(x))^2) / (n - correction), n the elements reduced. f32. */
 TG_API tg_tensor tg_variance_at(tg_site site, tg_tensor x, tg_axes axes, tg_variance_options options);
-/* sqrt(variance) [0 where it is 0] */
+/* sqrt(variance) [0 where it is 0], also where the variance is beyond f32. */
 TG_API tg_tensor tg_std_at(tg_site site, tg_tensor x, tg_axes axes, tg_variance_options options);
 #define tg_variance(...) TG_WITH_2_(tg_variance_at, tg_variance_options, __VA_ARGS__, .reserved_ = 0)
 #define tg_std(...) TG_WITH_2_(tg_std_at, tg_variance_options, __VA_ARGS__, .reserved_ = 0)
@@ -443,7 +443,8 @@ typedef struct tg_norm_options {
     double ord; /* 1, 2 or INFINITY; 0 means 2 */
     int reserved_;
 } tg_norm_options;
-/* sum |x|, sqrt(sum x^2) [0 where it is 0] or max |x|, by ord; anything else is TG_ERROR_ARGUMENT. f32. */
+/* sum |x|, sqrt(sum x^2) [0 where it is 0] or max |x|, by ord; anything else is TG_ERROR_ARGUMENT. f32. Right wherever the result is in
+ * f32: no square overflows or is lost. */
 TG_API tg_tensor tg_norm_at(tg_site site, tg_tensor x, tg_axes axes, tg_norm_options options);
 #define tg_norm(...) TG_WITH_2_(tg_norm_at, tg_norm_options, __VA_ARGS__, .reserved_ = 0)
 typedef struct tg_scan_options {
@@ -542,8 +543,9 @@ typedef struct tg_top {
 /* The k largest of an axis, largest first, as sort has them descending; k outside 1 .. n is TG_ERROR_ARGUMENT. */
 TG_API tg_top tg_top_k_at(tg_site site, tg_tensor x, int64_t k, int axis);
 /* Einstein summation, as numpy.einsum: terms of letters, an ellipsis for leading axes that broadcast, "->" and the result's term, or
- * without it the ellipsis and the letters that occur once, by alphabet. A letter twice in a term is the diagonal. Operands are
- * multiplied left to right. f32. An equation that says something else is TG_ERROR_ARGUMENT. */
+ * without it the ellipsis and the letters that occur once, by alphabet. A letter twice in a term is the diagonal. An axis of 1 is repeated
+ * to the size that its letter has in other operands. Operands are multiplied left to right. f32. An equation that says something else is
+ * TG_ERROR_ARGUMENT. */
 TG_API tg_tensor tg_einsum_at(tg_site site, const char *equation, const tg_tensor *operands, int count);
 typedef struct tg_rope_options {
     double base;      /* over 0; 0 means 10000 */
@@ -573,7 +575,7 @@ TG_API tg_tensor tg_rope_at(tg_site site, tg_tensor x, tg_rope_options options);
 /* Equal finite fills (all -1e9) give equal shares; a row of nothing but -infinity is NaN. */
 TG_API tg_tensor tg_softmax_at(tg_site site, tg_tensor x, int axis);
 TG_API tg_tensor tg_log_softmax_at(tg_site site, tg_tensor x, int axis);
-TG_API tg_tensor tg_logsumexp_at(tg_site site, tg_tensor x, int axis); /* the axis is dropped; -infinity for a row of nothing else */
+TG_API tg_tensor tg_logsumexp_at(tg_site site, tg_tensor x, int axis); /* the axis is dropped; a row of -infinity alone: that   [0] */
 /* softmax over the elements where the bool mask, which broadcasts to x, is true; 0 elsewhere. A row that hides everything is 0,
  * its gradient too. */
 TG_API tg_tensor tg_masked_softmax_at(tg_site site, tg_tensor x, tg_tensor mask, int axis);
@@ -610,8 +612,8 @@ TG_API tg_tensor tg_rand_int_at(tg_site site, tg_graph *g, tg_shape shape, int64
 /* bool, true with probability p: a number in [0, 1] (else TG_ERROR_ARGUMENT), or an f32 tensor that broadcasts to `shape`, in which 1
  * and more is always true, 0 and less, and NaN, never. */
 TG_API tg_tensor tg_bernoulli_at(tg_site site, tg_graph *g, tg_shape shape, tg_operand p);
-/* i32: index i along the axis, which is dropped, with probability softmax(logits)[i], by Gumbel's maximum. f32 logits; one that is
- * -infinity is never drawn unless all are. */
+/* i32: index i along the axis, which is dropped, with probability softmax(logits)[i], by Gumbel's maximum. f32 logits, of
+ * which the largest is taken away first; one that is -infinity is never drawn unless all are. */
 TG_API tg_tensor tg_categorical_at(tg_site site, tg_tensor logits, int axis);
 /* x / (1 - p) with probability 1 - p, else 0, each element on its own; f32. p = 0 is x and draws nothing; p outside [0, 1) is
  * TG_ERROR_ARGUMENT. [the cotangent / (1 - p) where x was kept, 0 where not.] It drops in runs too: pass p = 0, or leave it
@@ -1002,8 +1004,9 @@ typedef struct tg_cross_entropy_options {
     double label_smoothing; /* e in [0, 1): (1 - e) of the above and e mean(-log softmax(logits)) over the V classes */
     int reserved_;
 } tg_cross_entropy_options;
-/* As above, over the positions whose target is not `ignore` (any number, a class too): the others count as 0, and not in the mean, which is
- * 0 with gradient 0 where every target is ignored. Other targets outside [0, V) are TG_ERROR_INDEX. */
+/* As above, over the positions whose target is not `ignore` (any number, a class too): the others count as 0 with gradient 0, whatever
+ * their logits are, NaN too, and not in the mean, which is 0 where every target is ignored. Other targets outside [0, V) are
+ * TG_ERROR_INDEX. */
 TG_API tg_tensor tg_nn_cross_entropy_at(tg_site site, tg_tensor logits, tg_tensor targets, int32_t ignore,
                                         tg_cross_entropy_options options);
 /* The same of log probabilities [..., V]: -log_probabilities[target]. */
@@ -1022,7 +1025,7 @@ typedef struct tg_bce_options {
     tg_tensor positive_weight; /* w, left out: 1; f32, and this alone may broadcast to the logits */
     int reserved_;
 } tg_bce_options;
-/* -w t log sigmoid(x) - (1 - t) log sigmoid(-x), without overflow. */
+/* -w t log sigmoid(x) - (1 - t) log sigmoid(-x), without overflow, exact where it is small; at infinity: 0 or infinity. */
 TG_API tg_tensor tg_nn_bce_with_logits_at(tg_site site, tg_tensor logits, tg_tensor target, tg_bce_options options);
 typedef struct tg_kl_options {
     tg_reduction reduction;

@@ -3,6 +3,8 @@
  * Must not know the order of the walk. */
 #include "grad/rules.h"
 
+#include <math.h>
+
 /* ---------------------------------------------------------------- short hands
  * At most one argument of a call makes nodes: C does not fix the order of arguments, and node order must not depend on it. */
 
@@ -65,18 +67,18 @@ VJP_RULE(ABS) { vjp_give(call, 0, vjp_mul(call, call->dy, tg_ir_unary(call->g, T
 /* dy / (2 y) */
 VJP_RULE(SQRT) { vjp_give(call, 0, tg_ir_binary(call->g, TG_OP_DIV, vjp_scale(call, call->dy, 0.5), call->y)); }
 
-/* -dy y^3 / 2 */
-VJP_RULE(RSQRT) {
-    int32_t square = vjp_mul(call, call->y, call->y);
-    int32_t slope = vjp_mul(call, vjp_scale(call, call->y, -0.5), square);
-    vjp_give(call, 0, vjp_mul(call, call->dy, slope));
+/* dy y^n factor, dy first: y^n may leave f32 where the product does not */
+static int32_t vjp_powers(const tg_vjp_call *call, int n) {
+    int32_t product = call->dy;
+    for (int i = 0; i < n; i++) product = vjp_mul(call, product, call->y);
+    return product;
 }
 
+/* -dy y^3 / 2 */
+VJP_RULE(RSQRT) { vjp_give(call, 0, vjp_scale(call, vjp_powers(call, 3), -0.5)); }
+
 /* -dy y^2 */
-VJP_RULE(RECIPROCAL) {
-    int32_t square = vjp_mul(call, call->y, call->y);
-    vjp_give(call, 0, vjp_neg(call, vjp_mul(call, call->dy, square)));
-}
+VJP_RULE(RECIPROCAL) { vjp_give(call, 0, vjp_neg(call, vjp_powers(call, 2))); }
 
 VJP_RULE(EXP) { vjp_give(call, 0, vjp_mul(call, call->dy, call->y)); }
 
@@ -237,7 +239,8 @@ VJP_RULE(CAST) { vjp_give(call, 0, call->dy); }
 
 VJP_RULE(SUM) { vjp_give(call, 0, tg_ir_broadcast(call->g, call->dy, vjp_shape(call, 0))); }
 
-/* The tied elements share dy equally. y is one of the x, so the mask is exact. A NaN maximum ties with nothing: 0. */
+/* The tied elements share dy equally. y is one of the x, so the mask is exact. A NaN maximum ties with nothing: the count is 0, and NaN
+ * is what all get. */
 static void vjp_reduced_extremum(tg_vjp_call *call) {
     tg_graph *g = call->g;
     int32_t x = vjp_in(call, 0);
@@ -245,8 +248,9 @@ static void vjp_reduced_extremum(tg_vjp_call *call) {
     int32_t tied = tg_ir_binary(g, TG_OP_EQUAL, x, tg_ir_broadcast(g, call->y, shape));
     int32_t count = tg_ir_reduce(g, TG_OP_SUM, tg_ir_cast(g, tied, TG_F32), call->node.attr.axes);
     int32_t share = tg_ir_binary(g, TG_OP_DIV, call->dy, count);
-    int32_t zero = tg_ir_const(g, shape, TG_F32, 0.0);
-    vjp_give(call, 0, tg_ir_select(g, tied, tg_ir_broadcast(g, share, shape), zero));
+    int32_t nobody = tg_ir_binary(g, TG_OP_EQUAL, count, vjp_full(call, 0.0));
+    int32_t rest = tg_ir_select(g, nobody, vjp_full(call, (double)NAN), vjp_full(call, 0.0));
+    vjp_give(call, 0, tg_ir_select(g, tied, tg_ir_broadcast(g, share, shape), tg_ir_broadcast(g, rest, shape)));
 }
 
 VJP_RULE(REDUCE_MAX) { vjp_reduced_extremum(call); }

@@ -151,6 +151,12 @@ static int operation_cost(tg_op op) {
     }
 }
 
+/* What is repeated, as a number of each row, is computed once for all of its repetitions. */
+static int32_t repeated_cost(tg_shape repeated, tg_shape of, int32_t cost) {
+    const int64_t times = tg_shape_count(repeated) / tg_shape_count(of);
+    return cost / times < TG_COST_CHEAP ? (cost < TG_COST_CHEAP ? cost : TG_COST_CHEAP) : (int32_t)(cost / times);
+}
+
 /* Cost of computing one element from what is stored; counts a shared subexpression once per user, capped. */
 static void recompute_costs(const tg_fusion *f, int32_t *cost) {
     for (int32_t id = 1; id < f->node_count; id++) {
@@ -160,6 +166,7 @@ static void recompute_costs(const tg_fusion *f, int32_t *cost) {
         else {
             int32_t sum = tg_op_table[n->op].class_ == TG_CLASS_VIEW ? 0 : operation_cost(n->op);
             for (int32_t i = 0; i < n->input_count && sum < 1000; i++) sum += cost[n->inputs[i]];
+            if (n->op == TG_OP_BROADCAST) sum = repeated_cost(n->shape, fuse_node(f, n->inputs[0])->shape, sum);
             if (n->op == TG_OP_FOLD) sum = n->attr.window.size * sum < 1000 ? (int32_t)n->attr.window.size * sum : 1000;
             cost[id] = sum;
         }

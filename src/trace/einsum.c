@@ -30,6 +30,13 @@ static int einsum_label(char c) {
     return -1;
 }
 
+/* Where the term has the label, from axis `from` on; -1. */
+static int einsum_find(const einsum_term *term, int label, int from) {
+    for (int i = from; i < term->rank; i++)
+        if (term->label[i] == label) return i;
+    return -1;
+}
+
 /* ---------------------------------------------------------------- reading */
 
 static bool einsum_refuse(const einsum *e, const char *why, char c) {
@@ -58,7 +65,8 @@ static bool einsum_read_term(const einsum *e, const char **at, int labels[TG_MAX
     return true;
 }
 
-/* One label per axis: the ellipsis becomes those of the axes that no letter names. Ellipsis axes broadcast; letters do not. */
+/* One label per axis: the ellipsis becomes those of the axes that no letter names. An axis of 1 is repeated to what its label is in
+ * other operands (within one operand, where a label twice is the diagonal, it is not). */
 static bool einsum_label_axes(einsum *e, einsum_term *term, int number, const int *labels, int count, int dots) {
     tg_shape shape = tg_node_shape(&e->call, term->id);
     int open = shape.rank - count;
@@ -73,8 +81,10 @@ static bool einsum_label_axes(einsum *e, einsum_term *term, int number, const in
         bool named = i < dots || dots < 0 || i >= dots + open;
         term->label[i] = named ? labels[dots < 0 || i < dots ? i : i - open] : EINSUM_LETTERS + dots + open - 1 - i;
         int64_t *dim = &e->dim[term->label[i]];
-        if (*dim == 0 || (!named && *dim == 1)) *dim = shape.dim[i];
-        else if (*dim != shape.dim[i] && (named || shape.dim[i] != 1)) {
+        const int before = einsum_find(term, term->label[i], 0);
+        const bool diagonal = before < i && shape.dim[before] != shape.dim[i];
+        if (!diagonal && (*dim == 0 || *dim == 1)) *dim = shape.dim[i];
+        else if (diagonal || (*dim != shape.dim[i] && shape.dim[i] != 1)) {
             if (named)
                 tg_call_fail(&e->call, TG_ERROR_SHAPE, &term->id, 1, "label %c is %lld before and %lld in operand %d of \"%s\": %s",
                              einsum_letter(term->label[i]), (long long)*dim, (long long)shape.dim[i], number, e->equation,
@@ -154,12 +164,6 @@ static bool einsum_read(einsum *e, einsum_term *terms, int count) {
 }
 
 /* ---------------------------------------------------------------- one operand */
-
-static int einsum_find(const einsum_term *term, int label, int from) {
-    for (int i = from; i < term->rank; i++)
-        if (term->label[i] == label) return i;
-    return -1;
-}
 
 /* The axes in the order of `labels`. */
 static void einsum_permute(const einsum *e, einsum_term *term, const int *labels) {

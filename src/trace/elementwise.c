@@ -52,11 +52,26 @@ tg_tensor tg_square_at(tg_site site, tg_tensor x) {
     return tg_call_result(&call, tg_ir_binary(call.graph, TG_OP_MUL, x.id, x.id));
 }
 
+/* A gate times x, where the gate is 0 (1) in f32 from -GATE_OPEN down (GATE_OPEN up): there the product is 0 (x), which at infinity is
+ * 0 times infinity, in one derivative or another. So the formula sees `inside`, which is 0 there, and the result is chosen. NaN stays. */
+#define GATE_OPEN 128.0
+static int32_t gate_inside(const tg_call *call, int32_t x, int32_t *outside) {
+    tg_graph *g = call->graph;
+    *outside = tg_ir_binary(g, TG_OP_LESS, tg_compose_number(call, GATE_OPEN), tg_ir_unary(g, TG_OP_ABS, x));
+    return tg_ir_select(g, *outside, tg_compose_number(call, 0.0), x);
+}
+
+static tg_tensor gate_result(const tg_call *call, int32_t x, int32_t outside, int32_t product) {
+    return tg_call_result(call, tg_ir_select(call->graph, outside, tg_ir_unary(call->graph, TG_OP_RELU, x), product));
+}
+
 tg_tensor tg_silu_at(tg_site site, tg_tensor x) {
     tg_call call;
+    int32_t outside = 0;
     if (!enter_unary(&call, site, "silu", x, TG_TAKES_F32)) return tg_call_poison(&call);
-    int32_t gate = tg_ir_unary(call.graph, TG_OP_SIGMOID, x.id);
-    return tg_call_result(&call, tg_ir_binary(call.graph, TG_OP_MUL, x.id, gate));
+    int32_t inside = gate_inside(&call, x.id, &outside);
+    int32_t gate = tg_ir_unary(call.graph, TG_OP_SIGMOID, inside);
+    return gate_result(&call, x.id, outside, tg_ir_binary(call.graph, TG_OP_MUL, inside, gate));
 }
 
 /* sin x / cos x; its gradient comes out as 1 + tan^2. */
@@ -92,7 +107,8 @@ tg_tensor tg_hard_sigmoid_at(tg_site site, tg_tensor x) {
 tg_tensor tg_hard_swish_at(tg_site site, tg_tensor x) {
     tg_call call;
     if (!enter_unary(&call, site, "hard_swish", x, TG_TAKES_F32)) return tg_call_poison(&call);
-    return tg_call_result(&call, tg_ir_binary(call.graph, TG_OP_MUL, x.id, hard_gate(&call, x.id)));
+    int32_t outside = 0, inside = gate_inside(&call, x.id, &outside);
+    return gate_result(&call, x.id, outside, tg_ir_binary(call.graph, TG_OP_MUL, inside, hard_gate(&call, inside)));
 }
 
 /* The number as f32 holds it; 0, with the error recorded, unless it is finite. */
@@ -114,6 +130,7 @@ tg_tensor tg_leaky_relu_at(tg_site site, tg_tensor x, double slope) {
     if (!enter_unary(&call, site, "leaky_relu", x, TG_TAKES_F32)) return tg_call_poison(&call);
     int32_t factor = finite_number(&call, "slope", slope, x.id);
     if (factor == 0) return tg_call_poison(&call);
+    if (slope == 0) return tg_call_result(&call, tg_ir_unary(call.graph, TG_OP_RELU, x.id)); /* 0 times -infinity is 0 here */
     int32_t positive = is_positive(&call, x.id);
     return tg_call_result(&call, tg_ir_select(call.graph, positive, x.id, tg_ir_binary(call.graph, TG_OP_MUL, x.id, factor)));
 }
@@ -131,17 +148,18 @@ tg_tensor tg_elu_at(tg_site site, tg_tensor x, double alpha) {
 }
 
 /* x / 2 (1 + inner), the frame of both forms of GELU. */
-static tg_tensor half_gate(const tg_call *call, int32_t x, int32_t inner) {
+static int32_t half_gate(const tg_call *call, int32_t x, int32_t inner) {
     int32_t gate = tg_ir_binary(call->graph, TG_OP_ADD, inner, tg_compose_number(call, 1.0));
-    return tg_call_result(call, tg_ir_binary(call->graph, TG_OP_MUL, tg_compose_scale(call, x, 0.5), gate));
+    return tg_ir_binary(call->graph, TG_OP_MUL, tg_compose_scale(call, x, 0.5), gate);
 }
 
 /* x / 2 (1 + erf(x / sqrt 2)) (Hendrycks & Gimpel 2016). */
 tg_tensor tg_gelu_at(tg_site site, tg_tensor x) {
     tg_call call;
     if (!enter_unary(&call, site, "gelu", x, TG_TAKES_F32)) return tg_call_poison(&call);
-    int32_t scaled = tg_compose_scale(&call, x.id, 0.70710678118654752);
-    return half_gate(&call, x.id, tg_ir_unary(call.graph, TG_OP_ERF, scaled));
+    int32_t outside = 0, inside = gate_inside(&call, x.id, &outside);
+    int32_t scaled = tg_compose_scale(&call, inside, 0.70710678118654752);
+    return gate_result(&call, x.id, outside, half_gate(&call, inside, tg_ir_unary(call.graph, TG_OP_ERF, scaled)));
 }
 
 /* x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))). */
@@ -150,10 +168,11 @@ tg_tensor tg_gelu_tanh_at(tg_site site, tg_tensor x) {
     if (!enter_unary(&call, site, "gelu_tanh", x, TG_TAKES_F32)) return tg_call_poison(&call);
     tg_graph *g = call.graph;
     const double root = 0.79788456080286536; /* sqrt(2 / pi) */
-    int32_t square = tg_ir_binary(g, TG_OP_MUL, x.id, x.id);
+    int32_t outside = 0, inside = gate_inside(&call, x.id, &outside);
+    int32_t square = tg_ir_binary(g, TG_OP_MUL, inside, inside);
     int32_t slope = tg_ir_binary(g, TG_OP_ADD, tg_compose_scale(&call, square, root * 0.044715), tg_compose_number(&call, root));
-    int32_t inner = tg_ir_binary(g, TG_OP_MUL, x.id, slope);
-    return half_gate(&call, x.id, tg_ir_unary(g, TG_OP_TANH, inner));
+    int32_t inner = tg_ir_binary(g, TG_OP_MUL, inside, slope);
+    return gate_result(&call, x.id, outside, half_gate(&call, inside, tg_ir_unary(g, TG_OP_TANH, inner)));
 }
 
 /* ---------------------------------------------------------------- two operands */

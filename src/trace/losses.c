@@ -55,13 +55,24 @@ static int32_t pick_targets(const tg_call *call, int32_t scores, int32_t targets
 
 static uint32_t last_axis(const tg_call *call, int32_t x) { return 1u << (unsigned)(tg_node_shape(call, x).rank - 1); }
 
+/* bool, per row, the last axis kept as 1: whether the target is another than `ignore`. */
+static int32_t counted_rows(const tg_call *call, int32_t targets, int32_t ignore) {
+    tg_graph *g = call->graph;
+    tg_shape rows = tg_node_shape(call, targets);
+    const int32_t ignored = tg_ir_const(g, tg_shape_make(0, NULL), TG_I32, (double)ignore);
+    const int32_t counted = tg_ir_binary(g, TG_OP_NOT_EQUAL, targets, ignored);
+    rows.dim[rows.rank++] = 1;
+    return tg_ir_reshape(g, counted, rows);
+}
+
 /* -(1 - smoothing) log softmax(logits)[target] - smoothing mean(log softmax(logits)) per row = log sum e^s - (1 - smoothing) s[target] -
- * smoothing mean(s), s = logits - max (Szegedy et al. 2016). */
-static int32_t negative_log_likelihood(const tg_call *call, int32_t logits, int32_t targets, double smoothing) {
+ * smoothing mean(s), s = logits - max (Szegedy et al. 2016). Rows that are not `counted` (0: all are) have s = 0: whatever their logits
+ * are, their gradient is 0. */
+static int32_t negative_log_likelihood(const tg_call *call, int32_t logits, int32_t targets, int32_t counted, double smoothing) {
     tg_graph *g = call->graph;
     const uint32_t axes = last_axis(call, logits);
     int32_t shifted = 0, log_sum = 0;
-    tg_compose_shifted(call, logits, tg_node_shape(call, logits).rank - 1, &shifted, &log_sum);
+    tg_compose_shifted(call, logits, tg_node_shape(call, logits).rank - 1, counted, &shifted, &log_sum);
     int32_t wanted = pick_targets(call, shifted, targets, axes);
     if (smoothing > 0) {
         const int32_t even = tg_compose_scale(call, tg_compose_mean(call, shifted, axes), smoothing);
@@ -92,7 +103,7 @@ tg_tensor tg_nn_cross_entropy_last_at(tg_site site, tg_tensor logits, tg_tensor 
     if (!enter_classes(&call, site, "cross_entropy_last", logits, targets)) return tg_call_poison(&call);
     if (!tg_ir_check_index(call.graph, targets.id, 0, class_count(&call, logits.id), false, 0, "cross_entropy_last"))
         return tg_call_poison(&call);
-    return tg_call_result(&call, negative_log_likelihood(&call, logits.id, targets.id, 0));
+    return tg_call_result(&call, negative_log_likelihood(&call, logits.id, targets.id, 0, 0));
 }
 
 tg_tensor tg_nn_cross_entropy_at(tg_site site, tg_tensor logits, tg_tensor targets, int32_t ignore, tg_cross_entropy_options options) {
@@ -103,7 +114,8 @@ tg_tensor tg_nn_cross_entropy_at(tg_site site, tg_tensor logits, tg_tensor targe
         return tg_call_fail(&call, TG_ERROR_ARGUMENT, NULL, 0, "the label smoothing is %.9g, not in [0, 1)", options.label_smoothing);
     if (!tg_ir_check_index(call.graph, targets.id, 0, class_count(&call, logits.id), true, ignore, "cross_entropy"))
         return tg_call_poison(&call);
-    const int32_t losses = negative_log_likelihood(&call, logits.id, targets.id, options.label_smoothing);
+    const int32_t counted = counted_rows(&call, targets.id, ignore);
+    const int32_t losses = negative_log_likelihood(&call, logits.id, targets.id, counted, options.label_smoothing);
     return reduce_counted(&call, losses, targets.id, ignore, options.reduction);
 }
 
@@ -159,21 +171,30 @@ tg_tensor tg_nn_huber_at(tg_site site, tg_tensor prediction, tg_tensor target, t
     return reduced(&call, tg_ir_binary(g, TG_OP_MUL, inner, rest), options.reduction);
 }
 
-/* x (1 - t) + (1 + (w - 1) t) log(1 + e^-x): the gradient by x is exact everywhere. */
-static int32_t weighted_bce(const tg_call *call, int32_t x, int32_t t, int32_t weight) {
+/* Whether x is infinite and its factor 0, which makes the product 0. */
+static int32_t vanishes(const tg_call *call, int32_t factor, int32_t x) {
     tg_graph *g = call->graph;
-    const int32_t one = tg_compose_number(call, 1.0);
-    const int32_t extra = tg_ir_binary(g, TG_OP_MUL, tg_ir_binary(g, TG_OP_SUB, weight, one), t);
-    const int32_t softplus = tg_ir_unary(g, TG_OP_SOFTPLUS, tg_ir_unary(g, TG_OP_NEG, x));
-    const int32_t right = tg_ir_binary(g, TG_OP_MUL, tg_ir_binary(g, TG_OP_ADD, extra, one), softplus);
-    return tg_ir_binary(g, TG_OP_ADD, tg_ir_binary(g, TG_OP_MUL, x, tg_ir_binary(g, TG_OP_SUB, one, t)), right);
+    const int32_t endless = tg_ir_binary(g, TG_OP_EQUAL, tg_ir_unary(g, TG_OP_ABS, x), tg_compose_number(call, (double)INFINITY));
+    return tg_ir_binary(g, TG_OP_AND, endless, tg_ir_binary(g, TG_OP_EQUAL, factor, tg_compose_number(call, 0.0)));
 }
 
-/* -t log sigmoid(x) - (1 - t) log sigmoid(-x) = log(1 + e^x) - x t: no overflow, gradient sigmoid(x) - t everywhere. */
+/* -w t log sigmoid(x) - (1 - t) log sigmoid(-x) = (w t + 1 - t) log(1 + e^-|x|) + (x > 0 ? (1 - t) x : -w t x): neither side of the loss
+ * or of its gradient is a difference of near numbers. weight 0: 1. */
+static int32_t binary_cross_entropy(const tg_call *call, int32_t x, int32_t t, int32_t weight) {
+    tg_graph *g = call->graph;
+    const int32_t zero = tg_compose_number(call, 0.0), one = tg_compose_number(call, 1.0);
+    const int32_t off = tg_ir_binary(g, TG_OP_SUB, one, t), on = weight == 0 ? t : tg_ir_binary(g, TG_OP_MUL, weight, t);
+    const int32_t positive = tg_ir_binary(g, TG_OP_LESS, zero, x);
+    const int32_t tail = tg_ir_unary(g, TG_OP_SOFTPLUS, tg_ir_select(g, positive, tg_ir_unary(g, TG_OP_NEG, x), x));
+    const int32_t factor = tg_ir_select(g, positive, off, tg_ir_unary(g, TG_OP_NEG, on));
+    const int32_t large = tg_ir_binary(g, TG_OP_MUL, factor, tg_ir_select(g, vanishes(call, factor, x), zero, x));
+    const int32_t small = weight == 0 ? tail : tg_ir_binary(g, TG_OP_MUL, tg_ir_binary(g, TG_OP_ADD, on, off), tail);
+    return tg_ir_binary(g, TG_OP_ADD, large, small);
+}
+
 tg_tensor tg_nn_bce_with_logits_at(tg_site site, tg_tensor logits, tg_tensor target, tg_bce_options options) {
     tg_call call;
     if (!enter_loss(&call, site, "bce_with_logits", logits, target, options.reduction)) return tg_call_poison(&call);
-    tg_graph *g = call.graph;
     if (options.positive_weight.graph != NULL) {
         const tg_tensor operands[3] = {logits, target, options.positive_weight};
         const int32_t weight = options.positive_weight.id, pair[2] = {weight, logits.id};
@@ -184,11 +205,9 @@ tg_tensor tg_nn_bce_with_logits_at(tg_site site, tg_tensor logits, tg_tensor tar
         if (!tg_shape_broadcast(shape, tg_node_shape(&call, weight), &out) || !tg_shape_equal(out, shape))
             return tg_call_fail(&call, TG_ERROR_SHAPE, pair, 2, "the positive weight does not broadcast to the logits: %s and %s",
                                 TG_LABEL(&call, weight), TG_LABEL(&call, logits.id));
-        return reduced(&call, weighted_bce(&call, logits.id, target.id, weight), options.reduction);
+        return reduced(&call, binary_cross_entropy(&call, logits.id, target.id, weight), options.reduction);
     }
-    const int32_t normalizer = tg_ir_unary(g, TG_OP_SOFTPLUS, logits.id);
-    const int32_t product = tg_ir_binary(g, TG_OP_MUL, logits.id, target.id);
-    return reduced(&call, tg_ir_binary(g, TG_OP_SUB, normalizer, product), options.reduction);
+    return reduced(&call, binary_cross_entropy(&call, logits.id, target.id, 0), options.reduction);
 }
 
 /* p (log p - log q); where p is 0 it is 0, whatever log q is, and so are its gradients: both logarithms are 0 there. */

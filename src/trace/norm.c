@@ -88,19 +88,33 @@ tg_batch_norm tg_nn_batch_norm_at(tg_site site, tg_graph *g, const char *name, i
 
 static int32_t norm_binary(const tg_call *call, tg_op op, int32_t a, int32_t b) { return tg_ir_binary(call->graph, op, a, b); }
 
-static int32_t mean_of_squares(const tg_call *call, int32_t x, uint32_t axes) {
-    return tg_compose_mean(call, norm_binary(call, TG_OP_MUL, x, x), axes);
+static int64_t norm_count(const tg_call *call, int32_t x, uint32_t axes) {
+    const tg_shape shape = tg_node_shape(call, x);
+    int64_t count = 1;
+    for (int i = 0; i < shape.rank; i++)
+        if ((axes >> (unsigned)i & 1u) != 0) count *= shape.dim[i];
+    return count;
 }
 
 /* 1 / sqrt(x + eps) */
-static int32_t norm_scale(const tg_call *call, int32_t x, double eps) {
-    return tg_ir_unary(call->graph, TG_OP_RSQRT, norm_binary(call, TG_OP_ADD, x, tg_compose_number(call, eps)));
+static int32_t norm_scale(const tg_call *call, int32_t x, int32_t eps) {
+    return tg_ir_unary(call->graph, TG_OP_RSQRT, norm_binary(call, TG_OP_ADD, x, eps));
+}
+
+/* x / sqrt(mean(x^2) + eps) over the axes. *mean_square, unless NULL: mean(x^2). */
+static int32_t rms_normalized(const tg_call *call, int32_t x, uint32_t axes, double eps, int32_t *mean_square) {
+    const tg_squares squares = tg_compose_squares(call, x, axes, eps);
+    const int32_t count = tg_compose_number(call, (double)norm_count(call, x, axes));
+    const int32_t mean = norm_binary(call, TG_OP_DIV, squares.sum, count);
+    if (mean_square != NULL) *mean_square = tg_compose_unscaled(call, squares, mean);
+    /* a number of each row by x: what it was computed of is no work of each element */
+    const int32_t factor = norm_binary(call, TG_OP_MUL, norm_scale(call, mean, squares.eps), squares.scale);
+    return norm_binary(call, TG_OP_MUL, x, factor);
 }
 
 /* (x - mean) / sqrt(variance + eps) over the axes, biased variance. */
 static int32_t standardized(const tg_call *call, int32_t x, uint32_t axes, double eps) {
-    const int32_t centred = norm_binary(call, TG_OP_SUB, x, tg_compose_mean(call, x, axes));
-    return norm_binary(call, TG_OP_MUL, centred, norm_scale(call, mean_of_squares(call, centred, axes), eps));
+    return rms_normalized(call, norm_binary(call, TG_OP_SUB, x, tg_compose_mean(call, x, axes)), axes, eps, NULL);
 }
 
 static bool all_f32(const tg_call *call, const tg_tensor *operands, int count) {
@@ -142,8 +156,7 @@ tg_tensor tg_nn_rms_norm_fwd_at(tg_site site, tg_rms_norm layer, tg_tensor x) {
     const tg_tensor operands[2] = {x, layer.g};
     if (!enter_rows(&call, site, "rms_norm", operands, 2)) return tg_call_poison(&call);
     const uint32_t last = 1u << (unsigned)(tg_node_shape(&call, x.id).rank - 1);
-    const int32_t scale = norm_scale(&call, mean_of_squares(&call, x.id, last), layer.eps);
-    return tg_call_result(&call, norm_binary(&call, TG_OP_MUL, norm_binary(&call, TG_OP_MUL, x.id, scale), layer.g.id));
+    return tg_call_result(&call, norm_binary(&call, TG_OP_MUL, rms_normalized(&call, x.id, last, layer.eps, NULL), layer.g.id));
 }
 
 /* ---------------------------------------------------------------- over channels, axis 1 of [N, C, ...] */
@@ -205,7 +218,7 @@ tg_tensor tg_nn_batch_norm_fwd_at(tg_site site, tg_batch_norm layer, tg_tensor x
     tg_graph *g = call.graph;
     if (!training) {
         const int32_t centred = norm_binary(&call, TG_OP_SUB, x.id, channel_column(&call, layer.mean.id, x.id));
-        const int32_t scale = norm_scale(&call, channel_column(&call, layer.var.id, x.id), layer.eps);
+        const int32_t scale = norm_scale(&call, channel_column(&call, layer.var.id, x.id), tg_compose_number(&call, layer.eps));
         return tg_call_result(&call, gained(&call, norm_binary(&call, TG_OP_MUL, centred, scale), layer.g.id, layer.b.id));
     }
     const tg_shape in = tg_node_shape(&call, x.id);
@@ -216,8 +229,9 @@ tg_tensor tg_nn_batch_norm_fwd_at(tg_site site, tg_batch_norm layer, tg_tensor x
                             TG_LABEL(&call, x.id));
     const int32_t mean = tg_compose_mean(&call, x.id, axes);
     const int32_t centred = norm_binary(&call, TG_OP_SUB, x.id, mean);
-    const int32_t variance = mean_of_squares(&call, centred, axes);
-    const int32_t y = gained(&call, norm_binary(&call, TG_OP_MUL, centred, norm_scale(&call, variance, layer.eps)), layer.g.id, layer.b.id);
+    int32_t variance = 0;
+    const int32_t normalized = rms_normalized(&call, centred, axes, layer.eps, &variance);
+    const int32_t y = gained(&call, normalized, layer.g.id, layer.b.id);
     const int32_t unbiased = tg_compose_scale(&call, variance, (double)count / (double)(count - 1));
     const tg_tensor result = tg_call_result(&call, y);
     keep_running(site, &call, layer.mean, mean, layer.momentum);

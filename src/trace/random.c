@@ -93,7 +93,9 @@ tg_tensor tg_categorical_at(tg_site site, tg_tensor logits, int axis) {
     int32_t bits = tg_ir_cast(g, tg_ir_draw(g, shape, INT64_C(1) << 23), TG_F32);
     int32_t unit = tg_compose_scale(&call, tg_ir_binary(g, TG_OP_ADD, bits, tg_compose_number(&call, 0.5)), 0x1p-23);
     int32_t wait = tg_ir_unary(g, TG_OP_LOG, tg_ir_unary(g, TG_OP_NEG, tg_ir_unary(g, TG_OP_LOG, unit)));
-    int32_t best = tg_ir_reduce(g, TG_OP_ARGMAX, tg_ir_binary(g, TG_OP_SUB, logits.id, wait), axes);
+    /* the maximum first: beside a large logit the noise would be rounded away */
+    int32_t shifted = tg_ir_binary(g, TG_OP_SUB, logits.id, tg_compose_finite_maximum(&call, logits.id, axes));
+    int32_t best = tg_ir_reduce(g, TG_OP_ARGMAX, tg_ir_binary(g, TG_OP_SUB, shifted, wait), axes);
     return tg_call_result(&call, tg_compose_drop_axes(&call, best, axes));
 }
 

@@ -88,35 +88,91 @@ static int32_t root_or_zero(const tg_call *call, int32_t x) {
     return tg_ir_select(g, vanishes, zero, tg_ir_unary(g, TG_OP_SQRT, safe));
 }
 
-/* sum((x - mean)^2) / (n - correction), the axes kept as 1; 0 with the error recorded where nothing is left to divide by. */
-static int32_t spread_about_mean(const tg_call *call, int32_t x, uint32_t axes, int32_t correction) {
+/* Squares of a row are in f32 as they are where their sum lies between these: what is lost of the smallest is nothing beside it. */
+#define SQUARES_LEAST 0x1p-80
+#define SQUARES_MOST 0x1p120
+#define SQUARES_LARGE 0x1p-76 /* what a row beyond that is multiplied by, for its root */
+#define SQUARES_SMALL 0x1p76
+
+static int32_t sum_of_squares(const tg_call *call, int32_t x, uint32_t axes) {
+    return tg_ir_reduce(call->graph, TG_OP_SUM, tg_ir_binary(call->graph, TG_OP_MUL, x, x), axes);
+}
+
+/* large ? a : small ? b : c, numbers of each row. small 0: never. */
+static int32_t squares_choose(const tg_call *call, int32_t large, int32_t small, double a, double b, double c) {
+    const int32_t usual = tg_compose_number(call, c);
+    const int32_t rest = small == 0 ? usual : tg_ir_select(call->graph, small, tg_compose_number(call, b), usual);
+    return tg_ir_select(call->graph, large, tg_compose_number(call, a), rest);
+}
+
+/* The plain sum tells which rows to scale. It has no gradient: that is of the second sum alone, which is the same in most rows.
+ * to_small 0: none is small. */
+static tg_squares squares_scaled(const tg_call *call, int32_t x, uint32_t axes, double eps, double to_large, double to_small) {
     tg_graph *g = call->graph;
+    const int32_t plain = sum_of_squares(call, x, axes);
+    const int32_t fits = tg_ir_binary(g, TG_OP_LESS, plain, tg_compose_number(call, SQUARES_MOST));
+    const int32_t large = tg_ir_unary(g, TG_OP_NOT, fits); /* NaN, too */
+    int32_t small = 0;
+    if (to_small > 0) small = tg_ir_binary(g, TG_OP_LESS, plain, tg_compose_number(call, SQUARES_LEAST));
+    const int32_t scale = squares_choose(call, large, small, to_large, to_small, 1.0);
+    return (tg_squares){
+        .sum = sum_of_squares(call, tg_ir_binary(g, TG_OP_MUL, x, scale), axes),
+        .scale = scale,
+        .inverse = squares_choose(call, large, small, 1 / to_large, 1 / SQUARES_SMALL, 1.0),
+        .eps = squares_choose(call, large, small, 0.0, eps * SQUARES_SMALL * SQUARES_SMALL, eps),
+    };
+}
+
+tg_squares tg_compose_squares(const tg_call *call, int32_t x, uint32_t axes, double eps) {
+    return squares_scaled(call, x, axes, eps, SQUARES_LARGE, eps < SQUARES_LEAST ? SQUARES_SMALL : 0.0);
+}
+
+int32_t tg_compose_unscaled(const tg_call *call, tg_squares squares, int32_t x) {
+    const int32_t once = tg_ir_binary(call->graph, TG_OP_MUL, x, squares.inverse);
+    return tg_ir_binary(call->graph, TG_OP_MUL, once, squares.inverse);
+}
+
+/* x - mean, and what to divide the sum of its squares by: 0 with the error recorded where nothing is left to divide by. */
+static int32_t about_mean(const tg_call *call, int32_t x, uint32_t axes, int32_t correction, int32_t *divisor) {
     int64_t count = reduced_count(tg_node_shape(call, x), axes);
     if (correction < 0 || correction >= count) {
         tg_call_fail(call, TG_ERROR_ARGUMENT, &x, 1, "the correction %d is not in 0 .. %lld, for %lld elements: %s", (int)correction,
                      (long long)count - 1, (long long)count, TG_LABEL(call, x));
         return 0;
     }
-    int32_t centred = tg_ir_binary(g, TG_OP_SUB, x, tg_compose_mean(call, x, axes));
-    int32_t sum = tg_ir_reduce(g, TG_OP_SUM, tg_ir_binary(g, TG_OP_MUL, centred, centred), axes);
-    return tg_ir_binary(g, TG_OP_DIV, sum, tg_compose_number(call, (double)(count - correction)));
+    *divisor = tg_compose_number(call, (double)(count - correction));
+    return tg_ir_binary(call->graph, TG_OP_SUB, x, tg_compose_mean(call, x, axes));
 }
 
+/* Only the sum may be too large: what the result needs is within a factor of the count of it, and so is the gradient. */
 tg_tensor tg_variance_at(tg_site site, tg_tensor x, tg_axes axes, tg_variance_options options) {
     tg_call call;
     uint32_t mask = 0;
+    int32_t divisor = 0;
     if (!enter_reduction(&call, site, "variance", x, axes, TG_TAKES_F32, &mask)) return tg_call_poison(&call);
-    int32_t spread = spread_about_mean(&call, x.id, mask, options.correction);
+    const int32_t centred = about_mean(&call, x.id, mask, options.correction, &divisor);
+    if (centred == 0) return tg_call_poison(&call);
+    const tg_squares squares = squares_scaled(&call, centred, mask, 0.0, 0x1p-16, 0.0);
+    const int32_t spread = tg_compose_unscaled(&call, squares, tg_ir_binary(call.graph, TG_OP_DIV, squares.sum, divisor));
     return finish_reduction(&call, spread, mask, (tg_reduce_options){.keepdims = options.keepdims});
 }
 
 tg_tensor tg_std_at(tg_site site, tg_tensor x, tg_axes axes, tg_variance_options options) {
     tg_call call;
     uint32_t mask = 0;
+    int32_t divisor = 0;
     if (!enter_reduction(&call, site, "std", x, axes, TG_TAKES_F32, &mask)) return tg_call_poison(&call);
-    int32_t spread = spread_about_mean(&call, x.id, mask, options.correction);
-    if (spread == 0) return tg_call_poison(&call);
-    return finish_reduction(&call, root_or_zero(&call, spread), mask, (tg_reduce_options){.keepdims = options.keepdims});
+    const int32_t centred = about_mean(&call, x.id, mask, options.correction, &divisor);
+    if (centred == 0) return tg_call_poison(&call);
+    const tg_squares squares = tg_compose_squares(&call, centred, mask, 0.0);
+    int32_t root = root_or_zero(&call, tg_ir_binary(call.graph, TG_OP_DIV, squares.sum, divisor));
+    root = tg_ir_binary(call.graph, TG_OP_MUL, root, squares.inverse);
+    return finish_reduction(&call, root, mask, (tg_reduce_options){.keepdims = options.keepdims});
+}
+
+static int32_t euclidean_norm(const tg_call *call, int32_t x, uint32_t axes) {
+    const tg_squares squares = tg_compose_squares(call, x, axes, 0.0);
+    return tg_ir_binary(call->graph, TG_OP_MUL, root_or_zero(call, squares.sum), squares.inverse);
 }
 
 tg_tensor tg_norm_at(tg_site site, tg_tensor x, tg_axes axes, tg_norm_options options) {
@@ -125,8 +181,7 @@ tg_tensor tg_norm_at(tg_site site, tg_tensor x, tg_axes axes, tg_norm_options op
     int32_t reduced = 0;
     if (!enter_reduction(&call, site, "norm", x, axes, TG_TAKES_F32, &mask)) return tg_call_poison(&call);
     tg_graph *g = call.graph;
-    if (tg_value_or(options.ord, 2.0) == 2.0)
-        reduced = root_or_zero(&call, tg_ir_reduce(g, TG_OP_SUM, tg_ir_binary(g, TG_OP_MUL, x.id, x.id), mask));
+    if (tg_value_or(options.ord, 2.0) == 2.0) reduced = euclidean_norm(&call, x.id, mask);
     else if (options.ord == 1.0) reduced = tg_ir_reduce(g, TG_OP_SUM, tg_ir_unary(g, TG_OP_ABS, x.id), mask);
     else if (options.ord == (double)INFINITY) reduced = tg_ir_reduce(g, TG_OP_REDUCE_MAX, tg_ir_unary(g, TG_OP_ABS, x.id), mask);
     else

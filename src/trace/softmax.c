@@ -15,14 +15,24 @@ static int32_t row_maximum(tg_graph *g, int32_t x, uint32_t axes) {
     return tg_ir_unary(g, TG_OP_STOP_GRADIENT, tg_ir_reduce(g, TG_OP_REDUCE_MAX, x, axes));
 }
 
+/* x - infinity is NaN where x is infinite too: such a row needs no shift. */
+int32_t tg_compose_finite_maximum(const tg_call *call, int32_t x, uint32_t axes) {
+    tg_graph *g = call->graph;
+    const int32_t largest = row_maximum(g, x, axes);
+    const int32_t size = tg_ir_unary(g, TG_OP_ABS, largest);
+    const int32_t finite = tg_ir_binary(g, TG_OP_LESS, size, tg_compose_number(call, (double)INFINITY));
+    return tg_ir_select(g, finite, largest, tg_compose_number(call, 0.0));
+}
+
 static int32_t normalized(tg_graph *g, int32_t weights, uint32_t axes) {
     return tg_ir_binary(g, TG_OP_DIV, weights, tg_ir_reduce(g, TG_OP_SUM, weights, axes));
 }
 
-void tg_compose_shifted(const tg_call *call, int32_t x, int axis, int32_t *shifted, int32_t *log_sum) {
+void tg_compose_shifted(const tg_call *call, int32_t x, int axis, int32_t counted, int32_t *shifted, int32_t *log_sum) {
     tg_graph *g = call->graph;
     uint32_t axes = 1u << (unsigned)axis;
     *shifted = tg_ir_binary(g, TG_OP_SUB, x, row_maximum(g, x, axes));
+    if (counted != 0) *shifted = tg_ir_select(g, counted, *shifted, tg_compose_number(call, 0.0));
     int32_t sum = tg_ir_reduce(g, TG_OP_SUM, tg_ir_unary(g, TG_OP_EXP, *shifted), axes);
     *log_sum = tg_ir_unary(g, TG_OP_LOG, sum);
 }
@@ -42,7 +52,7 @@ tg_tensor tg_log_softmax_at(tg_site site, tg_tensor x, int axis) {
     int along = 0;
     int32_t shifted = 0, log_sum = 0;
     if (!enter_softmax(&call, site, "log_softmax", x, axis, &along)) return tg_call_poison(&call);
-    tg_compose_shifted(&call, x.id, along, &shifted, &log_sum);
+    tg_compose_shifted(&call, x.id, along, 0, &shifted, &log_sum);
     return tg_call_result(&call, tg_ir_binary(call.graph, TG_OP_SUB, shifted, log_sum));
 }
 
@@ -52,13 +62,13 @@ tg_tensor tg_logsumexp_at(tg_site site, tg_tensor x, int axis) {
     if (!enter_softmax(&call, site, "logsumexp", x, axis, &along)) return tg_call_poison(&call);
     tg_graph *g = call.graph;
     uint32_t axes = 1u << (unsigned)along;
-    /* e^(x - infinity) is NaN where x is infinite too: such a row needs no shift, its answer is infinite */
-    int32_t largest = row_maximum(g, x.id, axes);
-    int32_t size = tg_ir_unary(g, TG_OP_ABS, largest);
-    int32_t finite = tg_ir_binary(g, TG_OP_LESS, size, tg_compose_number(&call, (double)INFINITY));
-    int32_t maximum = tg_ir_select(g, finite, largest, tg_compose_number(&call, 0.0));
+    int32_t maximum = tg_compose_finite_maximum(&call, x.id, axes);
     int32_t weights = tg_ir_unary(g, TG_OP_EXP, tg_ir_binary(g, TG_OP_SUB, x.id, maximum));
-    int32_t log_sum = tg_ir_unary(g, TG_OP_LOG, tg_ir_reduce(g, TG_OP_SUM, weights, axes));
+    int32_t sum = tg_ir_reduce(g, TG_OP_SUM, weights, axes);
+    /* 0 where all are -infinity: its logarithm is chosen, so that the gradient is 0 and not 0 / 0 */
+    int32_t empty = tg_ir_binary(g, TG_OP_EQUAL, sum, tg_compose_number(&call, 0.0));
+    int32_t log_sum = tg_ir_unary(g, TG_OP_LOG, tg_ir_select(g, empty, tg_compose_number(&call, 1.0), sum));
+    log_sum = tg_ir_select(g, empty, tg_compose_number(&call, -(double)INFINITY), log_sum);
     return tg_call_result(&call, tg_compose_drop_axes(&call, tg_ir_binary(g, TG_OP_ADD, log_sum, maximum), axes));
 }
 

@@ -68,9 +68,20 @@ int32_t tg_compose_number(const tg_call *call, double value); /* rank-0 f32 */
 int32_t tg_compose_scale(const tg_call *call, int32_t x, double factor);
 int32_t tg_compose_mean(const tg_call *call, int32_t x, uint32_t axes);      /* keeps the axes as 1 */
 int32_t tg_compose_drop_axes(const tg_call *call, int32_t x, uint32_t axes); /* removes axes of size 1 */
+/* A sum of squares that stays in f32 wherever its root does: sum((x scale)^2), scale a power of two for each row, without gradient, 1
+ * unless the row is huge or, where that shows beside eps >= 0, tiny. */
+typedef struct tg_squares {
+    int32_t sum, scale, inverse; /* inverse: 1 / scale */
+    int32_t eps;                 /* eps scale^2 */
+} tg_squares;
+tg_squares tg_compose_squares(const tg_call *call, int32_t x, uint32_t axes, double eps); /* keeps the axes as 1 */
+int32_t tg_compose_unscaled(const tg_call *call, tg_squares squares, int32_t x); /* x / scale^2 */
 int32_t tg_compose_matmul(const tg_call *call, int32_t x, int32_t w);        /* [..., M, K] x [K, N] */
-/* x - max(x) and log(sum(exp(x - max))) over one axis, which stays as 1. The maximum carries no gradient. */
-void tg_compose_shifted(const tg_call *call, int32_t x, int axis, int32_t *shifted, int32_t *log_sum);
+/* x - max(x) and log(sum(exp(x - max))) over one axis, which stays as 1. The maximum carries no gradient. counted: bool that broadcasts
+ * to x; where it is false x - max(x) becomes 0, without gradient. 0: none. */
+void tg_compose_shifted(const tg_call *call, int32_t x, int axis, int32_t counted, int32_t *shifted, int32_t *log_sum);
+/* max(x) over the axes, kept as 1, without gradient; 0 where it is infinite or NaN. */
+int32_t tg_compose_finite_maximum(const tg_call *call, int32_t x, uint32_t axes);
 /* bool [..., depth]: whether the last index equals indices[...]. */
 int32_t tg_compose_one_hot(const tg_call *call, int32_t indices, int64_t depth);
 

@@ -109,7 +109,9 @@ static void serial_put_shape(serial_writer *w, tg_shape shape) {
 /* Position of a file name among those kept; keeps it when it is new. -1 without memory. */
 static int64_t serial_file_index(serial_writer *w, const char *file) {
     for (int64_t i = w->files.count; i-- > 0;)
-        if (w->files.items[i] == file || strcmp(w->files.items[i], file) == 0) return i;
+        if (w->files.items[i] == file) return i;
+    for (int64_t i = w->files.count; i-- > 0;)
+        if (strcmp(w->files.items[i], file) == 0) return i;
     void *items = w->files.items;
     const bool room = tg_grow(w->g->ctx, &items, &w->files.capacity, w->files.count + 1, sizeof *w->files.items);
     w->files.items = items;

@@ -1,7 +1,8 @@
 // The C core compiled to WebAssembly: loading it, and web/core/exports.h as typed functions. Strings, arrays and records cross here;
 // nothing is decided here. Every failure is thrown as the error of its status.
 
-import { errorOfStatus, type Site } from './errors.js'
+import { errorOfStatus } from './errors.js'
+import type { CoreSite } from './sites.js'
 import type { ParamGroup } from './optimizer.js'
 import type { DataArray, Dtype, Precision } from './types.js'
 
@@ -467,7 +468,7 @@ export class Core {
     this.#ok(this.#x.graph_mark_group(graph, this.#string(group.match), this.#numbers(numbers)))
   }
   /** Where the graph has a site of `from`, whose lines ascend, it has the one of `to` then. */
-  settleSites(graph: GraphAddress, from: readonly Site[], to: readonly Site[]): void {
+  settleSites(graph: GraphAddress, from: readonly CoreSite[], to: readonly CoreSite[]): void {
     const files = to.map((site) => this.#file(site.file)), at = this.#argument(from.length * SITE_BYTES)
     this.i32(at, from.length * 3).set(from.flatMap((site, i) => [site.line, files[i] as Address, to[i]?.line ?? 0]))
     this.#x.graph_settle_sites(graph, at, from.length)
@@ -482,36 +483,36 @@ export class Core {
 
   // ---------------------------------------------------------------- operations: ids
 
-  op(name: string, site: Site, operands: readonly CoreOperand[], numbers: readonly number[] = []): number {
+  op(name: string, site: CoreSite, operands: readonly CoreOperand[], numbers: readonly number[] = []): number {
     return this.#made(this.#x.op(opNumbers.get(name) ?? -1, this.#file(site.file), site.line, this.#operands(operands), operands.length,
       this.#numbers(numbers), numbers.length))
   }
   /** init: tg_init_kind (0 randn, 1 zeros, 2 ones, 3 kaiming, 4 uniform, 5 literal). decay, frozen: undefined is the default. */
-  param(site: Site, graph: GraphAddress, name: string, shape: readonly number[], init: number, scale: number, data: Float32Array | null,
+  param(site: CoreSite, graph: GraphAddress, name: string, shape: readonly number[], init: number, scale: number, data: Float32Array | null,
     decay?: boolean, frozen?: boolean): number {
     return this.#made(this.#x.param(this.#file(site.file), site.line, graph, this.#string(name), this.#numbers(shape), shape.length, init,
       scale, data === null ? 0 : this.#array(data), data?.length ?? 0, choice(decay), choice(frozen)))
   }
-  input(site: Site, graph: GraphAddress, name: string, shape: readonly number[], dtype: Dtype): number {
+  input(site: CoreSite, graph: GraphAddress, name: string, shape: readonly number[], dtype: Dtype): number {
     return this.#made(this.#x.input(this.#file(site.file), site.line, graph, this.#string(name), this.#numbers(shape), shape.length,
       dtypeNumber(dtype)))
   }
-  state(site: Site, graph: GraphAddress, name: string, shape: readonly number[], dtype: Dtype, value: number): number {
+  state(site: CoreSite, graph: GraphAddress, name: string, shape: readonly number[], dtype: Dtype, value: number): number {
     return this.#made(this.#x.state(this.#file(site.file), site.line, graph, this.#string(name), this.#numbers(shape), shape.length,
       dtypeNumber(dtype), value))
   }
-  full(site: Site, graph: GraphAddress, shape: readonly number[], value: number, dtype: Dtype): number {
+  full(site: CoreSite, graph: GraphAddress, shape: readonly number[], value: number, dtype: Dtype): number {
     return this.#made(this.#x.full(this.#file(site.file), site.line, graph, this.#numbers(shape), shape.length, value, dtypeNumber(dtype)))
   }
-  arange(site: Site, graph: GraphAddress, n: number, dtype: Dtype): number {
+  arange(site: CoreSite, graph: GraphAddress, n: number, dtype: Dtype): number {
     return this.#made(this.#x.arange(this.#file(site.file), site.line, graph, n, dtypeNumber(dtype)))
   }
-  constant(site: Site, graph: GraphAddress, shape: readonly number[], dtype: Dtype, data: DataArray): number {
+  constant(site: CoreSite, graph: GraphAddress, shape: readonly number[], dtype: Dtype, data: DataArray): number {
     return this.#made(this.#x.constant(this.#file(site.file), site.line, graph, this.#numbers(shape), shape.length, dtypeNumber(dtype),
       this.#array(data), data.length))
   }
   /** kind: 0 rand, 1 randn, 2 rand_int of [lo, hi), 3 bernoulli of p. */
-  draw(site: Site, graph: GraphAddress, kind: number, shape: readonly number[], lo = 0, hi = 0, p: CoreOperand = 0): number {
+  draw(site: CoreSite, graph: GraphAddress, kind: number, shape: readonly number[], lo = 0, hi = 0, p: CoreOperand = 0): number {
     return this.#made(this.#x.draw(this.#file(site.file), site.line, graph, kind, this.#numbers(shape), shape.length, lo, hi, this.#operands([p])))
   }
   pushScope(graph: GraphAddress, name: string): void {
@@ -522,31 +523,31 @@ export class Core {
     this.#x.scope_pop(graph)
     this.#ok(this.#x.error_status())
   }
-  capture(site: Site, name: string, graph: GraphAddress, id: number): number {
+  capture(site: CoreSite, name: string, graph: GraphAddress, id: number): number {
     return this.#made(this.#x.capture(this.#file(site.file), site.line, this.#string(name), graph, id))
   }
   /** ids of d loss / d wrt[i]. */
-  grad(site: Site, loss: CoreOperand, wrt: readonly CoreOperand[]): number[] { return this.#gradients('grad', site, [loss], wrt) }
-  vjp(site: Site, y: CoreOperand, cotangent: CoreOperand, wrt: readonly CoreOperand[]): number[] {
+  grad(site: CoreSite, loss: CoreOperand, wrt: readonly CoreOperand[]): number[] { return this.#gradients('grad', site, [loss], wrt) }
+  vjp(site: CoreSite, y: CoreOperand, cotangent: CoreOperand, wrt: readonly CoreOperand[]): number[] {
     return this.#gradients('vjp', site, [y, cotangent], wrt)
   }
-  #gradients(which: 'grad' | 'vjp', site: Site, of: CoreOperand[], wrt: readonly CoreOperand[]): number[] {
+  #gradients(which: 'grad' | 'vjp', site: CoreSite, of: CoreOperand[], wrt: readonly CoreOperand[]): number[] {
     const all = [...of, ...wrt], out = this.#argument(4 * wrt.length + 4)
     this.#ok(this.#x[which](this.#file(site.file), site.line, this.#operands(all), all.length, out))
     return [...this.i32(out, wrt.length)]
   }
   /** ids of the parts along an axis: of these sizes, or a number of equal ones. */
-  split(site: Site, x: { graph: GraphAddress; id: number }, axis: number, parts: number | readonly number[]): number[] {
+  split(site: CoreSite, x: { graph: GraphAddress; id: number }, axis: number, parts: number | readonly number[]): number[] {
     const equal = typeof parts === 'number', most = Math.max(1, ...this.shapeOf(x.graph, x.id))
     const count = equal ? parts : parts.length, out = this.#argument(4 * Math.min(Math.max(count, 1), most))
     const numbers = equal ? [axis, 1, parts] : [axis, 0, ...parts]
     this.#ok(this.#x.split(this.#file(site.file), site.line, this.#operands([x]), this.#numbers(numbers), numbers.length, out))
     return [...this.i32(out, count)]
   }
-  writeback(site: Site, destination: CoreOperand, source: CoreOperand): void {
+  writeback(site: CoreSite, destination: CoreOperand, source: CoreOperand): void {
     this.#ok(this.#x.writeback(this.#file(site.file), site.line, this.#operands([destination, source])))
   }
-  appendOptimizer(site: Site, loss: CoreOperand, optimizer: OptimizerNumbers): void {
+  appendOptimizer(site: CoreSite, loss: CoreOperand, optimizer: OptimizerNumbers): void {
     this.#ok(this.#x.append_optimizer(this.#file(site.file), site.line, this.#operands([loss]), this.#numbers(optimizer)))
   }
   shapeOf(graph: GraphAddress, id: number): number[] {

@@ -2,12 +2,13 @@
 // with the user's frames, in the formats of V8, Firefox and Safari. Knows nothing of tensors or workers.
 
 import type { CaptureMessage } from './protocol.js'
-import { trueSite, withTrueSites } from './sites.js'
+import { fromCore, NOWHERE, siteText, withTrueSites, type CoreSite } from './sites.js'
 
-/** A place in the user's program. `file` is a URL or a path as the engine has it; line 0: not known. */
+/** A place in the user's program. `file` is a URL or a path as the engine has it; line and column count from 1; 0: not known. */
 export interface Site {
   file: string
   line: number
+  column: number
 }
 
 /** Every error the library makes. `status` is the C core's number (tg_status). */
@@ -176,9 +177,9 @@ const byStatus: Record<number, new (message: string, status?: number) => Tensorg
 }
 
 /** The error of a C status. `site`: where the C core says the mistake stands. */
-export function errorOfStatus(status: number, message: string, site: Site | null = null): TensorgradError {
+export function errorOfStatus(status: number, message: string, site: CoreSite | null = null): TensorgradError {
   const error = new (byStatus[status] ?? TensorgradError)(withTrueSites(message), status)
-  error.site = site && trueSite(site)
+  error.site = site && fromCore(site)
   return error
 }
 
@@ -229,7 +230,7 @@ export function restoreError(plain: SerialisedError, callFrames: string): Error 
     error.captures = plain.captures ?? null
   }
   blamed.add(error)
-  const at = plain.site !== null && plain.site.line > 0 ? `    at ${plain.site.file}:${plain.site.line}\n` : ''
+  const at = plain.site !== null && plain.site.line > 0 ? `    at ${siteText(plain.site)}\n` : ''
   error.stack = withHeader(error, at + callFrames)
   return error
 }
@@ -249,7 +250,7 @@ function isOwn(file: string): boolean {
 }
 
 /** "    at f (file:12:3)", "    at file:12:3" (V8); "f@file:12:3" (Firefox, Safari). Null for any other line. */
-export function parseFrame(line: string): (Site & { column: number }) | null {
+export function parseFrame(line: string): Site | null {
   const place = /:(\d+):(\d+)\)?$/.exec(line)
   if (place === null) return null
   const v8 = /^\s*at (?:async )?/.exec(line)
@@ -311,7 +312,7 @@ export function framesAbove(above: unknown): string {
 /** The user's frame that is nearest to the call of `above`. */
 export function holdSite(above: unknown): HeldSite {
   let holder: { stack?: string } | null = capture(above, SITE_FRAMES)
-  let site: Site = { file: '', line: 0 }
+  let site = NOWHERE
   return () => {
     if (holder === null) return site
     const line = (holder.stack ?? '').split('\n').find(isUsers)
@@ -324,8 +325,7 @@ export function holdSite(above: unknown): HeldSite {
 /** Where kept frames begin. */
 export function siteOf(frames: string): Site {
   const end = frames.indexOf('\n')
-  const frame = parseFrame(end < 0 ? frames : frames.slice(0, end))
-  return frame === null ? { file: '', line: 0 } : { file: frame.file, line: frame.line }
+  return parseFrame(end < 0 ? frames : frames.slice(0, end)) ?? NOWHERE
 }
 
 /** `error` with the user's frames at the call of `above`, or with `frames` kept from an earlier call. */

@@ -1,37 +1,47 @@
-// Where operations stand in the user's program, found out late: reading a stack costs far more than keeping it, and a trace has hundreds. So
+// Where operations stand in the user's program. Found out late: reading a stack costs far more than keeping it, and a trace has hundreds. So
 // a trace gives the core numbers in place of files and lines; whoever is shown one of them, an error or a graph that is written, has
-// it replaced. Knows no stack's format and no graph.
+// it replaced. And with columns, as a minified program is one line: the core, which has none, is told "file:line" as the file and the
+// column as the line. Knows no stack's format and no graph.
 
 import type { HeldSite, Site } from './errors.js'
 
+/** As the core has it. */
+export type CoreSite = Pick<Site, 'file' | 'line'>
+
 const NUMBERED = '\u0001' // in place of a file, with the number as line
 const NUMBERS = /\u0001:(\d+)/g
-const NOWHERE: Site = { file: '', line: 0 }
+export const NOWHERE: Site = { file: '', line: 0, column: 0 }
 
 const held = new Map<number, HeldSite>()
 let last = 0
 
 /** A site that stands for `site` until it is forgotten. */
-export function numberSite(site: HeldSite): Site {
+export function numberSite(site: HeldSite): CoreSite {
   held.set(++last, site)
   return { file: NUMBERED, line: last }
 }
 
 const siteOfNumber = (number: number): Site => held.get(number)?.() ?? NOWHERE
 
-/** The site itself, where it is a number's. */
-export function trueSite(site: Site): Site {
-  return site.file === NUMBERED ? siteOfNumber(site.line) : site
+export const siteText = ({ file, line, column }: Site): string => (column > 0 ? `${file}:${line}:${column}` : `${file}:${line}`)
+
+export function toCore({ file, line, column }: Site): CoreSite {
+  return column > 0 ? { file: `${file}:${line}`, line: column } : { file, line }
 }
 
-/** The same of every number in a message of the core. */
-export function withTrueSites(message: string): string {
-  return message.replace(NUMBERS, (_, number) => {
-    const { file, line } = siteOfNumber(Number(number))
-    return `${file}:${line}`
-  })
+/** What the core says of a site, that of a number too. */
+export function fromCore({ file, line }: CoreSite): Site {
+  if (file === NUMBERED) return siteOfNumber(line)
+  const parts = /^(.+):(\d+)$/s.exec(file)
+  return parts === null ? { file, line, column: 0 } : { file: parts[1] as string, line: Number(parts[2]), column: line }
 }
 
-export function forgetSites(sites: readonly Site[]): void {
+/** What the core is told in place of a number. */
+export const settled = (site: CoreSite): CoreSite => toCore(siteOfNumber(site.line))
+
+/** Every number in a message of the core replaced. */
+export const withTrueSites = (message: string): string => message.replace(NUMBERS, (_, number) => siteText(siteOfNumber(Number(number))))
+
+export function forgetSites(sites: readonly CoreSite[]): void {
   for (const site of sites) held.delete(site.line)
 }

@@ -3,14 +3,14 @@
 
 import type { Core, CoreOperand, GraphAddress } from './core.js'
 import {
-  ArgumentError, blame, blameOnce, holdSite, siteOf, TraceError, UnsupportedError, type Frames, type HeldSite, type Site,
+  ArgumentError, blame, blameOnce, holdSite, siteOf, TraceError, UnsupportedError, type Frames, type HeldSite,
 } from './errors.js'
 import { initNumbers } from './init.js'
 import type { ParamOptions } from './module.js'
 import { describe } from './options.js'
 import { inSlices } from './pause.js'
 import { coreNow } from './platform.js'
-import { forgetSites, numberSite, trueSite } from './sites.js'
+import { forgetSites, numberSite, settled, siteText, toCore, type CoreSite } from './sites.js'
 import type { DataArray, Dtype, Shape } from './types.js'
 
 export { describe }
@@ -34,6 +34,23 @@ export class Tensor {
     this.id = id
     this.shape = shape
     this.dtype = dtype
+  }
+
+  toString(): string {
+    return `Tensor ${this.dtype}[${this.shape.join(', ')}]`
+  }
+  toJSON(): string {
+    return this.toString()
+  }
+  /** @internal What console.log of Node shows. */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return this.toString()
+  }
+  /** @internal Of `x > 0`, `x * 2`, `x == y`, which JavaScript cannot make operations of. */
+  [Symbol.toPrimitive](hint: string): string {
+    if (hint === 'string') return this.toString()
+    throw blame(new TraceError(`${this} is no number while it is traced: write greater(x, 0) for x > 0 (less, equal, ...), ` +
+      'add(x, 1) or mul(x, 2) for x + 1 or x * 2, and where(c, a, b) for c ? a : b'), this[Symbol.toPrimitive])
   }
 }
 Object.defineProperty(Tensor.prototype, BRAND, { value: true })
@@ -70,10 +87,10 @@ export class Trace {
   /** It threw: the graph is gone. */
   failed = false
   /** Sites that the graph has as numbers still. */
-  readonly #sites: Site[]
+  readonly #sites: CoreSite[]
   constructor(
     readonly graph: GraphAddress,
-    sites: Site[],
+    sites: CoreSite[],
     /** Traced to be trained, as far as the library can tell: what nn.Dropout goes by. */
     readonly training: boolean,
   ) {
@@ -81,7 +98,7 @@ export class Trace {
   }
 
   /** A site for the next node, found out when it is asked for. */
-  site(held: HeldSite): Site {
+  site(held: HeldSite): CoreSite {
     const site = numberSite(held)
     this.#sites.push(site)
     return site
@@ -90,13 +107,13 @@ export class Trace {
   /** Gives the graph files and lines in place of numbers. */
   settleSites(): void {
     if (this.#sites.length === 0) return
-    coreNow().settleSites(this.graph, this.#sites, this.#sites.map(trueSite))
+    coreNow().settleSites(this.graph, this.#sites, this.#sites.map(settled))
     forgetSites(this.#sites)
     this.#sites.length = 0
   }
   /** The same, with pauses. */
   async settleSitesSlowly(): Promise<void> {
-    await inSlices(this.#sites, trueSite)
+    await inSlices(this.#sites, settled)
     this.settleSites()
   }
 
@@ -124,7 +141,7 @@ export class Trace {
     }
   }
 
-  makeParam(site: Site, name: string, shape: Shape, options: ParamOptions, decay = options.decay): Tensor {
+  makeParam(site: CoreSite, name: string, shape: Shape, options: ParamOptions, decay = options.decay): Tensor {
     const { kind, scale, data } = initNumbers(options.init)
     const tensor = this.tensor(coreNow().param(site, this.graph, name, shape, kind, scale, data, decay, options.frozen))
     this.named.push({ name, tensor, frozen: options.frozen ?? false })
@@ -133,7 +150,7 @@ export class Trace {
 }
 
 let current: Trace | null = null
-const graphs = new FinalizationRegistry<{ core: Core; graph: GraphAddress; sites: Site[] }>(({ core, graph, sites }) => {
+const graphs = new FinalizationRegistry<{ core: Core; graph: GraphAddress; sites: CoreSite[] }>(({ core, graph, sites }) => {
   core.destroyGraph(graph)
   forgetSites(sites)
 })
@@ -163,7 +180,7 @@ function run(trace: Trace, build: (trace: Trace) => unknown): { graph: GraphAddr
 export function traceGraph(frames: Frames, build: (trace: Trace) => unknown, training = true): Trace {
   refuseNested(frames)
   const core = coreNow()
-  const sites: Site[] = []
+  const sites: CoreSite[] = []
   let trace: Trace | null = null as Trace | null
   try {
     core.trace((graph) => run((trace = new Trace(graph, sites, training)), build))
@@ -215,8 +232,7 @@ export function tensorOperand(op: string, value: unknown, place: string): { grap
   if (value instanceof Parameter) {
     const node = currentTrace(op).params.get(value)
     if (node !== undefined) return { graph: (node.trace as Trace).graph, id: node.id }
-    const { file, line } = value.heldSite()
-    const where = `${file}:${line}`
+    const where = siteText(value.heldSite())
     throw new TraceError(
       `${op}: ${place} is a parameter [${value.shape.join(', ')}] (made at ${where}) that the traced model does not reach`,
     )
@@ -254,10 +270,10 @@ export function wholes(op: string, what: string, values: unknown): number[] {
 // ---------------------------------------------------------------- calls
 
 /** Runs one public call: errors are thrown at the line that called `above`, where the call is also said to stand. */
-export function call<R>(above: unknown, body: (site: Site) => R): R {
+export function call<R>(above: unknown, body: (site: CoreSite) => R): R {
   try {
     const held = holdSite(above)
-    return body(current === null ? held() : current.site(held))
+    return body(current === null ? toCore(held()) : current.site(held))
   } catch (error) {
     throw error instanceof Error ? blame(error, above) : error
   }
@@ -286,7 +302,7 @@ export function invoke(
 const publicName = (op: string) => op.replace(/^nn_/, '').replace(/_fwd$/, '')
 
 /** A leaf of the trace in progress. */
-export function leaf(op: string, above: unknown, make: (site: Site, trace: Trace) => number): Tensor {
+export function leaf(op: string, above: unknown, make: (site: CoreSite, trace: Trace) => number): Tensor {
   return call(above, (site) => {
     const trace = currentTrace(op)
     return trace.tensor(make(site, trace))

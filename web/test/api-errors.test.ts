@@ -59,15 +59,15 @@ test('errors made by hand begin with the caller, after one header', () => {
 test('every status has its class and survives the journey', () => {
   const names = new Set<string>()
   for (let status = 1; status <= 18; status++) {
-    const error = errorOfStatus(status, `message ${status}`, { file: 'a.ts', line: 3 })
+    const error = errorOfStatus(status, `message ${status}`, { file: 'a.ts:3', line: 7 })
     const back = restoreError(structuredClone(serialiseError(error)), '    at call (file:///app.js:1:1)')
     assert.equal(back.constructor, error.constructor)
     assert.ok(back instanceof TensorgradError)
     assert.deepEqual(
       [back.name, back.message, back.status, back.site],
-      [error.name, `message ${status}`, status, { file: 'a.ts', line: 3 }],
+      [error.name, `message ${status}`, status, { file: 'a.ts', line: 3, column: 7 }],
     )
-    assert.equal(back.stack, `${error.name}: message ${status}\n    at a.ts:3\n    at call (file:///app.js:1:1)`)
+    assert.equal(back.stack, `${error.name}: message ${status}\n    at a.ts:3:7\n    at call (file:///app.js:1:1)`)
     names.add(error.name)
   }
   assert.equal(names.size, 17) // shapes and dtypes share one; TG_ERROR_IO cannot happen here

@@ -276,6 +276,6 @@ test('a parameter that the model does not reach', () => {
   assert.ok(error instanceof TraceError)
   assert.match(
     error.message,
-    /^matmul: operand 2 is a parameter \[3, 4\] \(made at .*api-module\.test\.js:\d+\) that the traced model does not reach$/,
+    /^matmul: operand 2 is a parameter \[3, 4\] \(made at .*api-module\.test\.js:\d+:\d+\) that the traced model does not reach$/,
   )
 })

@@ -523,7 +523,7 @@ test('a message says where operands come from, and the stack begins at the very 
     const a = ((x = here()), tensorInput('a', [2]))
     return ((at = here()), tg.add(a, tensorInput('b', [3])))
   })
-  assert.match(error.message, new RegExp(`^add: .*\\n  a: input at .*${x}\\n  b: input at .*${at}$`))
+  assert.match(error.message, new RegExp(`^add: .*\\n  a: input at .*${x}:\\d+\\n  b: input at .*${at}:\\d+$`))
   assert.match((error.stack ?? '').split('\n').find((line) => line.startsWith('    at ')) as string, new RegExp(at))
   assert.equal((error as tg.TensorgradError).site?.file.endsWith('api-ops.test.js'), true)
 })
@@ -538,9 +538,18 @@ test('the same in an engine without captureStackTrace', () => {
   } finally {
     engine.captureStackTrace = saved
   }
-  assert.match(error.message, /a: input at .*api-ops\.test\.js:\d+\n/)
+  assert.match(error.message, /a: input at .*api-ops\.test\.js:\d+:\d+\n/)
   assert.equal(topFile(error), 'api-ops.test.js')
   assert.equal((error as tg.TensorgradError).site?.file.endsWith('api-ops.test.js'), true)
+})
+
+test('places in a program of one line differ by their columns', () => {
+  const program = new Function('tg', `return () => tg.trace(() => { const a = tg.tensorInput('a', [2]), b = tg.tensorInput('b', [3]); return tg.add(a, b) })\n//# sourceURL=index.min.js`)
+  const error = thrown(program(tg) as () => unknown)
+  const [a, b] = [...error.message.matchAll(/input at .*index\.min\.js:(\d+):(\d+)/g)].map((match) => match.slice(1).map(Number))
+  assert.ok(a !== undefined && b !== undefined && a[0] === b[0] && (a[1] as number) < (b[1] as number), error.message)
+  const { site } = error as tg.TensorgradError
+  assert.ok(site !== null && site.file.endsWith('index.min.js') && site.line === a[0] && site.column > (b[1] as number), JSON.stringify(site))
 })
 
 test('a caught mistake does not spoil the trace', () => {

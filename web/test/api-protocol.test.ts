@@ -350,14 +350,14 @@ test('errors keep class, message and status, and begin with the frames of the ca
 })
 
 test('an error with a site begins there', async () => {
-  const site = { file: 'model.ts', line: 12 }
+  const site = { file: 'model.ts', line: 12, column: 3 }
   const { model } = await compiled({
     compileForward: () => {
       throw posted('GradientError', 'no gradient', 9, { site })
     },
   })
   const error = await rejection(model.compileForward((m, { x }) => m.l.fwd(x), { inputs: { x: inputs.x } }))
-  assert.match(error.stack ?? '', /^GradientError: no gradient\n {4}at model\.ts:12\n/)
+  assert.match(error.stack ?? '', /^GradientError: no gradient\n {4}at model\.ts:12:3\n/)
   assert.ok(error instanceof TensorgradError && error.site?.line === 12)
 })
 

@@ -28,6 +28,7 @@ import {
   nn,
   NotFiniteError,
   NotFoundError,
+  type Site,
   paramInput,
   resolveLR,
   ShapeError,
@@ -453,6 +454,11 @@ test('an index outside its table: named, and nothing changes', async () => {
   const error = await rejection(model.step({ i: new Int32Array([0, 4, -1]) }))
   assert.ok(error instanceof IndexError)
   assert.match(error.message, /embedding.*4/)
+  const { file, line, column } = error.site as Site
+  assert.ok(file.endsWith('api-run.test.js') && line > 1 && column > 1, JSON.stringify(error.site))
+  assert.ok(error.stack?.split('\n').some((frame) => frame.endsWith(`api-run.test.js:${line}:${column}`)), error.stack)
+  const places = (await model.inspect('ir')).match(/; \S+/g) ?? []
+  assert.ok(places.length > 2 && places.every((place) => /^; api-run\.test\.js:\d+:\d+$/.test(place)), places.join())
   assert.deepEqual(await model.downloadParams(), before)
   await model.step({ i: new Int32Array([0, 3, 1]) })
   await model.destroy()

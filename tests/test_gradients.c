@@ -279,6 +279,8 @@ BUILD(lstm, CELL(lstm) tg_tensor h = in(g, w, "h", TG_SHAPE(2, 2));
       tg_lstm_states s = tg_nn_lstm_fwd(l, x, .h0 = h, .c0 = in(g, w, "c", TG_SHAPE(2, 2))); return tg_add(s.h, tg_sin(s.c));)
 BUILD(lstm_from_zeros, CELL(lstm) return tg_nn_lstm_fwd(l, x).h;)
 BUILD(split_heads, return tg_nn_split_heads(in(g, w, "a", TG_SHAPE(2, 3, 4)), 2);)
+BUILD(split_heads_of_a_matrix, return tg_nn_split_heads(in(g, w, "a", TG_SHAPE(3, 4)), 2);)
+BUILD(merge_heads_to_a_matrix, return tg_nn_merge_heads(in(g, w, "a", TG_SHAPE(2, 3, 2)));)
 BUILD(merge_heads, return tg_nn_merge_heads(in(g, w, "a", TG_SHAPE(2, 2, 3, 2)));)
 BUILD(cross_entropy_last, tg_tensor a = CUBE; return tg_nn_cross_entropy_last(a, tg_input(g, "i", TG_SHAPE(2, 3), TG_I32));)
 BUILD(cross_entropy, tg_tensor a = CUBE; return tg_nn_cross_entropy(a, tg_input(g, "i", TG_SHAPE(2, 3), TG_I32), 2);)
@@ -478,6 +480,8 @@ static const gradient_case cases[] = {CASE(neg, ANY, false),
                                       CASE(lstm_from_zeros, ANY, false),
                                       CASE(split_heads, ANY, false),
                                       CASE(merge_heads, ANY, false),
+                                      CASE(split_heads_of_a_matrix, ANY, false),
+                                      CASE(merge_heads_to_a_matrix, ANY, false),
                                       CASE(cross_entropy_last, INDICES, true),
                                       CASE(cross_entropy, INDICES, true),
                                       CASE(mse, ANY, true),

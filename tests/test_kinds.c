@@ -234,7 +234,7 @@ static void sizes_at_the_edge_are_refused(void **state) {
         {edge_slice, TG_ERROR_SHAPE},
         {edge_broadcast, TG_ERROR_SHAPE},
         {edge_reshape, TG_ERROR_SHAPE},
-        {edge_one_hot, TG_ERROR_ARGUMENT},
+        {edge_one_hot, TG_ERROR_SHAPE},
         {edge_linear, TG_ERROR_SHAPE},
         {edge_layer_norm, TG_ERROR_SHAPE},
         {edge_large_input, TG_ERROR_LIMIT},

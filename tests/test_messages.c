@@ -661,7 +661,7 @@ FAMILY(indexing) {
             "one_hot: takes i32, not f32: x[4]\n"
             "  x: input at model.c:1",
             tg_one_hot_at(HERE, X(4), 3, TG_F32));
-    MISTAKE(ARGUMENT,
+    MISTAKE(SHAPE,
             "one_hot: the depth 0 is not at least 1: n[4] i32\n"
             "  n: input at model.c:3",
             tg_one_hot_at(HERE, N(4), 0, TG_F32));
@@ -904,13 +904,17 @@ FAMILY(layers) {
             "  x: input at model.c:1",
             tg_nn_split_heads_at(HERE, X(2, 3, 10), 4));
     MISTAKE(SHAPE,
-            "split_heads: needs 3 axes, [B, T, H d]: x[2, 3]\n"
+            "split_heads: needs 2 axes at least, [..., T, H d]: x[3]\n"
             "  x: input at model.c:1",
-            tg_nn_split_heads_at(HERE, X(2, 3), 1));
+            tg_nn_split_heads_at(HERE, X(3), 1));
+    MISTAKE(LIMIT,
+            "split_heads: the result of x[1, 1, 1, 1, 1, 1, 1, 2]: shape [1, 1, 1, 1, 1, 1, 1, 2, ...] has rank 9, over the limit of 8\n"
+            "  x: input at model.c:1",
+            tg_nn_split_heads_at(HERE, X(1, 1, 1, 1, 1, 1, 1, 2), 2));
     MISTAKE(SHAPE,
-            "merge_heads: needs 4 axes, [B, H, T, d]: x[2, 3, 4]\n"
+            "merge_heads: needs 3 axes at least, [..., H, T, d]: x[3, 4]\n"
             "  x: input at model.c:1",
-            tg_nn_merge_heads_at(HERE, X(2, 3, 4)));
+            tg_nn_merge_heads_at(HERE, X(3, 4)));
 }
 
 /* x[..] by y[..]: origins of both. */

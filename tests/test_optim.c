@@ -218,6 +218,11 @@ static void test_lr_values(void **state) { /* B26 */
     assert_true(tg_lr_value(tg_lr_staircase(0.5, 0.5, 0), 3) == 0.5 && tg_lr_value(tg_lr_multi_step(0.5, 0.5, NULL, 40), 1) <= 0.5);
     assert_int_equal(tg_lr_one_cycle(1, INT64_MAX).rise, INT64_MAX / 10 * 3 + 2);
     assert_true(tg_lr_value(cycle, 100) == 4e-6 && tg_lr_value(cycle, 101) == 4e-6);
+    tg_lr twice = tg_lr_warmup(0.1, 4, tg_lr_warmup(0.4, 2, tg_lr_linear_decay(0.4, 0, 10)));
+    close_to(tg_lr_value(twice, 4), 0.1, "the end of the first warm-up");
+    close_to(tg_lr_value(twice, 5), 0.2, "the second begins at 0 again");
+    close_to(tg_lr_value(twice, 6), 0.4, "its end");
+    close_to(tg_lr_value(twice, 7), 0.36, "what follows both");
 }
 
 /* No step is too early or too late, and no schedule too odd, to have a value: under the sanitizers nothing overflows. */
@@ -255,13 +260,15 @@ static tg_lr schedule(int i) {
     case 9: return tg_lr_warmup(0.1, 4, tg_lr_staircase(0.2, 1.5, 7));
     case 10: return tg_lr_warmup(0.1, 4, tg_lr_multi_step(0.2, 0.5, (const int64_t[]){1, 2, 3, 4, 5, 6}, 6));
     case 11: return tg_lr_warmup(0.1, 4, tg_lr_one_cycle(0.2, 2));
+    case 12: return tg_lr_warmup(0.1, 4, tg_lr_warmup(0.4, 2, tg_lr_cosine_decay(0.4, 0, 10)));
+    case 13: return tg_lr_warmup(0.1, 4, tg_lr_warmup(0.4, 1, tg_lr_staircase(0.2, 0.5, 2)));
     default: return tg_lr_constant(0);
     }
 }
 
 static void test_lr_nodes(void **state) {
     (void)state;
-    for (int i = 0; i < 13; i++)
+    for (int i = 0; i < 15; i++)
         for (int folded = 0; folded < 2; folded++) {
             machine *m = machine_make();
             int32_t numbers = tg_ir_input(m->g, "numbers", TG_SHAPE(TG_LR_STATE), TG_F32);
@@ -292,30 +299,35 @@ static void test_lr_checks(void **state) {
     (void)state;
     machine *m = machine_make();
     int32_t t = tg_ir_input(m->g, "t", TG_SCALAR, TG_I32), f = tg_ir_input(m->g, "f", TG_SCALAR, TG_F32);
-    const tg_lr bad[] = {tg_lr_constant(-1),
-                         tg_lr_constant(NAN),
-                         tg_lr_constant(INFINITY),
-                         tg_lr_constant(1e39),
-                         tg_lr_linear_decay(1, -1, 5),
-                         tg_lr_linear_decay(1, 0, 0),
-                         tg_lr_cosine_decay(1, NAN, 5),
-                         tg_lr_warmup(1, 0, tg_lr_constant(1)),
-                         tg_lr_warmup(1, 2, tg_lr_warmup(1, 2, tg_lr_constant(1))),
-                         tg_lr_warmup(1, 2, tg_lr_constant(-1)),
-                         tg_lr_staircase(1, 0, 5),
-                         tg_lr_staircase(1, INFINITY, 5),
-                         tg_lr_staircase(1, 0.5, 0),
-                         tg_lr_multi_step(1, 0.5, (const int64_t[]){3, 3}, 2),
-                         tg_lr_multi_step(1, 0.5, (const int64_t[]){0}, 1),
-                         tg_lr_multi_step(1, 0.5, NULL, 0),
-                         tg_lr_multi_step(1, -0.5, (const int64_t[]){3}, 1),
-                         tg_lr_multi_step(1, 0.5, (const int64_t[]){1, 2, 3, 4, 5, 6, 7}, 7),
-                         tg_lr_one_cycle(1, 1),
-                         tg_lr_one_cycle(-1, 10),
-                         {.kind = TG_LR_ONE_CYCLE, .peak = 1, .steps = 5, .rise = 5},
-                         {.kind = TG_LR_ONE_CYCLE, .peak = 1, .steps = 5, .rise = 2, .initial = NAN},
-                         {.kind = (tg_lr_kind)7, .peak = 1, .steps = 5},
-                         tg_lr_warmup(1, 2, tg_lr_staircase(1, NAN, 5))};
+    const tg_lr bad[] = {
+        tg_lr_constant(-1),
+        tg_lr_constant(NAN),
+        tg_lr_constant(INFINITY),
+        tg_lr_constant(1e39),
+        tg_lr_linear_decay(1, -1, 5),
+        tg_lr_linear_decay(1, 0, 0),
+        tg_lr_cosine_decay(1, NAN, 5),
+        tg_lr_warmup(1, 0, tg_lr_constant(1)),
+        tg_lr_warmup(1, 2, tg_lr_warmup(1, 2, tg_lr_warmup(1, 2, tg_lr_warmup(1, 2, tg_lr_warmup(1, 2, tg_lr_constant(1)))))),
+        tg_lr_warmup(1, 2, tg_lr_warmup(1, 0, tg_lr_constant(1))),
+        tg_lr_warmup(1, 2, tg_lr_warmup(NAN, 2, tg_lr_constant(1))),
+        tg_lr_warmup(1, INT32_MAX, tg_lr_warmup(1, 1, tg_lr_constant(1))),
+        tg_lr_warmup(1, 2, tg_lr_warmup(1, 2, tg_lr_constant(-1))),
+        tg_lr_warmup(1, 2, tg_lr_constant(-1)),
+        tg_lr_staircase(1, 0, 5),
+        tg_lr_staircase(1, INFINITY, 5),
+        tg_lr_staircase(1, 0.5, 0),
+        tg_lr_multi_step(1, 0.5, (const int64_t[]){3, 3}, 2),
+        tg_lr_multi_step(1, 0.5, (const int64_t[]){0}, 1),
+        tg_lr_multi_step(1, 0.5, NULL, 0),
+        tg_lr_multi_step(1, -0.5, (const int64_t[]){3}, 1),
+        tg_lr_multi_step(1, 0.5, (const int64_t[]){1, 2, 3, 4, 5, 6, 7}, 7),
+        tg_lr_one_cycle(1, 1),
+        tg_lr_one_cycle(-1, 10),
+        {.kind = TG_LR_ONE_CYCLE, .peak = 1, .steps = 5, .rise = 5},
+        {.kind = TG_LR_ONE_CYCLE, .peak = 1, .steps = 5, .rise = 2, .initial = NAN},
+        {.kind = (tg_lr_kind)7, .peak = 1, .steps = 5},
+        tg_lr_warmup(1, 2, tg_lr_staircase(1, NAN, 5))};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(tg_lr_check(m->ctx, TG_SITE, "set_lr", bad[i]), TG_ERROR_ARGUMENT);
         assert_int_equal(strncmp(tg_error_message(m->ctx), "set_lr: ", 8), 0);

@@ -418,6 +418,10 @@ static void body_layers(tg_graph *g) {
     EXPECT(tg_nn_layer_norm_fwd(loose, row), TG_F32, 4);
     EXPECT(tg_nn_split_heads(x, 2), TG_F32, 2, 2, 3, 2);
     EXPECT(tg_nn_merge_heads(tg_nn_split_heads(x, 2)), TG_F32, 2, 3, 4);
+    EXPECT(tg_nn_split_heads(tg_reshape(x, TG_SHAPE(6, 4)), 2), TG_F32, 2, 6, 2);
+    EXPECT(tg_nn_split_heads(tg_reshape(x, TG_SHAPE(2, 3, 1, 4)), 4), TG_F32, 2, 3, 4, 1, 1);
+    EXPECT(tg_nn_merge_heads(tg_reshape(x, TG_SHAPE(2, 3, 4))), TG_F32, 3, 8);
+    EXPECT(tg_nn_merge_heads(tg_reshape(x, TG_SHAPE(1, 2, 3, 2, 2))), TG_F32, 1, 2, 2, 6);
     tg_tensor image = tg_input(g, "image", TG_SHAPE(2, 4, 9, 7), TG_F32), line = tg_input(g, "line", TG_SHAPE(2, 4, 9), TG_F32);
     tg_conv conv = tg_nn_conv2d(g, "conv", 4, 6, 3, 2, .groups = 2, .stride = {2}), line_conv = tg_nn_conv1d(g, "line_conv", 4, 6, 3);
     tg_conv back = tg_nn_conv_transpose2d(g, "back", 4, 6, 3, 2, .stride = {2, 1}, .output_padding = {1, 0}, .no_bias = true);
@@ -719,6 +723,10 @@ static void values_views(tg_graph *g) {
     WANT(tg_stack(pair, 2, 0), 1, 2, 3, 4, 5, 6);
     WANT(tg_nn_split_heads(tg_reshape(x, TG_SHAPE(1, 3, 2)), 2), 1, 3, 5, 2, 4, 6);
     WANT(tg_nn_merge_heads(tg_reshape(x, TG_SHAPE(1, 2, 3, 1))), 1, 4, 2, 5, 3, 6);
+    WANT(tg_nn_split_heads(tg_reshape(x, TG_SHAPE(3, 2)), 2), 1, 3, 5, 2, 4, 6);
+    WANT(tg_nn_merge_heads(tg_reshape(x, TG_SHAPE(2, 3, 1))), 1, 4, 2, 5, 3, 6);
+    WANT(tg_nn_split_heads(tg_reshape(x, TG_SHAPE(1, 1, 3, 2)), 2), 1, 3, 5, 2, 4, 6);
+    WANT(tg_nn_merge_heads(tg_reshape(x, TG_SHAPE(1, 1, 2, 3, 1))), 1, 4, 2, 5, 3, 6);
 }
 
 static void values_products(tg_graph *g) {

@@ -897,8 +897,8 @@ TG_API tg_lstm_states tg_nn_lstm_fwd_at(tg_site site, tg_recurrent layer, tg_ten
 #define tg_nn_gru_fwd(...) TG_WITH_2_(tg_nn_gru_fwd_at, tg_recurrent_start, __VA_ARGS__, .reserved_ = 0)
 #define tg_nn_lstm_fwd(...) TG_WITH_2_(tg_nn_lstm_fwd_at, tg_recurrent_start, __VA_ARGS__, .reserved_ = 0)
 
-TG_API tg_tensor tg_nn_split_heads_at(tg_site site, tg_tensor x, int64_t heads); /* [B, T, H d] -> [B, H, T, d] */
-TG_API tg_tensor tg_nn_merge_heads_at(tg_site site, tg_tensor x);                /* [B, H, T, d] -> [B, T, H d] */
+TG_API tg_tensor tg_nn_split_heads_at(tg_site site, tg_tensor x, int64_t heads); /* [..., T, H d] -> [..., H, T, d] */
+TG_API tg_tensor tg_nn_merge_heads_at(tg_site site, tg_tensor x);                /* [..., H, T, d] -> [..., T, H d] */
 #define tg_nn_split_heads(...) tg_nn_split_heads_at(TG_SITE, __VA_ARGS__)
 #define tg_nn_merge_heads(...) tg_nn_merge_heads_at(TG_SITE, __VA_ARGS__)
 
@@ -1067,11 +1067,12 @@ typedef enum tg_lr_kind {
     TG_LR_ONE_CYCLE
 } tg_lr_kind;
 #define TG_LR_MILESTONES 6
+#define TG_LR_WARMUPS 2 /* one after another, at most */
 /* A plain value; evaluated in the step at t = 1, 2, ... (t counts updates, the first has t = 1: an update is a step, or with gradient
  * accumulation `accumulate` steps).
  *  constant: peak.   linear: peak + (final - peak) min(t / steps, 1).
  *  cosine: final + (peak - final) (1 + cos(pi min(t / steps, 1))) / 2.
- *  warm-up: peak t / warmup_steps for t <= warmup_steps, then `after` at t - warmup_steps.
+ *  warm-up: peak t / warmup_steps for t <= warmup_steps, then `after` at t - warmup_steps, which may be a warm-up again.
  *  staircase: peak factor^floor((t - 1) / steps): `steps` updates at each rate.
  *  multi-step: peak factor^n, n: how many milestones are under t (after milestone m updates the rate falls).
  *  one cycle (Smith & Topin 2018): initial + (peak - initial) (1 - cos(pi t / rise)) / 2 for t <= rise, then
@@ -1081,7 +1082,7 @@ typedef struct tg_lr { /* .lr = {0.05} is tg_lr_constant(0.05) */
     tg_lr_kind kind;
     double final;
     int64_t steps;
-    /* warm-up only: the schedule that follows (never itself a warm-up); the fields below then belong to it */
+    /* warm-up only: the schedule that follows the last warm-up; the fields from `factor` on then belong to it */
     tg_lr_kind after_kind;
     double after_peak, after_final;
     int64_t after_steps;
@@ -1090,10 +1091,15 @@ typedef struct tg_lr { /* .lr = {0.05} is tg_lr_constant(0.05) */
     int64_t rise;                         /* one cycle: 1 to steps - 1 */
     int64_t milestones[TG_LR_MILESTONES]; /* multi-step: rising, from 1 on */
     int32_t milestone_count;
+    /* warm-up only: the warm-ups that follow the first */
+    int32_t more_count; /* at most TG_LR_WARMUPS - 1 */
+    double more_peaks[TG_LR_WARMUPS - 1];
+    int64_t more_steps[TG_LR_WARMUPS - 1];
 } tg_lr;
 TG_API tg_lr tg_lr_constant(double rate);
 TG_API tg_lr tg_lr_linear_decay(double peak, double final, int64_t steps);
 TG_API tg_lr tg_lr_cosine_decay(double peak, double final, int64_t steps);
+/* More than TG_LR_WARMUPS in a row are kept as a count, which whoever uses the schedule refuses. */
 TG_API tg_lr tg_lr_warmup(double peak, int64_t warmup_steps, tg_lr after);
 TG_API tg_lr tg_lr_staircase(double peak, double factor, int64_t steps);
 /* More than TG_LR_MILESTONES are kept as a count, which whoever uses the schedule refuses. */

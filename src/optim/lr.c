@@ -12,13 +12,13 @@ static const int64_t lr_start_base = (int64_t)1 << 20; /* f32 holds both halves 
 
 /* The numbers of the state: every schedule as one. See lr_rate_nodes. */
 enum {
-    LR_WARMUP, /* steps of it; 0: none */
-    LR_WARMUP_PEAK,
-    LR_INITIAL,
+    LR_WARMUP, /* where each warm-up ends; one that is not there ends where the one before it does, the first at 0 */
+    LR_WARMUP_SLOPE = LR_WARMUP + TG_LR_WARMUPS, /* of each: its peak over its steps */
+    LR_INITIAL = LR_WARMUP_SLOPE + TG_LR_WARMUPS,
     LR_RISE, /* steps of it; 0: none */
     LR_PEAK,
     LR_FINAL,
-    LR_STEPS,
+    LR_FALL,  /* steps of what follows the rise, at least 1 */
     LR_WAVE,  /* 1: along a cosine, 0: along a line */
     LR_STAIR, /* steps of one stair; 2^30: none */
     LR_LOG_FACTOR,
@@ -26,6 +26,7 @@ enum {
     LR_START_LOW = LR_MILESTONES + TG_LR_MILESTONES,
     LR_START_HIGH
 };
+#define LR_WARM (LR_WARMUP + TG_LR_WARMUPS - 1) /* where the last one ends */
 
 /* ---------------------------------------------------------------- values */
 
@@ -49,7 +50,24 @@ tg_lr tg_lr_linear_decay(double peak, double final, int64_t steps) { return lr_d
 
 tg_lr tg_lr_cosine_decay(double peak, double final, int64_t steps) { return lr_decay(TG_LR_COSINE, peak, final, steps); }
 
+/* `after` is a warm-up: it comes before those that follow it. */
+static tg_lr lr_prepend(tg_lr after, double peak, int64_t warmup_steps) {
+    const double own_peak = after.peak;
+    const int64_t own_steps = after.steps;
+    for (int i = TG_LR_WARMUPS - 2; i > 0; i--) {
+        after.more_peaks[i] = after.more_peaks[i - 1];
+        after.more_steps[i] = after.more_steps[i - 1];
+    }
+    after.more_peaks[0] = own_peak;
+    after.more_steps[0] = own_steps;
+    if (after.more_count < INT32_MAX) after.more_count++;
+    after.peak = after.final = peak;
+    after.steps = warmup_steps;
+    return after;
+}
+
 tg_lr tg_lr_warmup(double peak, int64_t warmup_steps, tg_lr after) {
+    if (after.kind == TG_LR_WARMUP) return lr_prepend(after, peak, warmup_steps);
     tg_lr schedule = lr_decay(TG_LR_WARMUP, peak, peak, warmup_steps);
     schedule.after_kind = after.kind;
     schedule.after_peak = after.peak;
@@ -115,12 +133,30 @@ static double lr_base_value(const tg_lr *s, int64_t t) {
     return lr_wave(s->peak, s->final, ((double)t - (double)s->rise) / ((double)s->steps - (double)s->rise));
 }
 
+/* Warm-ups that follow the first. */
+static int lr_more(const tg_lr *s) {
+    const int32_t most = TG_LR_WARMUPS - 1;
+    return s->kind != TG_LR_WARMUP || s->more_count < 0 ? 0 : s->more_count < most ? s->more_count : most;
+}
+
+/* In a warm-up of so many steps: its rate. Else t is counted from its end on. */
+static bool lr_warms(double peak, int64_t steps, int64_t *t, double *rate) {
+    if (steps <= 0) return false;
+    *rate = peak * (double)*t / (double)steps;
+    if (*t <= steps) return true;
+    *t -= steps;
+    return false;
+}
+
 double tg_lr_value(tg_lr schedule, int64_t t) {
     const tg_lr proper = lr_proper(schedule);
     if (t < 0) t = 0; /* steps are counted from 1 */
     if (schedule.kind != TG_LR_WARMUP) return lr_base_value(&proper, t);
-    if (schedule.steps > 0 && t <= schedule.steps) return schedule.peak * (double)t / (double)schedule.steps;
-    return lr_base_value(&proper, schedule.steps > 0 ? t - schedule.steps : t);
+    double rate = 0.0;
+    if (lr_warms(schedule.peak, schedule.steps, &t, &rate)) return rate;
+    for (int i = 0; i < lr_more(&schedule); i++)
+        if (lr_warms(schedule.more_peaks[i], schedule.more_steps[i], &t, &rate)) return rate;
+    return lr_base_value(&proper, t);
 }
 
 /* ---------------------------------------------------------------- checks */
@@ -170,6 +206,18 @@ static tg_status lr_check_part(tg_context *ctx, tg_site site, const char *what, 
     return lr_check_fields(ctx, site, what, s);
 }
 
+/* The warm-ups that follow the first; that all of them together end. */
+static tg_status lr_check_more(tg_context *ctx, tg_site site, const char *what, const tg_lr *s) {
+    int64_t total = s->steps;
+    for (int i = 0; i < lr_more(s); i++) {
+        tg_lr each = lr_decay(TG_LR_WARMUP, s->more_peaks[i], s->more_peaks[i], s->more_steps[i]);
+        if (lr_check_part(ctx, site, what, &each) != TG_OK) return ctx->status;
+        total += each.steps;
+    }
+    if (total <= INT32_MAX) return TG_OK;
+    return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: a schedule needs 1 to %d steps, got %lld", what, INT32_MAX, (long long)total);
+}
+
 static bool lr_known(tg_lr_kind kind) { return (int)kind >= TG_LR_CONSTANT && (int)kind <= TG_LR_ONE_CYCLE; }
 
 tg_status tg_lr_check(tg_context *ctx, tg_site site, const char *what, tg_lr schedule) {
@@ -179,8 +227,9 @@ tg_status tg_lr_check(tg_context *ctx, tg_site site, const char *what, tg_lr sch
                        (int)(lr_known(schedule.kind) ? proper.kind : schedule.kind));
     tg_status status = lr_check_part(ctx, site, what, &schedule);
     if (status != TG_OK || schedule.kind != TG_LR_WARMUP) return status;
-    if (proper.kind == TG_LR_WARMUP) return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: a warm-up cannot follow a warm-up", what);
-    return lr_check_part(ctx, site, what, &proper);
+    if (proper.kind == TG_LR_WARMUP || schedule.more_count < 0 || schedule.more_count >= TG_LR_WARMUPS)
+        return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: at most %d warm-ups follow one another", what, TG_LR_WARMUPS);
+    return lr_check_more(ctx, site, what, &schedule) != TG_OK ? ctx->status : lr_check_part(ctx, site, what, &proper);
 }
 
 /* As f32, which the step computes with. */
@@ -192,6 +241,8 @@ static bool lr_part_moves(const tg_lr *s) {
 
 bool tg_lr_moves(tg_lr schedule) {
     const tg_lr proper = lr_proper(schedule);
+    for (int i = 0; i < lr_more(&schedule); i++)
+        if ((float)schedule.more_peaks[i] > 0.0F) return true;
     return lr_part_moves(&proper) || (schedule.kind == TG_LR_WARMUP && lr_part_moves(&schedule));
 }
 
@@ -204,13 +255,20 @@ void tg_lr_encode(tg_lr schedule, int64_t start, float out[TG_LR_STATE]) {
     const bool falls = s.kind == TG_LR_STAIRCASE || s.kind == TG_LR_MULTI_STEP;
     const bool warms = schedule.kind == TG_LR_WARMUP, cycles = s.kind == TG_LR_ONE_CYCLE;
     if (start < 0) start = 0;
-    out[LR_WARMUP] = warms ? (float)schedule.steps : 0.0f;
-    out[LR_WARMUP_PEAK] = warms ? (float)schedule.peak : 0.0f;
+    double end = warms ? (double)schedule.steps : 0.0;
+    out[LR_WARMUP] = (float)end;
+    out[LR_WARMUP_SLOPE] = warms ? (float)(schedule.peak / end) : 0.0f;
+    for (int i = 0; i < TG_LR_WARMUPS - 1; i++) {
+        const double steps = i < lr_more(&schedule) ? (double)schedule.more_steps[i] : 0.0;
+        end += steps;
+        out[LR_WARMUP + 1 + i] = (float)end;
+        out[LR_WARMUP_SLOPE + 1 + i] = steps > 0.0 ? (float)(schedule.more_peaks[i] / steps) : 0.0f;
+    }
     out[LR_INITIAL] = cycles ? (float)s.initial : 0.0f;
     out[LR_RISE] = cycles ? (float)s.rise : 0.0f;
     out[LR_PEAK] = (float)s.peak;
     out[LR_FINAL] = falls || s.kind == TG_LR_CONSTANT ? (float)s.peak : (float)s.final;
-    out[LR_STEPS] = s.steps > 1 ? (float)s.steps : 1.0f;
+    out[LR_FALL] = s.steps > 1 ? (float)(s.steps - (cycles ? s.rise : 0)) : 1.0f;
     out[LR_WAVE] = s.kind == TG_LR_COSINE || cycles ? 1.0f : 0.0f;
     out[LR_STAIR] = s.kind == TG_LR_STAIRCASE && s.steps > 0 ? (float)s.steps : (float)lr_never;
     out[LR_LOG_FACTOR] = falls && s.factor > 0.0 ? (float)log(s.factor) : 0.0f;
@@ -243,20 +301,26 @@ static int32_t lr_fall_nodes(tg_graph *g, const int32_t *n, int32_t t) {
     return tg_ir_unary(g, TG_OP_EXP, lr_binary(g, TG_OP_MUL, falls, n[LR_LOG_FACTOR]));
 }
 
+/* Up to the end of warm-up i its rate, else `rate`. */
+static int32_t lr_warm_nodes(tg_graph *g, const int32_t *n, int32_t time, int i, int32_t rate) {
+    int32_t passed = i > 0 ? lr_binary(g, TG_OP_SUB, time, n[LR_WARMUP + i - 1]) : time;
+    int32_t warming = lr_binary(g, TG_OP_MUL, passed, n[LR_WARMUP_SLOPE + i]);
+    return tg_ir_select(g, lr_binary(g, TG_OP_LESS_EQUAL, time, n[LR_WARMUP + i]), warming, rate);
+}
+
 /* Every schedule as one, of numbers as nodes; time f32. After the warm-up t begins again; up to `rise` the rate goes from `initial` to
  * `peak`, then to `final`, where it stays from `steps` on; all of it times factor^falls. A constant goes from its peak to its peak. */
 static int32_t lr_rate_nodes(tg_graph *g, const int32_t *n, int32_t time) {
-    int32_t t = lr_binary(g, TG_OP_SUB, time, n[LR_WARMUP]), rises = lr_binary(g, TG_OP_LESS_EQUAL, t, n[LR_RISE]);
+    int32_t t = lr_binary(g, TG_OP_SUB, time, n[LR_WARM]), rises = lr_binary(g, TG_OP_LESS_EQUAL, t, n[LR_RISE]);
     int32_t from = tg_ir_select(g, rises, n[LR_INITIAL], n[LR_PEAK]), to = tg_ir_select(g, rises, n[LR_PEAK], n[LR_FINAL]);
-    int32_t begun = lr_binary(g, TG_OP_SUB, t, n[LR_RISE]), fall = lr_binary(g, TG_OP_SUB, n[LR_STEPS], n[LR_RISE]);
-    int32_t passed = tg_ir_select(g, rises, t, begun), length = tg_ir_select(g, rises, n[LR_RISE], fall);
-    int32_t part = lr_binary(g, TG_OP_MIN, lr_binary(g, TG_OP_DIV, passed, length), lr_number(g, 1.0));
+    int32_t begun = lr_binary(g, TG_OP_SUB, t, n[LR_RISE]);
+    int32_t passed = tg_ir_select(g, rises, t, begun), length = tg_ir_select(g, rises, n[LR_RISE], n[LR_FALL]);
+    int32_t part = lr_binary(g, TG_OP_DIV, passed, length); /* under 1 wherever it counts */
     int32_t way = lr_binary(g, TG_OP_MUL, lr_binary(g, TG_OP_SUB, from, to), lr_left_nodes(g, n[LR_WAVE], part));
-    int32_t rate = tg_ir_select(g, lr_binary(g, TG_OP_LESS, t, n[LR_STEPS]), lr_binary(g, TG_OP_ADD, to, way), n[LR_FINAL]);
+    int32_t rate = tg_ir_select(g, lr_binary(g, TG_OP_LESS, begun, n[LR_FALL]), lr_binary(g, TG_OP_ADD, to, way), n[LR_FINAL]);
     rate = lr_binary(g, TG_OP_MUL, rate, lr_fall_nodes(g, n, t));
-    int32_t least = lr_binary(g, TG_OP_MAX, n[LR_WARMUP], lr_number(g, 1.0));
-    int32_t warming = lr_binary(g, TG_OP_MUL, lr_binary(g, TG_OP_DIV, time, least), n[LR_WARMUP_PEAK]);
-    return tg_ir_select(g, lr_binary(g, TG_OP_LESS_EQUAL, time, n[LR_WARMUP]), warming, rate);
+    for (int i = TG_LR_WARMUPS - 1; i >= 0; i--) rate = lr_warm_nodes(g, n, time, i, rate);
+    return rate;
 }
 
 tg_tensor tg_resolve_lr_at(tg_site site, tg_lr schedule, tg_tensor t) {

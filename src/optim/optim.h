@@ -73,7 +73,7 @@ tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *opti
  * 1 + start / 2^20. All zeros (how the state begins, and begins again after a reset): the optimiser's own schedule, which the graph holds
  * as a constant. tg_lr_encode fills it for a schedule that starts counting after `start` steps. All tg_lr kinds are evaluated from it in
  * the step. */
-#define TG_LR_STATE (12 + TG_LR_MILESTONES)
+#define TG_LR_STATE (10 + 2 * TG_LR_WARMUPS + TG_LR_MILESTONES)
 /* TG_ERROR_ARGUMENT with `what` in the message for a negative, infinite or NaN rate, no steps, an unknown kind or a warm-up
  * after a warm-up. */
 tg_status tg_lr_check(tg_context *ctx, tg_site site, const char *what, tg_lr schedule);

@@ -141,7 +141,7 @@ tg_tensor tg_one_hot_at(tg_site site, tg_tensor indices, int64_t depth, tg_dtype
     if (!tg_call_enter(&call, site, "one_hot", &indices, 1)) return tg_call_poison(&call);
     if (!tg_call_takes(&call, indices.id, TG_TAKES_I32) || !tg_call_dtype_ok(&call, dtype)) return tg_call_poison(&call);
     if (depth < 1 || depth > INT32_MAX)
-        return tg_call_fail(&call, TG_ERROR_ARGUMENT, &indices.id, 1, "the depth %lld is not at least 1: %s", (long long)depth,
+        return tg_call_fail(&call, TG_ERROR_SHAPE, &indices.id, 1, "the depth %lld is not at least 1: %s", (long long)depth,
                             TG_LABEL(&call, indices.id));
     tg_shape out = tg_node_shape(&call, indices.id);
     if (out.rank < TG_MAX_RANK) out.dim[out.rank] = depth;

@@ -91,27 +91,43 @@ tg_tensor tg_nn_embedding_fwd_at(tg_site site, tg_embedding_table layer, tg_tens
 
 /* ---------------------------------------------------------------- heads */
 
-static const int32_t swap_middle_axes[TG_MAX_RANK] = {0, 2, 1, 3};
+/* The axes [..., a, b, d] with a and b exchanged. */
+static void nn_swap_before_last(int32_t rank, int32_t perm[TG_MAX_RANK]) {
+    for (int32_t i = 0; i < TG_MAX_RANK; i++) perm[i] = i;
+    perm[rank - 3] = rank - 2;
+    perm[rank - 2] = rank - 3;
+}
 
 tg_tensor tg_nn_split_heads_at(tg_site site, tg_tensor x, int64_t heads) {
     tg_call call;
+    int32_t perm[TG_MAX_RANK];
     if (!tg_call_enter(&call, site, "split_heads", &x, 1)) return tg_call_poison(&call);
-    tg_shape in = tg_node_shape(&call, x.id);
-    if (in.rank != 3) return tg_call_fail(&call, TG_ERROR_SHAPE, &x.id, 1, "needs 3 axes, [B, T, H d]: %s", TG_LABEL(&call, x.id));
-    if (heads < 1 || in.dim[2] % heads != 0)
+    tg_shape in = tg_node_shape(&call, x.id), split = in;
+    if (in.rank < 2)
+        return tg_call_fail(&call, TG_ERROR_SHAPE, &x.id, 1, "needs 2 axes at least, [..., T, H d]: %s", TG_LABEL(&call, x.id));
+    if (heads < 1 || in.dim[in.rank - 1] % heads != 0)
         return tg_call_fail(&call, TG_ERROR_SHAPE, &x.id, 1, "the last axis does not divide into %lld heads: %s", (long long)heads,
                             TG_LABEL(&call, x.id));
-    tg_shape split = tg_shape_make(4, (const int64_t[]){in.dim[0], in.dim[1], heads, in.dim[2] / heads});
-    return tg_call_result(&call, tg_ir_permute(call.graph, tg_ir_reshape(call.graph, x.id, split), swap_middle_axes));
+    split.rank = in.rank + 1;
+    split.dim[in.rank - 1] = heads;
+    if (in.rank < TG_MAX_RANK) split.dim[in.rank] = in.dim[in.rank - 1] / heads;
+    if (!tg_call_shape_ok(&call, split)) return tg_call_poison(&call);
+    nn_swap_before_last(split.rank, perm);
+    return tg_call_result(&call, tg_ir_permute(call.graph, tg_ir_reshape(call.graph, x.id, split), perm));
 }
 
 tg_tensor tg_nn_merge_heads_at(tg_site site, tg_tensor x) {
     tg_call call;
+    int32_t perm[TG_MAX_RANK];
     if (!tg_call_enter(&call, site, "merge_heads", &x, 1)) return tg_call_poison(&call);
-    tg_shape in = tg_node_shape(&call, x.id);
-    if (in.rank != 4) return tg_call_fail(&call, TG_ERROR_SHAPE, &x.id, 1, "needs 4 axes, [B, H, T, d]: %s", TG_LABEL(&call, x.id));
-    tg_shape merged = tg_shape_make(3, (const int64_t[]){in.dim[0], in.dim[2], in.dim[1] * in.dim[3]});
-    return tg_call_result(&call, tg_ir_reshape(call.graph, tg_ir_permute(call.graph, x.id, swap_middle_axes), merged));
+    tg_shape in = tg_node_shape(&call, x.id), merged = in;
+    if (in.rank < 3)
+        return tg_call_fail(&call, TG_ERROR_SHAPE, &x.id, 1, "needs 3 axes at least, [..., H, T, d]: %s", TG_LABEL(&call, x.id));
+    merged.rank = in.rank - 1;
+    merged.dim[in.rank - 3] = in.dim[in.rank - 2];
+    merged.dim[in.rank - 2] = in.dim[in.rank - 3] * in.dim[in.rank - 1];
+    nn_swap_before_last(in.rank, perm);
+    return tg_call_result(&call, tg_ir_reshape(call.graph, tg_ir_permute(call.graph, x.id, perm), merged));
 }
 
 /* ---------------------------------------------------------------- MLP */

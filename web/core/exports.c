@@ -82,7 +82,13 @@ static tg_lr web_lr_of(const double *n) {
                 .initial = n[9],
                 .rise = web_whole(n[10]),
                 .milestone_count = web_small(n[11])};
+    const double *more = n + 12 + TG_LR_MILESTONES;
     for (int i = 0; i < TG_LR_MILESTONES; i++) lr.milestones[i] = web_whole(n[12 + i]);
+    lr.more_count = web_small(more[0]);
+    for (int i = 0; i < TG_LR_WARMUPS - 1; i++) {
+        lr.more_peaks[i] = more[1 + 2 * i];
+        lr.more_steps[i] = web_whole(more[2 + 2 * i]);
+    }
     return lr;
 }
 

@@ -218,8 +218,8 @@ WEB_EXPORT(int32_t, dtype)(int32_t graph, int32_t id);
 WEB_EXPORT(const char *, name)(int32_t graph, int32_t id); /* of the parameter, input or operation; "" */
 
 /* A schedule: kind, peak, final, steps, after_kind, after_peak, after_final, after_steps, factor, initial, rise, milestone_count,
- * milestones (fields of tg_lr; tg_lr_kind). */
-#define WEB_LR (12 + TG_LR_MILESTONES)
+ * milestones, more_count, more_peaks and more_steps by turns (fields of tg_lr; tg_lr_kind). */
+#define WEB_LR (13 + TG_LR_MILESTONES + 2 * (TG_LR_WARMUPS - 1))
 WEB_EXPORT(double, lr_value)(const double lr[WEB_LR], double t); /* NaN: the schedule is refused, see error_* */
 /* An optimiser: kind (tg_optimizer_kind), beta1, beta2, eps, eps_mode, weight_decay, momentum, nesterov, clip_norm, clip_value, normalize,
  * accumulate, average, then a schedule. 0 means the default where the public header says so. */

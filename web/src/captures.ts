@@ -28,9 +28,9 @@ export class Captures {
     return this.#items.has(name)
   }
 
-  /** In the order of the capture calls. */
+  /** Sorted. */
   names(): string[] {
-    return [...this.#items.keys()]
+    return [...this.#items.keys()].sort()
   }
 
   #find(name: string, above: unknown): CaptureMessage {

@@ -25,7 +25,7 @@ import { pause } from './pause.js'
 import { coreNow } from './platform.js'
 import { sizeArguments, sizedShape, Sizes, type SizeArguments, type Sized, type SizeOptions } from './sizes.js'
 import { call, copyOf, describe, dtypeOfArray, refuseNested, traceGraph, type Tensor, type Trace } from './tensor.js'
-import type { DataArray, Device, Dtype, InputArrays, InputSpecs, InputTensors, Precision, Shape } from './types.js'
+import type { AnyArrays, Batch, DataArray, Device, Dtype, InputArrays, InputSpecs, InputTensors, Precision, Shape } from './types.js'
 
 // ---------------------------------------------------------------- what a caller gives and gets
 
@@ -532,10 +532,16 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
   }
 
   /** The traced result for these inputs (the loss of a training model): no update, no writebacks. */
-  run<A extends DataArray = Float32Array>(inputs: InputArrays<I>, options?: { withCaptures?: false }): Promise<A>
-  run<A extends DataArray = Float32Array>(inputs: InputArrays<I>, options: { withCaptures: true }): Promise<RunResult<A>>
-  run<A extends DataArray = Float32Array>(inputs: InputArrays<I>, options: CallOptions): Promise<A | RunResult<A>>
-  async run(inputs: InputArrays<I>, options: CallOptions = {}): Promise<DataArray | RunResult<DataArray>> {
+  run<A extends DataArray = Float32Array, R extends Batch = never>(inputs: InputArrays<I> | AnyArrays<R>, options?: { withCaptures?: false }): Promise<A>
+  run<A extends DataArray = Float32Array, R extends Batch = never>(
+    inputs: InputArrays<I> | AnyArrays<R>,
+    options: { withCaptures: true },
+  ): Promise<RunResult<A>>
+  run<A extends DataArray = Float32Array, R extends Batch = never>(
+    inputs: InputArrays<I> | AnyArrays<R>,
+    options: CallOptions,
+  ): Promise<A | RunResult<A>>
+  async run(inputs: Batch, options: CallOptions = {}): Promise<DataArray | RunResult<DataArray>> {
     const above = Compiled.prototype.run
     const { withCaptures = false } = check(above, () => checkOptions('run', options, ofCall))
     const { feeds, transfer } = this.arrays('run', 'input', inputs, above)
@@ -773,10 +779,10 @@ export class CompiledForward<M extends Module = Module, I extends InputSpecs = I
 /** A training model. */
 export class CompiledModule<M extends Module = Module, I extends InputSpecs = InputSpecs> extends Compiled<M, I> {
   /** One training step; the loss. A loss that is not finite rejects with a NotFiniteError, the step made. */
-  step(inputs: InputArrays<I>, options?: { withCaptures?: false }): Promise<number>
-  step(inputs: InputArrays<I>, options: { withCaptures: true }): Promise<StepResult>
-  step(inputs: InputArrays<I>, options: CallOptions): Promise<number | StepResult>
-  async step(inputs: InputArrays<I>, options: CallOptions = {}): Promise<number | StepResult> {
+  step<R extends Batch = never>(inputs: InputArrays<I> | AnyArrays<R>, options?: { withCaptures?: false }): Promise<number>
+  step<R extends Batch = never>(inputs: InputArrays<I> | AnyArrays<R>, options: { withCaptures: true }): Promise<StepResult>
+  step<R extends Batch = never>(inputs: InputArrays<I> | AnyArrays<R>, options: CallOptions): Promise<number | StepResult>
+  async step(inputs: Batch, options: CallOptions = {}): Promise<number | StepResult> {
     const above = CompiledModule.prototype.step
     const { withCaptures = false } = check(above, () => checkOptions('step', options, ofCall))
     const { feeds, transfer } = this.arrays('step', 'input', inputs, above)

@@ -247,6 +247,8 @@ interface Exports {
   train_end(train: Address): void
 }
 
+/** WEB_OPTIMIZER */
+const OPTIMIZER_NUMBERS = 13 + 13 + 6 + 2 * 1
 const OPERAND_BYTES = 16, FEED_BYTES = 24, SITE_BYTES = 12, ROOM = 1 << 16
 const align = (bytes: number): number => (bytes + 63) & ~63
 const encoder = new TextEncoder(), decoder = new TextDecoder()
@@ -568,7 +570,7 @@ export class Core {
   createModel(bytes: Uint8Array, options: ModelOptions): ModelAddress {
     const seed = BigInt.asUintN(64, options.seed)
     const numbers = [Number(options.training), Number(seed & 0xffffffffn), Number(seed >> 32n), options.device === 'cpu' ? 1 : 2,
-      Number(options.noFusion), ...(options.optimizer ?? new Array<number>(31).fill(0)), Number(options.precision === 'f16'),
+      Number(options.noFusion), ...(options.optimizer ?? new Array<number>(OPTIMIZER_NUMBERS).fill(0)), Number(options.precision === 'f16'),
       options.lossScale]
     return this.#made(this.#x.model_create(this.#array(bytes), bytes.length, this.#numbers(numbers)))
   }

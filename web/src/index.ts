@@ -44,7 +44,7 @@ export type {
 } from './nn.js'
 export { Module, type ParamOptions } from './module.js'
 export { init, type Init, type InitSpec } from './init.js'
-export { lr, type LR, type LRSchedule } from './lr.js'
+export { lr, type LR, type LRSchedule, type Schedule } from './lr.js'
 export type {
   AdagradConfig,
   AdamConfig,
@@ -125,8 +125,10 @@ export {
 } from './errors.js'
 export { ready } from './platform.js'
 export type {
+  AnyArrays,
   ArrayOf,
   Axes,
+  Batch,
   DataArray,
   Device,
   Dtype,

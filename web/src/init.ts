@@ -1,21 +1,26 @@
 // Initial values: what a parameter begins with. Values are made by the core, from the seed and the parameter's name.
 
-import { ArgumentError, blame, given } from './errors.js'
+import { ArgumentError, blame } from './errors.js'
 
-/** Plain data. scale: the standard deviation (randn), the gain (kaiming: std = gain / sqrt(shape[0])), the bound (uniform). */
+/** Plain data. scale: the standard deviation (randn), default 0.02. gain (kaiming: std = gain / sqrt(shape[0])), default sqrt 2. bound
+ *  (uniform). A name alone stands for its defaults. */
 export type InitSpec =
-  | { readonly kind: 'randn'; readonly scale: number }
+  | 'randn'
+  | 'zeros'
+  | 'ones'
+  | { readonly kind: 'randn'; readonly scale?: number }
   | { readonly kind: 'zeros' }
   | { readonly kind: 'ones' }
-  | { readonly kind: 'kaiming'; readonly gain: number }
+  | { readonly kind: 'kaiming'; readonly gain?: number }
   | { readonly kind: 'uniform'; readonly bound: number }
   | { readonly kind: 'literal'; readonly data: Float32Array }
-export type Init = 'randn' | 'zeros' | 'ones' | InitSpec
+/** The same. */
+export type Init = InitSpec
 
 export const DEFAULT_STD = 0.02
 
 export const init = {
-  /** Normal with mean 0; std 0.02 unless said. */
+  /** Normal with mean 0; std 0.02 unless said, 0: zeros. */
   randn: ({ scale = DEFAULT_STD }: { scale?: number } = {}): InitSpec => ({ kind: 'randn', scale }),
   zeros: (): InitSpec => ({ kind: 'zeros' }),
   ones: (): InitSpec => ({ kind: 'ones' }),
@@ -32,23 +37,31 @@ function literal(data: Float32Array): InitSpec {
   return { kind: 'literal', data: data.slice() }
 }
 
-/** C's tg_init_kind and scale. */
-export function initNumbers(value: Init | undefined): { kind: number; scale: number; data: Float32Array | null } {
-  const spec: InitSpec = value === undefined || value === 'randn' ? init.randn() : typeof value === 'string' ? { kind: value } : value
+type Spec = Exclude<InitSpec, string>
+const named = ['randn', 'zeros', 'ones'] as const
+const kinds: readonly string[] = [...named, 'kaiming', 'uniform', 'literal'] satisfies Spec['kind'][]
+
+/** C's tg_init_kind and scale. decays: whether weight decay acts on it where nothing is said; undefined: as the core has it. */
+export function initNumbers(value: InitSpec = 'randn'): { kind: number; scale: number; data: Float32Array | null; decays: true | undefined } {
+  const isName = typeof value === 'string', kind = (isName ? named : kinds).indexOf((isName ? value : value?.kind) as never)
+  if (kind < 0) throw new ArgumentError(`param: the initial value is ${JSON.stringify(value)}: one of init.*, 'randn', 'zeros' or 'ones'`)
+  const spec = (isName ? { kind: value } : value) as Spec, data = spec.kind === 'literal' ? spec.data : null
+  if (data !== null && !(data instanceof Float32Array)) throw new ArgumentError('param: the initial values are no Float32Array')
+  const scale = scaleOf(spec)
+  if (scale === 0) return { kind: kinds.indexOf('zeros'), scale, data, decays: true }
+  return { kind, scale: scale ?? 0, data, decays: undefined }
+}
+
+/** null: the kind has none. */
+function scaleOf(spec: Spec): number | null {
   switch (spec.kind) {
     case 'randn':
-      return { kind: 0, scale: given('param', 'the scale of its initial value', spec.scale), data: null }
-    case 'zeros':
-      return { kind: 1, scale: 0, data: null }
-    case 'ones':
-      return { kind: 2, scale: 0, data: null }
+      return spec.scale ?? DEFAULT_STD
     case 'kaiming':
-      return { kind: 3, scale: given('param', 'the gain of its initial value', spec.gain), data: null }
+      return spec.gain ?? Math.SQRT2
     case 'uniform':
-      return { kind: 4, scale: spec.bound, data: null }
-    case 'literal':
-      return { kind: 5, scale: 0, data: spec.data }
+      return spec.bound
     default:
-      throw new ArgumentError(`param: the initial value is ${JSON.stringify(value)}: one of init.*, 'randn', 'zeros' or 'ones'`)
+      return null
   }
 }

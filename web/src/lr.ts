@@ -1,15 +1,17 @@
 // Learning rates: plain values that travel to the worker and are evaluated in the step itself, at t = 1, 2, ...
 
-import { ArgumentError, blame } from './errors.js'
+import { ArgumentError } from './errors.js'
+import { anything, check, checkOptions, list, numeric, type Kinds } from './options.js'
 
-/** A schedule. constant: peak. linear: peak + (final - peak) min(t / steps, 1). cosine: final + (peak - final) (1 + cos(pi min(t / steps,
- *  1))) / 2. warmup: peakLr t / warmupSteps up to warmupSteps, then `after` from its start. staircase: `steps` updates at each rate, then
- *  factor of it. multiStep: after each milestone (a number of updates, at most 6 of them) factor of the rate. oneCycle: along a cosine from
- *  initial to peak in `rise` updates, then to final at `steps`. */
-export type LRSchedule =
+/** Schedules as plain data. constant: value. linearDecay: peak + (final - peak) min(t / steps, 1). cosineDecay: final + (peak - final)
+ *  (1 + cos(pi min(t / steps, 1))) / 2. warmup: peakLr t / warmupSteps up to warmupSteps, then `after` from its start, which may be a
+ *  warm-up itself, with no third after it. staircase: `steps` updates at each rate, then factor of it. multiStep: after each milestone (a number
+ *  of updates, at most 6 of them) factor of the rate. oneCycle: along a cosine from initial to peak in `rise` updates, then to final at
+ *  `steps`. `linear` and `cosine` are short for linearDecay and cosineDecay. */
+export type Schedule =
   | { readonly kind: 'constant'; readonly value: number }
-  | { readonly kind: 'linear'; readonly peak: number; readonly final: number; readonly steps: number }
-  | { readonly kind: 'cosine'; readonly peak: number; readonly final: number; readonly steps: number }
+  | { readonly kind: 'linearDecay' | 'linear'; readonly peak: number; readonly final: number; readonly steps: number }
+  | { readonly kind: 'cosineDecay' | 'cosine'; readonly peak: number; readonly final: number; readonly steps: number }
   | { readonly kind: 'staircase'; readonly peak: number; readonly factor: number; readonly steps: number }
   | { readonly kind: 'multiStep'; readonly peak: number; readonly factor: number; readonly milestones: readonly number[] }
   | {
@@ -21,56 +23,86 @@ export type LRSchedule =
       readonly rise: number
     }
   | { readonly kind: 'warmup'; readonly peakLr: number; readonly warmupSteps: number; readonly after: LRSchedule }
-export type LR = number | LRSchedule
+/** A rate: a number, or a schedule of `lr.*`. */
+export type LRSchedule = number | Schedule
+/** The same. */
+export type LR = LRSchedule
 
-function constant(value: number): LRSchedule {
+/** A schedule of these options: what is wrong with them is said at the line that called `above`. */
+function make<K extends Schedule['kind']>(kind: K, above: unknown, options: object): Extract<Schedule, { kind: K }> {
+  return check(above, () => scheduleArgument(`lr.${kind}`, { ...checkOptions(`lr.${kind}`, options, fields[kind]), kind } as unknown as Schedule, '')) as Extract<Schedule, { kind: K }>
+}
+
+function constant(value: number): Schedule {
   return { kind: 'constant', value }
 }
 
-function linearDecay(options: { peak: number; final: number; steps: number }): LRSchedule {
-  return { kind: 'linear', peak: options.peak, final: options.final, steps: options.steps }
+function linearDecay(options: { peak: number; final: number; steps: number }): Schedule {
+  return make('linearDecay', linearDecay, options)
 }
 
-function cosineDecay(options: { peak: number; final: number; steps: number }): LRSchedule {
-  return { kind: 'cosine', peak: options.peak, final: options.final, steps: options.steps }
+function cosineDecay(options: { peak: number; final: number; steps: number }): Schedule {
+  return make('cosineDecay', cosineDecay, options)
 }
 
-function warmup(options: { peakLr: number; warmupSteps: number; after: LR }): LRSchedule {
-  const after = typeof options.after === 'number' ? constant(options.after) : options.after
-  if (after.kind === 'warmup') throw blame(new ArgumentError('lr.warmup: what follows a warm-up cannot be another warm-up'), warmup)
-  return { kind: 'warmup', peakLr: options.peakLr, warmupSteps: options.warmupSteps, after }
+function warmup(options: { peakLr: number; warmupSteps: number; after: LRSchedule }): Schedule {
+  return make('warmup', warmup, options)
 }
 
-function staircase(options: { peak: number; factor: number; steps: number }): LRSchedule {
-  return { kind: 'staircase', peak: options.peak, factor: options.factor, steps: options.steps }
+function staircase(options: { peak: number; factor: number; steps: number }): Schedule {
+  return make('staircase', staircase, options)
 }
 
-function multiStep(options: { peak: number; factor: number; milestones: readonly number[] }): LRSchedule {
-  if (!Array.isArray(options.milestones)) throw blame(new ArgumentError('lr.multiStep: milestones is not an array'), multiStep)
-  return { kind: 'multiStep', peak: options.peak, factor: options.factor, milestones: [...options.milestones] }
+function multiStep(options: { peak: number; factor: number; milestones: readonly number[] }): Schedule {
+  return make('multiStep', multiStep, options)
 }
 
 /** initial: peak / 25, final: peak / 250,000, rise: three tenths of the steps, unless said. */
-function oneCycle(options: { peak: number; steps: number; initial?: number; final?: number; rise?: number }): LRSchedule {
-  const { peak, steps, initial = peak / 25, final = peak / 250000, rise = Math.max(1, Math.floor((steps * 3) / 10)) } = options
-  return { kind: 'oneCycle', peak, steps, initial, final, rise }
+function oneCycle(options: { peak: number; steps: number; initial?: number; final?: number; rise?: number }): Schedule {
+  const { peak, steps } = options ?? {}, rise = Math.max(1, Math.floor((steps * 3) / 10))
+  return make('oneCycle', oneCycle, { initial: peak / 25, final: peak / 250000, rise, ...options })
 }
 
 export const lr = { constant, linearDecay, cosineDecay, warmup, staircase, multiStep, oneCycle }
 
-/** A rate as a user gave it: what is none is said, numbers are the core's to judge. */
-export function rateArgument(what: string, rate: unknown): LR {
-  if (typeof rate === 'number') return rate
-  const kind = (rate as LRSchedule | null | undefined)?.kind
-  if (typeof rate === 'object' && kind !== undefined && kind in kinds) return rate as LRSchedule
-  throw new ArgumentError(`${what}: lr is ${rate === undefined ? 'missing: a' : 'not a'} number or a schedule of lr.*`)
+const linear: Kinds = { peak: numeric, final: numeric, steps: numeric }
+/** What each kind holds; whether the numbers are any good is the core's to judge. */
+const fields: Readonly<Record<Schedule['kind'], Kinds>> = {
+  constant: { value: numeric },
+  linearDecay: linear,
+  linear,
+  cosineDecay: linear,
+  cosine: linear,
+  warmup: { peakLr: numeric, warmupSteps: numeric, after: anything },
+  staircase: { peak: numeric, factor: numeric, steps: numeric },
+  multiStep: { peak: numeric, factor: numeric, milestones: list },
+  oneCycle: { peak: numeric, steps: numeric, initial: numeric, final: numeric, rise: numeric },
 }
 
-const kinds = { constant: 0, linear: 1, cosine: 2, warmup: 3, staircase: 4, multiStep: 5, oneCycle: 6 }
-const MILESTONES = 6
+/** A rate as a user gave it: what is none is said. */
+export function rateArgument(what: string, rate: unknown, name = 'lr'): LRSchedule {
+  if (typeof rate === 'number') return rate
+  const kind = (rate as Schedule | null | undefined)?.kind
+  if (typeof rate !== 'object' || kind === undefined || !Object.hasOwn(kinds, kind))
+    throw new ArgumentError(`${what}: ${name} is ${rate === undefined ? 'missing: a' : 'not a'} number or a schedule of lr.*`)
+  return scheduleArgument(what, rate as Schedule, name)
+}
+
+/** The same of an object that has a kind. */
+function scheduleArgument(what: string, schedule: Schedule, name: string): Schedule {
+  const own = checkOptions(name === '' ? what : `${what}: ${name}`, schedule, { kind: anything, ...fields[schedule.kind] }) as Schedule
+  for (const field of Object.keys(fields[own.kind]))
+    if (!Object.hasOwn(own, field)) throw new ArgumentError(`${what}: ${name === '' ? '' : `${name}.`}${field} is missing`)
+  return own.kind === 'warmup' ? { ...own, after: scheduleOf(rateArgument(what, own.after, name === '' ? 'after' : `${name}.after`)) } : own
+}
+
+const kinds = { constant: 0, linearDecay: 1, linear: 1, cosineDecay: 2, cosine: 2, warmup: 3, staircase: 4, multiStep: 5, oneCycle: 6 }
+const MILESTONES = 6, WARMUPS = 2
+
+const scheduleOf = (rate: LRSchedule): Schedule => (typeof rate === 'number' ? constant(rate) : rate)
 
 /** kind, peak, final, steps */
-function plainNumbers(schedule: LRSchedule): [number, number, number, number] {
+function plainNumbers(schedule: Schedule): [number, number, number, number] {
   const kind = kinds[schedule.kind]
   switch (schedule.kind) {
     case 'constant':
@@ -87,7 +119,7 @@ function plainNumbers(schedule: LRSchedule): [number, number, number, number] {
 }
 
 /** factor, initial, rise, milestone_count, milestones */
-function fieldNumbers(schedule: LRSchedule): number[] {
+function fieldNumbers(schedule: Schedule): number[] {
   const milestones = schedule.kind === 'multiStep' ? schedule.milestones : []
   const [factor, initial, rise] = [
     schedule.kind === 'staircase' || schedule.kind === 'multiStep' ? schedule.factor : 0,
@@ -97,10 +129,23 @@ function fieldNumbers(schedule: LRSchedule): number[] {
   return [factor, initial, rise, milestones.length, ...Array.from({ length: MILESTONES }, (_, i) => milestones[i] ?? 0)]
 }
 
+/** Warm-ups, one after another, and what follows the last. */
+function warmups(schedule: Schedule): { ramps: [peak: number, steps: number][]; after: Schedule } {
+  const ramps: [number, number][] = []
+  for (; schedule.kind === 'warmup'; schedule = scheduleOf(schedule.after)) ramps.push([schedule.peakLr, schedule.warmupSteps])
+  return { ramps, after: schedule }
+}
+
+/** more_count, and more_peaks and more_steps by turns: the warm-ups that follow the first. */
+function moreNumbers(ramps: readonly [number, number][]): number[] {
+  const more = ramps.slice(1)
+  return [more.length, ...Array.from({ length: WARMUPS - 1 }, (_, i) => more[i] ?? [0, 0]).flat()]
+}
+
 /** The fields of C's tg_lr in their order: kind, peak, final, steps, after_kind, after_peak, after_final, after_steps, factor, initial, rise,
- *  milestone_count, milestones. */
-export function lrNumbers(rate: LR): number[] {
-  const schedule: LRSchedule = typeof rate === 'number' ? constant(rate) : rate
-  const after = schedule.kind === 'warmup' ? (typeof schedule.after === 'number' ? constant(schedule.after) : schedule.after) : null
-  return [...plainNumbers(schedule), ...(after === null ? [0, 0, 0, 0] : plainNumbers(after)), ...fieldNumbers(after ?? schedule)]
+ *  milestone_count, milestones, more_count, more_peaks and more_steps by turns. */
+export function lrNumbers(rate: LRSchedule): number[] {
+  const schedule = scheduleOf(rate), { ramps, after } = warmups(schedule)
+  const following = ramps.length > 0 ? plainNumbers(after) : [0, 0, 0, 0]
+  return [...plainNumbers(schedule), ...following, ...fieldNumbers(after), ...moreNumbers(ramps)]
 }

@@ -19,7 +19,11 @@ export interface LinearOptions {
 export class Linear extends Module {
   W: Tensor
   b: Tensor | null = null
-  constructor(inDim: number, outDim: number, options: LinearOptions = {}) {
+  constructor(
+    readonly inDim: number,
+    readonly outDim: number,
+    options: LinearOptions = {},
+  ) {
     super()
     const { bias = true, init: wanted = init.kaiming() } = check(Linear, () => checkOptions('linear', options, { bias: flag, init: anything }))
     this.W = this.param([inDim, outDim], { init: wanted })
@@ -30,13 +34,17 @@ export class Linear extends Module {
   }
 }
 
-/** Rows of a table by i32 indices: [...] -> [..., dim]. W [count, dim] (normal, std .02). */
+/** Rows of a table by i32 indices: [...] -> [..., dim]. W [vocab, dim] (normal, std .02). */
 export class Embedding extends Module {
   W: Tensor
-  constructor(count: number, dim: number, options: { init?: Init } = {}) {
+  constructor(
+    readonly vocab: number,
+    readonly dim: number,
+    options: { init?: Init } = {},
+  ) {
     super()
     check(Embedding, () => checkOptions('embedding', options, { init: anything }))
-    this.W = this.param([count, dim], options.init === undefined ? {} : { init: options.init })
+    this.W = this.param([vocab, dim], options.init === undefined ? {} : { init: options.init })
   }
   fwd(indices: Tensor): Tensor {
     return invoke('embedding', Embedding.prototype.fwd, [this.W, indices])
@@ -136,12 +144,12 @@ export class ConvTranspose2d extends Conv {
   }
 }
 
-/** [B, T, H d] -> [B, H, T, d]. */
+/** [..., T, H d] -> [..., H, T, d]. */
 export function splitHeads(x: Tensor, heads: number): Tensor {
   return invoke('nn_split_heads', splitHeads, [x], () => [whole('split_heads', 'the number of heads', heads)])
 }
 
-/** [B, H, T, d] -> [B, T, H d]. */
+/** [..., H, T, d] -> [..., T, H d]. */
 export function mergeHeads(x: Tensor): Tensor {
   return invoke('nn_merge_heads', mergeHeads, [x])
 }

@@ -23,30 +23,36 @@ function epsOf(op: string, above: unknown, options: number | LayerNormOptions, m
   return given.eps ?? 1e-5
 }
 
-/** (x - mean) / sqrt(variance + eps) g + b over the last axis, biased variance. g [dim] (ones), b [dim] (zeros). */
+/** (x - mean) / sqrt(variance + eps) g + b over the last axis, biased variance. g [d] (ones), b [d] (zeros). */
 export class LayerNorm extends Module {
   g: Tensor
   b: Tensor
   readonly eps: number
-  constructor(dim: number, options: number | LayerNormOptions = {}) {
+  constructor(
+    readonly d: number,
+    options: number | LayerNormOptions = {},
+  ) {
     super()
     this.eps = epsOf('layer_norm', LayerNorm, options)
-    this.g = this.param([dim], { init: 'ones' })
-    this.b = this.param([dim], { init: 'zeros' })
+    this.g = this.param([d], { init: 'ones' })
+    this.b = this.param([d], { init: 'zeros' })
   }
   fwd(x: Tensor): Tensor {
     return invoke('nn_layer_norm_fwd', LayerNorm.prototype.fwd, [x, this.g, this.b], () => [this.eps])
   }
 }
 
-/** x / sqrt(mean(x^2) + eps) g over the last axis. g [dim] (ones). */
+/** x / sqrt(mean(x^2) + eps) g over the last axis. g [d] (ones). */
 export class RMSNorm extends Module {
   g: Tensor
   readonly eps: number
-  constructor(dim: number, options: number | LayerNormOptions = {}) {
+  constructor(
+    readonly d: number,
+    options: number | LayerNormOptions = {},
+  ) {
     super()
     this.eps = epsOf('rms_norm', RMSNorm, options)
-    this.g = this.param([dim], { init: 'ones' })
+    this.g = this.param([d], { init: 'ones' })
   }
   fwd(x: Tensor): Tensor {
     return invoke('nn_rms_norm_fwd', RMSNorm.prototype.fwd, [x, this.g], () => [this.eps])

@@ -5,7 +5,7 @@ import { dtypeNumber } from './core.js'
 import { coreNow } from './platform.js'
 import { ArgumentError, ShapeError } from './errors.js'
 import { anything, checkOptions, flag, oneOf, positive, wholeFromZero, type Kind, type Kinds } from './options.js'
-import { call, copyOf, currentTrace, describe, dtypeOfArray, invoke, leaf, numberOrTensor, numeric, tensorOperand, whole, wholes, type Tensor } from './tensor.js'
+import { call, copyOf, currentTrace, describe, dtypeOfArray, invoke, isTracing, leaf, numberOrTensor, numeric, tensorOperand, whole, wholes, type Tensor } from './tensor.js'
 import type { Axes, DataArray, Dtype, NormOptions, Operand, ReduceOptions, RopeOptions, ScanOptions, Shape, SortOptions, VarianceOptions } from './types.js'
 
 function dtypeArgument(op: string, dtype: unknown): number {
@@ -488,8 +488,9 @@ export function constant(shape: Shape, data: DataArray): Tensor {
 
 // ---------------------------------------------------------------- captures, gradients, writebacks
 
-/** Names t, so that a step or run with `withCaptures` returns its value. Returns t. */
+/** Names t, so that a step or run with `withCaptures` returns its value. Returns t; outside a trace it does nothing else. */
 export function capture(name: string, t: Tensor): Tensor {
+  if (!isTracing()) return t
   return call(capture, (site) => {
     if (typeof name !== 'string') throw new ArgumentError(`capture: the name is ${describe(name)}, not a string`)
     const { graph, id } = tensorOperand('capture', t, 'the operand')

@@ -159,8 +159,8 @@ export function optimizerMessage(kind: OptimizerKind, config: OptimizerConfig): 
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined)) as unknown as OptimizerMessage
 }
 
-/** kind, beta1, beta2, eps, epsMode, weightDecay, momentum, nesterov, clipNorm, clipValue, normalize, accumulate, average, the schedule's
- *  eighteen. 0: the default; -0: a 0. */
+/** kind, beta1, beta2, eps, epsMode, weightDecay, momentum, nesterov, clipNorm, clipValue, normalize, accumulate, average, then the schedule's.
+ *  0: the default; -0: a 0. */
 export function messageNumbers(message: OptimizerMessage): number[] {
   return [
     kinds.indexOf(message.kind === 'adamw' && message.weightDecay === 0 ? 'adam' : message.kind) + 1, // 0 is a default of AdamW's alone

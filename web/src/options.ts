@@ -38,6 +38,8 @@ export const text = /* @__PURE__ */ typed('a string', 'string')
 export const record: Kind = { text: 'an object', is: (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value) }
 export const list: Kind = { text: 'an array', is: Array.isArray }
 export const callback = /* @__PURE__ */ typed('a function', 'function')
+/** NaN and infinities too: for what the core judges. */
+export const numeric = /* @__PURE__ */ typed('a number', 'number')
 export const finite = /* @__PURE__ */ number('a finite number', Number.isFinite)
 export const positive = /* @__PURE__ */ number('a finite number over 0', (x) => x > 0 && x < Infinity)
 export const fromZero = /* @__PURE__ */ number('a finite number from 0 on', (x) => x >= 0 && x < Infinity)

@@ -142,8 +142,8 @@ export class Trace {
   }
 
   makeParam(site: CoreSite, name: string, shape: Shape, options: ParamOptions, decay = options.decay): Tensor {
-    const { kind, scale, data } = initNumbers(options.init)
-    const tensor = this.tensor(coreNow().param(site, this.graph, name, shape, kind, scale, data, decay, options.frozen))
+    const { kind, scale, data, decays } = initNumbers(options.init)
+    const tensor = this.tensor(coreNow().param(site, this.graph, name, shape, kind, scale, data, decay ?? decays, options.frozen))
     this.named.push({ name, tensor, frozen: options.frozen ?? false })
     return tensor
   }
@@ -217,6 +217,7 @@ export function refuseNested(frames: Frames): void {
 
 /** Whether the trace in progress has made a node of it. */
 export const isInTrace = (parameter: Parameter): boolean => current?.params.has(parameter) ?? false
+export const isTracing = (): boolean => current !== null
 
 export function currentTrace(op: string): Trace {
   if (current === null) throw new TraceError(`${op}: outside a trace: operations belong inside the forward function`)

@@ -25,11 +25,16 @@ export interface InputSpec {
 }
 export type InputSpecs = { readonly [name: string]: InputSpec }
 
-type DtypeOf<S extends InputSpec> = S extends { readonly dtype: infer D extends Dtype } ? D : 'f32'
+/** Of an InputSpec that is not known more closely: any. */
+type DtypeOf<S extends InputSpec> = S extends { readonly dtype: infer D extends Dtype } ? D : InputSpec extends S ? Dtype : 'f32'
 /** What `forward` gets. */
 export type InputTensors<I extends InputSpecs> = { readonly [N in keyof I]: Tensor }
 /** What `step` and `run` take. */
 export type InputArrays<I extends InputSpecs> = { readonly [N in keyof I]: ArrayOf<DtypeOf<I[N]>> }
+/** Arrays by name. */
+export type Batch = Readonly<Record<string, DataArray>>
+/** A batch whose names the types do not know: a `Record<string, Float32Array | Int32Array>`, say. A call checks them. */
+export type AnyArrays<R extends Batch> = string extends keyof R ? R : never
 
 /** A tensor or a number: what a binary operation takes on either side. */
 export type Operand = Tensor | number

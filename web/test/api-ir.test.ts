@@ -30,6 +30,7 @@ import {
   trace,
   traceInto,
   writeback,
+  type LRSchedule,
   type Tensor,
 } from '../src/index.js'
 import { coreNow } from '../src/platform.js'
@@ -105,7 +106,17 @@ test('resolveLR: numbers and tensors', () => {
     [0.05, 0.1, 0.09],
   )
   assert.equal(resolveLR(0.5, 7), 0.5)
-  assert.match(thrown(() => lr.warmup({ peakLr: 1, warmupSteps: 1, after: schedule })).message, /^lr\.warmup: /)
+  const twice = lr.warmup({ peakLr: 0.4, warmupSteps: 2, after: schedule })
+  const wanted = [0.2, 0.4, 0.025, 0.05, 0.075, 0.1, 0.09]
+  assert.deepEqual(wanted.map((_, i) => Math.round(resolveLR(twice, i + 1) * 1e6) / 1e6), wanted)
+  assert.deepEqual(twice, { kind: 'warmup', peakLr: 0.4, warmupSteps: 2, after: schedule })
+  let long: LRSchedule = 1
+  for (let i = 0; i < 3; i++) long = lr.warmup({ peakLr: 1, warmupSteps: 1, after: long })
+  assert.match(thrown(() => resolveLR(long, 1)).message, /at most 2 warm-ups follow one another/)
+  assert.match(thrown(() => lr.warmup({ peakLr: 1, warmupSteps: 1, after: undefined as never })).message, /^lr\.warmup: after is missing/)
+  assert.match(thrown(() => lr.linearDecay({ peek: 1, final: 0, steps: 2 } as never)).message, /^lr\.linearDecay: there is no option peek: did you mean peak\?/)
+  assert.equal(thrown(() => resolveLR({ kind: 'cosineDecay', peak: 1, final: 0 } as never, 1)).message, 'resolve_lr: lr.steps is missing')
+  assert.equal(thrown(() => lr.staircase({ peak: '1', factor: 1, steps: 1 } as never)).message, 'lr.staircase: peak is "1", not a number')
 })
 
 test('compileToIR: the whole pipeline at once, without a worker', () => {

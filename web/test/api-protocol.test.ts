@@ -150,7 +150,7 @@ test('every method posts its request', async () => {
   ]
   assert.deepEqual(kinds(port).slice(1), rest)
   const schedule = port.requests.find((request) => request.kind === 'setLR')
-  assert.deepEqual(schedule?.kind === 'setLR' && schedule.lr, { kind: 'linear', peak: 1, final: 0, steps: 10 })
+  assert.deepEqual(schedule?.kind === 'setLR' && schedule.lr, { kind: 'linearDecay', peak: 1, final: 0, steps: 10 })
 })
 
 test('training is asked for in pieces, told of, and given back', async () => {

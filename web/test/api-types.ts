@@ -5,14 +5,19 @@ import {
   argmax,
   compileForward,
   compileModule,
+  init,
   lr,
   Module,
   mul,
   nn,
   sub,
   sum,
+  type AdamConfig,
   type CompiledForward,
   type CompiledModule,
+  type InitSpec,
+  type LRSchedule,
+  type ParamOptions,
   type Tensor,
 } from 'tensorgrad'
 
@@ -124,3 +129,47 @@ export async function mistakes(): Promise<void> {
 }
 
 export type Named = CompiledModule<Model, { x: { shape: [2]; dtype: 'i32' } }> | CompiledForward<Model, { x: { shape: [2] } }>
+
+// ---------------------------------------------------------------- programs as they were written for 0.0.17
+
+export async function seed(): Promise<void> {
+  let m: CompiledModule<Model>
+  m = await compileModule(() => new Model(), (model, { tokens, x }) => add(sum(model.l.fwd(x)), sum(tokens)), {
+    adam: { lr: 0.005 },
+    inputs: { tokens: { shape: [4], dtype: 'i32' }, x: { shape: [4, 2] } },
+  })
+  const batch: Record<string, Float32Array | Int32Array> = { tokens: new Int32Array(4), x: new Float32Array(8) }
+  const loss: number = await m.step(batch)
+  const { captures } = await m.step(batch, { withCaptures: true })
+  const output: Float32Array = await m.run(batch)
+  await m.step({ tokens: new Int32Array(4), x: new Float32Array(8) })
+  const known = await compileModule(() => new Model(), (model, { x }) => sum(model.l.fwd(x)), { inputs: { x: { shape: [4, 2] } } })
+  const data: Record<string, Float32Array> = { x: new Float32Array(8) }
+  await known.step(data)
+  await known.step(batch)
+  await known.run(data, { withCaptures: true })
+  // @ts-expect-error: there is no input y
+  await known.step({ y: new Float32Array(8) })
+  // @ts-expect-error: no plain numbers
+  await known.step({ x: [1, 2] })
+  console.log(loss, captures.names(), output)
+}
+
+export function seedValues(): void {
+  const rate: LRSchedule = 0.005
+  const decay: LRSchedule = { kind: 'linearDecay', peak: 0.005, final: 0.0005, steps: 1500 }
+  const wave: LRSchedule = { kind: 'cosineDecay', peak: 0.005, final: 0.0001, steps: 5000 }
+  const flat: LRSchedule = { kind: 'constant', value: 0.005 }
+  const warm: LRSchedule = { kind: 'warmup', peakLr: 0.001, warmupSteps: 200, after: decay }
+  const twice: LRSchedule = { kind: 'warmup', peakLr: 0.001, warmupSteps: 200, after: { kind: 'warmup', peakLr: 0.01, warmupSteps: 10, after: 0.001 } }
+  const inits: InitSpec[] = ['zeros', 'ones', 'randn', { kind: 'kaiming' }, { kind: 'randn' }, { kind: 'randn', scale: 0 }, init.kaiming(), init.zeros()]
+  const config: AdamConfig = { lr: lr.warmup({ peakLr: 0.001, warmupSteps: 200, after: lr.constant(0.001) }), b1: 0, b2: 0, eps: 0 }
+  const options: ParamOptions = { init: 'zeros', decay: true, dtype: 'f32' }
+  const linear = new nn.Linear(2, 3), norm = new nn.LayerNorm(4, 1e-5)
+  holds<Equal<typeof linear.inDim | typeof linear.outDim | typeof norm.d, number>>()
+  // @ts-expect-error: no such schedule
+  const none: LRSchedule = { kind: 'sawtooth', peak: 1 }
+  // @ts-expect-error: no such initial value
+  const bad: InitSpec = 'uniform'
+  console.log(rate, wave, flat, warm, twice, inits, config, options, none, bad)
+}

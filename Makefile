@@ -4,8 +4,9 @@ DEMO_BUILD ?= build/demo
 DEMO_OPTIONS ?=
 STEPS ?= 5000
 PORT ?= 8080
+FUZZ_SECONDS ?= 600
 
-.PHONY: help demo test test-core test-webgpu test-web web serve bench bench-peers lint format one-file curves docs clean
+.PHONY: help demo test test-core test-webgpu test-web fuzz web serve bench bench-peers lint format one-file curves docs clean
 
 help:
 	@echo 'make demo       build, train a small network on sin x, draw what it learned (a C compiler and CMake suffice)'
@@ -13,6 +14,7 @@ help:
 	@echo 'make test-core  one gcc build, all suites'
 	@echo 'make test-webgpu  one gcc build, the suites and the command line tool on WebGPU (Dawn on a software adapter)'
 	@echo 'make test-web   the package for browsers and Node: built and run in Node and in headless Chromium'
+	@echo 'make fuzz       every fuzzer under fuzz/ for a while (FUZZ_SECONDS=600), sanitizers on; what it finds lies in build/test/corpus'
 	@echo 'make web        build the package into web/dist (clang 19 for WebAssembly, Node 20)'
 	@echo 'make serve      build the package and its demo page, and serve it on localhost (PORT=8080)'
 	@echo 'make bench      the examples and the matrix product on this machine, peers beside them (BENCH="--markdown", "--json", ...)'
@@ -48,6 +50,10 @@ test-web:
 	@bash scripts/setup.sh core
 	@bash scripts/setup.sh web
 	@python3 scripts/test.py --jobs $(JOBS) web
+
+fuzz:
+	@bash scripts/setup.sh
+	@python3 scripts/test.py --jobs $(JOBS) --fuzz-seconds $(FUZZ_SECONDS) fuzz
 
 web:
 	@bash scripts/setup.sh web

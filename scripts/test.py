@@ -403,8 +403,11 @@ def stage_aarch64():
                                                  "--json"], "aarch64")
 
 
+fuzz_seconds = 5
+
+
 def stage_fuzz():
-    """Each fuzzer for a few seconds."""
+    """Each fuzzer for a few seconds, or as many as --fuzz-seconds says."""
     folder = clang_sanitize()
     if not folder:
         return
@@ -415,8 +418,9 @@ def stage_fuzz():
         corpus = BUILD / "corpus" / program.name
         corpus.mkdir(parents=True, exist_ok=True)
         seeds = [seed for seed in (ROOT / "fuzz/seeds" / program.name.removeprefix("fuzz_"),) if seed.is_dir()]
-        check(f"{program.name} for 6 s", [program, "-max_total_time=6", "-rss_limit_mb=3000", "-timeout=20", "-print_final_stats=1",
-                                          f"-artifact_prefix={corpus}/", corpus, *seeds], f"fuzz-{program.name}", timeout=120)
+        check(f"{program.name} for {fuzz_seconds} s",
+              [program, f"-max_total_time={fuzz_seconds}", "-max_len=400", "-len_control=0", "-rss_limit_mb=3000", "-timeout=30",
+               "-print_final_stats=1", f"-artifact_prefix={corpus}/", corpus, *seeds], f"fuzz-{program.name}", timeout=fuzz_seconds + 120)
 
     together(*(lambda program=program: fuzz(program) for program in programs))
 
@@ -531,12 +535,13 @@ STAGES = [
 
 
 def main():
-    global jobs
+    global jobs, fuzz_seconds
     parser = argparse.ArgumentParser()
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2)
+    parser.add_argument("--fuzz-seconds", type=int, default=fuzz_seconds)
     parser.add_argument("stages", nargs="*")
     arguments = parser.parse_args()
-    jobs = arguments.jobs
+    jobs, fuzz_seconds = arguments.jobs, arguments.fuzz_seconds
     known = dict(STAGES)
     for stage in arguments.stages:
         if stage not in known:

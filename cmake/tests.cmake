@@ -38,7 +38,7 @@ foreach(source IN LISTS test_sources)
 endforeach()
 # A suite answers 77 where it has nothing to run on. Those that need a WebGPU device are run by those who ask for them.
 set_tests_properties(${test_names} PROPERTIES SKIP_RETURN_CODE 77 ENVIRONMENT "TENSORGRAD_TUNING=off")
-foreach(name IN ITEMS test_webgpu test_webgpu_training)
+foreach(name IN ITEMS test_webgpu test_webgpu_many test_webgpu_training)
   if(TARGET ${name})
     set_tests_properties(${name} PROPERTIES LABELS webgpu)
   endif()

@@ -917,7 +917,7 @@ static void an_own_device_that_is_lost(void **state) {
 /* As a driver that is reset would. */
 static void pull_the_plug(tg_model *m) {
     const webgpu_device *d = webgpu_of(m->family->device);
-    d->api.device_destroy(d->device);
+    d->host->api.device_destroy(d->gpu->device);
 }
 
 static void recovery_goes_on_from_the_snapshot(void **state) {
@@ -932,6 +932,7 @@ static void recovery_goes_on_from_the_snapshot(void **state) {
         mlp_step(twin);
     }
     ok(ctx, tg_model_snapshot(m));
+    ok(ctx, tg_model_snapshot(twin));
     mlp_params(m, params);
     ok(ctx, tg_run(sibling, &x, 1, want, 4));
     mlp_step(m);
@@ -943,6 +944,10 @@ static void recovery_goes_on_from_the_snapshot(void **state) {
     assert_same_params(m, params);
     ok(ctx, tg_run(sibling, &x, 1, got, 4));
     assert_memory_equal(got, want, sizeof got);
+    expect_lost(ctx, twin, false); /* it was on the same device, and the snapshot is that of its third step */
+    ok(ctx, tg_model_recover(twin));
+    assert_true(tg_webgpu_same_gpu(m->family->device, twin->family->device));
+    assert_int_equal(tg_model_step_count(twin), 3);
     for (int i = 0; i < 3; i++) {
         const float a = mlp_step(m), b = mlp_step(twin); /* moments and counters too */
         assert_memory_equal(&a, &b, sizeof a);

@@ -1212,6 +1212,11 @@ typedef struct tg_adapter_info {
 /* Fills out[0 .. min(capacity, *count)) in the order of preference; *count gets how many there are: 0, with TG_OK, when there is no
  * library (the reason is logged). The number of an adapter here is what "#number" means in tg_compile_options.adapter. */
 TG_API tg_status tg_adapters(tg_context *ctx, tg_adapter_info *out, int capacity, int *count);
+/* Models that ask for the same (library, adapter, precision) share one WebGPU device, in whatever contexts and threads they are: opening
+ * one takes a tenth of a second and more, and drivers allow only so many. It stays open when its last model is destroyed, for the next
+ * one: at most two such idle devices are kept, those used last, and the library's instance. This closes them and gives back their
+ * memory; what models use stays. Any thread may call it. */
+TG_API void tg_close_idle_devices(void);
 
 /* Traces the model: makes parameters and inputs on g and returns the loss (rank 0, for training) or the output. */
 typedef tg_tensor (*tg_build_fn)(tg_graph *g, void *user);

@@ -16,6 +16,7 @@ typedef struct tg_open_options {
     const tg_webgpu_device *foreign; /* WebGPU: the application's own device, or NULL */
     bool f16;                        /* WebGPU: contractions may round to halves where the device offers that */
     bool real_gpu;                   /* WebGPU: refuse an adapter that is a CPU in disguise (TG_ERROR_NOT_FOUND) */
+    bool alone;                      /* WebGPU: on a device that no other model uses, before or after */
 } tg_open_options;
 
 /* A data set for some inputs of an executable, all of whose inputs that are listed are batches of `draw.batch` rows. */

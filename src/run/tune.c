@@ -444,7 +444,9 @@ tg_status tg_model_tune(tg_model *model, const tg_tune_options *options) {
     tune_run run = {.ctx = model->ctx, .options = options, .stored = family->executor->wgsl_limits(family->device)->schedules};
     run.program = model->variants[model->training ? TG_VARIANT_STEP : TG_VARIANT_RUN]->program;
     tg_arena_init(&run.arena, model->ctx);
-    status = family->executor->open(model->ctx, &family->open, &run.device);
+    tg_open_options own = family->open;
+    own.alone = true; /* what is tried out may hang a device: not one that models are on */
+    status = family->executor->open(model->ctx, &own, &run.device);
     if (status == TG_OK) {
         tg_webgpu_set_schedules(run.device, NULL);
         status = tune_all(&run);

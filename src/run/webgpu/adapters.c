@@ -97,9 +97,9 @@ void tg_webgpu_read_adapter(const webgpu_device *d, tg_wgpu_adapter handle, webg
     out->handle = handle;
     out->limits.next = NULL;
     snprintf(out->info.name, sizeof out->info.name, "unnamed");
-    adapters_read_info(&d->api, out);
-    adapters_read_features(&d->api, out);
-    if (d->api.adapter_get_limits(handle, &out->limits) != TG_WGPU_SUCCESS) return;
+    adapters_read_info(&d->host->api, out);
+    adapters_read_features(&d->host->api, out);
+    if (d->host->api.adapter_get_limits(handle, &out->limits) != TG_WGPU_SUCCESS) return;
     out->info.max_buffer_bytes = adapters_bytes(out->limits.max_buffer_bytes);
     out->info.max_binding_bytes = adapters_bytes(out->limits.max_storage_binding_bytes);
     out->info.max_storage_buffers = adapters_count(out->limits.max_storage_buffers);
@@ -115,7 +115,7 @@ static void adapters_add(webgpu_device *d, tg_wgpu_adapter handle) {
     webgpu_adapter *added = &d->adapters[d->adapter_count];
     if (handle == NULL) return;
     if (d->adapter_count == TG_WEBGPU_MAX_ADAPTERS) {
-        d->api.adapter_release(handle);
+        d->host->api.adapter_release(handle);
         return;
     }
     tg_webgpu_read_adapter(d, handle, added);
@@ -123,7 +123,7 @@ static void adapters_add(webgpu_device *d, tg_wgpu_adapter handle) {
         const webgpu_adapter *other = &d->adapters[i];
         if (strcmp(other->info.name, added->info.name) == 0 && strcmp(other->info.backend, added->info.backend) == 0 &&
             strcmp(other->info.type, added->info.type) == 0 && other->device_id == added->device_id) {
-            d->api.adapter_release(handle);
+            d->host->api.adapter_release(handle);
             return;
         }
     }
@@ -136,14 +136,14 @@ static void adapters_on_adapter(uint32_t status, tg_wgpu_adapter adapter, tg_wgp
 static tg_status adapters_ask(webgpu_device *d, uint32_t power, uint32_t backend, bool fallback) {
     const tg_wgpu_dawn_toggles toggles = {
         .chain = {.type = TG_WGPU_STYPE_DAWN_TOGGLES}, .enabled_count = WEBGPU_F16_TOGGLES, .enabled = tg_webgpu_f16_toggles};
-    const tg_wgpu_adapter_options options = {.next = d->dawn && d->wants_f16 ? &toggles.chain : NULL,
+    const tg_wgpu_adapter_options options = {.next = d->host->dawn && d->wants_f16 ? &toggles.chain : NULL,
                                              .feature_level = TG_WGPU_LEVEL_CORE,
                                              .power = power,
                                              .force_fallback = fallback ? 1 : 0,
                                              .backend = backend};
-    d->opening = (webgpu_request){.text = d->text, .room = sizeof d->text};
-    d->api.instance_request_adapter(
-        d->instance, &options,
+    tg_webgpu_ask(&d->opening, &d->block, d->text, sizeof d->text);
+    d->host->api.instance_request_adapter(
+        d->host->instance, &options,
         (tg_wgpu_adapter_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = adapters_on_adapter, .user = &d->opening});
     tg_status status = tg_webgpu_wait(d, &d->opening, "asking for an adapter");
     if (status == TG_OK && d->opening.status == TG_WGPU_SUCCESS) adapters_add(d, d->opening.object);
@@ -163,9 +163,9 @@ static tg_status adapters_ask_all(webgpu_device *d) {
 }
 static void adapters_enumerate(webgpu_device *d) {
     tg_wgpu_adapter handles[TG_WEBGPU_MAX_ADAPTERS] = {NULL};
-    const size_t count = d->api.instance_enumerate_adapters(d->instance, NULL, NULL);
+    const size_t count = d->host->api.instance_enumerate_adapters(d->host->instance, NULL, NULL);
     if (count == 0 || count > TG_WEBGPU_MAX_ADAPTERS) return; /* then they are asked for */
-    (void)d->api.instance_enumerate_adapters(d->instance, NULL, handles);
+    (void)d->host->api.instance_enumerate_adapters(d->host->instance, NULL, handles);
     for (size_t i = 0; i < count; ++i) adapters_add(d, handles[i]);
 }
 
@@ -191,14 +191,14 @@ tg_status tg_webgpu_find_adapters(webgpu_device *d) {
     tg_status status = TG_OK;
     d->adapters = tg_alloc(d->ctx, sizeof(webgpu_adapter) * TG_WEBGPU_MAX_ADAPTERS);
     if (d->adapters == NULL) return TG_ERROR_MEMORY;
-    if (d->wgpu_native && d->api.instance_enumerate_adapters != NULL) adapters_enumerate(d);
+    if (d->host->wgpu_native && d->host->api.instance_enumerate_adapters != NULL) adapters_enumerate(d);
     if (d->adapter_count == 0) status = adapters_ask_all(d);
     adapters_sort(d);
     return status;
 }
 void tg_webgpu_drop_adapters(webgpu_device *d) {
     if (d->adapters == NULL) return;
-    for (int i = 0; i < d->adapter_count; ++i) d->api.adapter_release(d->adapters[i].handle);
+    for (int i = 0; i < d->adapter_count; ++i) d->host->api.adapter_release(d->adapters[i].handle);
     tg_release(d->ctx, d->adapters, sizeof(webgpu_adapter) * TG_WEBGPU_MAX_ADAPTERS);
     d->adapters = NULL;
     d->adapter_count = 0;
@@ -235,25 +235,28 @@ static const char *adapters_list(const webgpu_device *d, char *text, size_t room
     }
     return text;
 }
-tg_status tg_webgpu_choose(webgpu_device *d, const tg_open_options *options, const webgpu_adapter **out) {
+static bool adapters_is_named(const tg_open_options *options) { return options->adapter != NULL && options->adapter[0] != '\0'; }
+
+static bool adapters_fits(const webgpu_device *d, const tg_open_options *options, int number) {
+    if (adapters_is_named(options)) return adapters_match(d, number, options->adapter);
+    return tg_webgpu_executes(&d->adapters[number].info);
+}
+static bool adapters_is_software(const webgpu_device *d, int number) { return strcmp(d->adapters[number].info.type, "cpu") == 0; }
+
+int tg_webgpu_next_adapter(const webgpu_device *d, const tg_open_options *options, int from) {
+    for (int i = from; i < d->adapter_count; ++i)
+        if (adapters_fits(d, options, i) && !(options->real_gpu && adapters_is_software(d, i))) return i;
+    return -1;
+}
+tg_status tg_webgpu_no_adapter(webgpu_device *d, const tg_open_options *options) {
     char list[2048];
-    int unreal = 0;
-    const bool named = options->adapter != NULL && options->adapter[0] != '\0';
     if (d->adapter_count == 0) return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: the library offers no adapter");
-    for (int i = 0; i < d->adapter_count; ++i) {
-        if (named ? !adapters_match(d, i, options->adapter) : !tg_webgpu_executes(&d->adapters[i].info)) continue;
-        const bool software = strcmp(d->adapters[i].info.type, "cpu") == 0;
-        unreal += software ? 1 : 0;
-        if (software && options->real_gpu) continue;
-        *out = &d->adapters[i];
-        return TG_OK;
-    }
-    if (unreal > 0)
-        return tg_fail(d->ctx, TG_ERROR_NOT_FOUND, TG_SITE_NONE, "webgpu: no real GPU, only software adapters: %s",
-                       adapters_list(d, list, sizeof list));
-    if (!named)
+    adapters_list(d, list, sizeof list);
+    for (int i = 0; i < d->adapter_count; ++i)
+        if (adapters_fits(d, options, i))
+            return tg_fail(d->ctx, TG_ERROR_NOT_FOUND, TG_SITE_NONE, "webgpu: no real GPU, only software adapters: %s", list);
+    if (!adapters_is_named(options))
         return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no adapter that executes anything, only %s: is a driver installed?",
-                       adapters_list(d, list, sizeof list));
-    return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no adapter is called \"%s\": there are %s", options->adapter,
-                   adapters_list(d, list, sizeof list));
+                       list);
+    return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no adapter is called \"%s\": there are %s", options->adapter, list);
 }

@@ -12,11 +12,11 @@ static int64_t buffers_host_bytes(tg_dtype dtype) { return dtype == TG_BOOL ? 1 
 
 tg_status tg_webgpu_make_buffer(webgpu_device *d, int64_t bytes, uint64_t usage, const char *what, webgpu_buffer *out) {
     const int64_t size = bytes < 4 ? 4 : webgpu_align(bytes, 4);
-    if ((uint64_t)size > d->raw.max_buffer_bytes)
+    if ((uint64_t)size > d->gpu->raw.max_buffer_bytes)
         return tg_fail(d->ctx, TG_ERROR_LIMIT, TG_SITE_NONE, "webgpu: %s needs %lld bytes, over this device's maxBufferSize of %llu", what,
-                       (long long)size, (unsigned long long)d->raw.max_buffer_bytes);
+                       (long long)size, (unsigned long long)d->gpu->raw.max_buffer_bytes);
     const tg_wgpu_buffer_descriptor descriptor = {.label = webgpu_string(what), .usage = usage, .size = (uint64_t)size};
-    out->handle = d->api.device_create_buffer(d->device, &descriptor);
+    out->handle = d->host->api.device_create_buffer(d->gpu->device, &descriptor);
     if (out->handle == NULL)
         return tg_fail(d->ctx, TG_ERROR_MEMORY, TG_SITE_NONE, "webgpu: no buffer of %lld bytes for %s", (long long)size, what);
     out->bytes = size;
@@ -27,8 +27,8 @@ tg_status tg_webgpu_make_buffer(webgpu_device *d, int64_t bytes, uint64_t usage,
 }
 void tg_webgpu_drop_buffer(webgpu_device *d, webgpu_buffer *buffer) {
     if (buffer->handle == NULL) return;
-    d->api.buffer_destroy(buffer->handle); /* its memory, now; release frees the handle */
-    d->api.buffer_release(buffer->handle);
+    d->host->api.buffer_destroy(buffer->handle); /* its memory, now; release frees the handle */
+    d->host->api.buffer_release(buffer->handle);
     d->count.objects--;
     d->count.buffers--;
     d->count.buffer_bytes -= buffer->bytes;
@@ -38,18 +38,18 @@ void tg_webgpu_drop_buffer(webgpu_device *d, webgpu_buffer *buffer) {
 /* ---- commands */
 
 tg_wgpu_command_encoder tg_webgpu_encoder(webgpu_device *d) {
-    tg_wgpu_command_encoder encoder = d->api.device_create_command_encoder(d->device, NULL);
+    tg_wgpu_command_encoder encoder = d->host->api.device_create_command_encoder(d->gpu->device, NULL);
     if (encoder == NULL) (void)tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no command encoder");
     else d->count.objects++;
     return encoder;
 }
 tg_status tg_webgpu_submit(webgpu_device *d, tg_wgpu_command_encoder encoder) {
-    tg_wgpu_command_buffer commands = d->api.encoder_finish(encoder, NULL);
-    d->api.encoder_release(encoder);
+    tg_wgpu_command_buffer commands = d->host->api.encoder_finish(encoder, NULL);
+    d->host->api.encoder_release(encoder);
     d->count.objects--;
     if (commands == NULL) return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no command buffer");
-    d->api.queue_submit(d->queue, 1, &commands);
-    d->api.command_buffer_release(commands);
+    d->host->api.queue_submit(d->gpu->queue, 1, &commands);
+    d->host->api.command_buffer_release(commands);
     d->count.submissions++;
     return TG_OK;
 }
@@ -83,7 +83,7 @@ void tg_webgpu_write(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, tg
             tg_webgpu_widen(d->staging, dtype, from, now);
             from = d->staging;
         }
-        d->api.queue_write_buffer(d->queue, buffer, (uint64_t)(offset + done * 4), from, (size_t)now * 4);
+        d->host->api.queue_write_buffer(d->gpu->queue, buffer, (uint64_t)(offset + done * 4), from, (size_t)now * 4);
         d->count.writes++;
         d->count.write_bytes += now * 4;
     }
@@ -154,7 +154,8 @@ tg_status tg_webgpu_write_state(tg_device *device, int32_t slot, int64_t first, 
 static tg_status buffers_copy_piece(webgpu_device *d, const webgpu_state *state, int64_t first, int64_t count) {
     tg_wgpu_command_encoder encoder = tg_webgpu_encoder(d);
     if (encoder == NULL) return tg_error(d->ctx);
-    d->api.encoder_copy_buffer_to_buffer(encoder, state->buffer.handle, (uint64_t)first * 4, d->readback.handle, 0, (uint64_t)count * 4);
+    d->host->api.encoder_copy_buffer_to_buffer(encoder, state->buffer.handle, (uint64_t)first * 4, d->readback.handle, 0,
+                                               (uint64_t)count * 4);
     return tg_webgpu_submit(d, encoder);
 }
 static tg_status buffers_read_piece(webgpu_device *d, const webgpu_state *state, int64_t first, void *data, int64_t count) {
@@ -166,7 +167,7 @@ static tg_status buffers_read_piece(webgpu_device *d, const webgpu_state *state,
     if (status == TG_OK) status = tg_webgpu_map(d, d->readback.handle, 0, count * 4, &from);
     if (status != TG_OK) return status;
     tg_webgpu_narrow(data, state->dtype, from, count);
-    d->api.buffer_unmap(d->readback.handle);
+    d->host->api.buffer_unmap(d->readback.handle);
     return TG_OK;
 }
 tg_status tg_webgpu_read_state(tg_device *device, int32_t slot, int64_t first, void *data, int64_t count) {

@@ -1,5 +1,10 @@
 /* device: the inside of the WebGPU executor, shared by its files. The structs behind tg_device and tg_executable have names of
- * their own here, since each executor completes those two its own way. */
+ * their own here, since each executor completes those two its own way.
+ *
+ * A process has few GPUs and may have many models. A webgpu_host is a library with an instance, a webgpu_gpu a device of it: those
+ * are shared, counted and kept (share.c). A webgpu_device is what one model family has on a GPU: its states, its runs, its errors.
+ * Whoever calls the library, and whoever reads what its answers write, holds the host's lock: tg_webgpu_enter and tg_webgpu_leave
+ * around every call of the executor. A wait lets others in, so no error scope is open while something is waited for. */
 #ifndef TG_WEBGPU_DEVICE_H
 #define TG_WEBGPU_DEVICE_H
 #include "run/tuning.h"
@@ -7,15 +12,39 @@
 
 #include <stdatomic.h>
 
+#if defined(__wasm__) || defined(TG_NO_THREADS)
+typedef struct webgpu_lock {
+    uint32_t unused;
+} webgpu_lock;
+#else
+#  include <pthread.h>
+/* First come, first served: who waits for the GPU looks at it again and again, and must not keep others out. */
+typedef struct webgpu_lock {
+    _Atomic uint32_t next, serving;
+    pthread_mutex_t mutex;
+    pthread_cond_t moved;
+} webgpu_lock;
+#endif
+
 #define TG_WEBGPU_MAX_ADAPTERS 32
 #define TG_WEBGPU_MAX_BINDINGS 64         /* storage buffers of one stage that we make use of */
 #define TG_WEBGPU_STAGING_BYTES (1 << 16) /* of host memory: what is widened, narrowed or filled at once */
 #define TG_WEBGPU_ALIGN 256
 #define TG_WEBGPU_TEXT 3072 /* of one message of the library, cut */
+#define TG_WEBGPU_LINE 768  /* of one line for the log */
+#define TG_WEBGPU_WISH_ADAPTER 256
+#define TG_WEBGPU_WISH_TOGGLES 512
 enum { WEBGPU_FEATURES = 4, WEBGPU_F16_TOGGLES = 2 };
 
+/* Memory that answers are written to begins with this. It is the process's, not a context's: an answer may come after the model that
+ * asked is gone. */
+typedef struct webgpu_block {
+    struct webgpu_block *next; /* among the host's orphans */
+    int64_t pending;           /* answers to come */
+} webgpu_block;
 /* One call of the library that answers later. It outlives the wait for it, which may be given up. */
 typedef struct webgpu_request {
+    webgpu_block *block; /* that it lies in */
     bool done;
     uint32_t status, error; /* error: of a scope */
     void *object;
@@ -68,39 +97,80 @@ typedef struct webgpu_flight {
     int64_t start; /* ns */
     int32_t dispatches;
 } webgpu_flight;
-/* Memory that a request given up may still write to: kept until the library is done with the device. */
-typedef struct webgpu_abandoned {
-    struct webgpu_abandoned *next;
-    size_t bytes;
-} webgpu_abandoned;
-
-typedef struct webgpu_device {
-    tg_context *ctx;
+/* A library with an instance of its own, or with an application's. */
+typedef struct webgpu_host {
+    struct webgpu_host *next;
     tg_webgpu_api api;
-    bool foreign, dawn, wgpu_native, old_layout_entry, guaranteed;
+    tg_wgpu_instance instance;
+    bool foreign, dawn, wgpu_native, old_layout_entry;
+    bool retired; /* a device of it was lost: it makes no more */
+    int users;    /* models on it, and whoever looks at its adapters */
+    struct webgpu_gpu *gpus;
+    webgpu_block *orphans;               /* freed when their answers have come, or with the instance */
+    _Atomic(struct webgpu_device *) who; /* has the lock, and calls; NULL: events are being delivered, or nobody */
+    webgpu_lock lock;                    /* of the library, and of all that its answers write */
+} webgpu_host;
+
+/* What decides whether two models can have the same GPU. */
+typedef struct webgpu_wish {
+    char adapter[TG_WEBGPU_WISH_ADAPTER], toggles[TG_WEBGPU_WISH_TOGGLES];
+    bool f16, guaranteed;
+} webgpu_wish;
+
+/* A compute pipeline by its source. Those nobody uses stay for the next model, the latest of them. */
+typedef struct webgpu_cached {
+    struct webgpu_cached *next;
+    uint64_t hash;
+    size_t length;
+    int32_t binding_count, users;
+    tg_wgpu_compute_pipeline handle;
+    char source[];
+} webgpu_cached;
+
+/* A device of the library, and what is known of it. */
+typedef struct webgpu_gpu {
+    webgpu_block block; /* the library's word that the device is gone is an answer */
+    struct webgpu_gpu *next;
+    webgpu_host *host;
+    webgpu_wish wish;
+    bool alone;        /* its model wants to share it with nobody */
     bool software;     /* the adapter is the CPU */
     bool executes;     /* false: an adapter that does nothing, which was asked for by name */
-    bool wants_f16;    /* halves may be used */
     int subgroup_size; /* of every subgroup; 0: not known, or not always the same */
-    tg_wgpu_instance instance;
     tg_wgpu_device device;
     tg_wgpu_queue queue;
-    webgpu_adapter *adapters; /* TG_WEBGPU_MAX_ADAPTERS; while opening */
-    int adapter_count;
     tg_wgpu_limits raw;
     tg_limits limits;
-    tg_wgsl_limits wgsl;
+    tg_wgsl_limits wgsl; /* without schedules */
     char name[128], description[192], tuning_name[TG_TUNING_ADAPTER];
-    tg_tuning tuning; /* the table's part for this adapter */
-    webgpu_fault lost, uncaptured;
-    bool silent; /* gave up waiting: nothing more is asked of it */
+    webgpu_fault lost, uncaptured;                                 /* uncaptured: of nobody knows which model */
+    atomic_bool silent;                                            /* somebody gave up waiting: nothing more is asked of it */
+    atomic_int users;                                              /* models */
+    int64_t idle_since;                                            /* in comings and goings of models */
+    tg_wgpu_bind_group_layout layouts[TG_WEBGPU_MAX_BINDINGS + 1]; /* by number of bindings */
+    tg_wgpu_pipeline_layout pipeline_layouts[TG_WEBGPU_MAX_BINDINGS + 1];
+    webgpu_cached *cached; /* the latest first */
+    tg_webgpu_shared_counters count;
+} webgpu_gpu;
+
+typedef struct webgpu_device {
+    webgpu_block block;
+    tg_context *ctx;
+    webgpu_host *host;
+    webgpu_gpu *gpu;
+    bool joined;              /* the GPU counts this one */
+    bool wants_f16;           /* halves may be used */
+    webgpu_adapter *adapters; /* TG_WEBGPU_MAX_ADAPTERS; while opening */
+    int adapter_count;
+    tg_wgsl_limits wgsl; /* the GPU's, with schedules */
+    tg_tuning tuning;    /* the table's part for this adapter */
+    webgpu_fault uncaptured;
     webgpu_request opening, map;
     webgpu_scopes scopes;
     char text[TG_WEBGPU_TEXT];
     webgpu_flight flights[TG_FLIGHTS];
     int32_t first_flight, flight_count; /* under way, in order, round and round */
     int64_t landed;                     /* when the last of them had run, ns */
-    webgpu_abandoned *abandoned;
     TG_LIST(webgpu_state) states;
     webgpu_buffer fence_source, fence, readback; /* readback: of read_state */
     char *staging;                               /* TG_WEBGPU_STAGING_BYTES */
@@ -113,7 +183,32 @@ static inline const webgpu_device *webgpu_of_const(const tg_device *device) { re
 static inline tg_wgpu_string webgpu_string(const char *text) { return (tg_wgpu_string){text, SIZE_MAX}; }
 static inline int64_t webgpu_align(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
+/* ---- share.c: hosts and GPUs of this process */
+void tg_webgpu_enter(webgpu_device *d);
+void tg_webgpu_leave(webgpu_device *d);
+/* Lets others have the lock for a while, about so many ns. */
+void tg_webgpu_give_way(webgpu_device *d, int64_t nap);
+void tg_webgpu_share_begin(void); /* around what follows: opening and closing go one at a time */
+void tg_webgpu_share_end(void);
+/* A host for the library, with an application's instance or its own: that of a GPU that was found, or another, or a new one. Each is
+ * dropped again. */
+tg_status tg_webgpu_take_host(tg_context *ctx, const tg_webgpu_api *api, tg_wgpu_instance foreign, const webgpu_gpu *found,
+                              webgpu_host **out);
+void tg_webgpu_drop_host(webgpu_host *host);
+/* A GPU that is open and alive and as wished; NULL: there is none. For an application's device, its own. */
+webgpu_gpu *tg_webgpu_find_gpu(const tg_webgpu_api *api, const webgpu_wish *wish, bool real_gpu, tg_wgpu_device foreign);
+webgpu_gpu *tg_webgpu_make_gpu(tg_context *ctx, webgpu_host *host); /* no device yet, and nobody's */
+void tg_webgpu_publish_gpu(webgpu_gpu *gpu);                        /* from now on it can be found */
+void tg_webgpu_join_gpu(webgpu_gpu *gpu);
+/* One model less. What is of no more use is closed. */
+void tg_webgpu_leave_gpu(webgpu_gpu *gpu);
+void tg_webgpu_discard_gpu(webgpu_gpu *gpu); /* that was never published */
+/* Frees a block, now or when its answers have come. */
+void tg_webgpu_bury(webgpu_host *host, webgpu_block *block);
+
 /* ---- events.c: what the library says and when */
+/* A request about to be made, in a block; text: NULL, or `room` bytes of the same block. */
+void tg_webgpu_ask(webgpu_request *request, webgpu_block *block, char *text, size_t room);
 void tg_webgpu_copy_text(char *to, size_t room, tg_wgpu_string text);                               /* cut; always ends with NUL */
 void tg_webgpu_answer(webgpu_request *request, uint32_t status, void *object, tg_wgpu_string text); /* for callbacks */
 /* Until the request is done. TG_ERROR_DEVICE after the device's patience, naming `what`; TG_ERROR_DEVICE_LOST. */
@@ -143,7 +238,9 @@ tg_status tg_webgpu_finish(webgpu_device *d);
 extern const char *const tg_webgpu_f16_toggles[WEBGPU_F16_TOGGLES]; /* Dawn's, of adapters and devices, where f16 is wanted */
 tg_status tg_webgpu_find_adapters(webgpu_device *d);
 void tg_webgpu_drop_adapters(webgpu_device *d);
-tg_status tg_webgpu_choose(webgpu_device *d, const tg_open_options *options, const webgpu_adapter **out);
+/* The next adapter from number `from` on that may be opened; -1: none. */
+int tg_webgpu_next_adapter(const webgpu_device *d, const tg_open_options *options, int from);
+tg_status tg_webgpu_no_adapter(webgpu_device *d, const tg_open_options *options); /* says why there is none */
 bool tg_webgpu_executes(const tg_adapter_info *info); /* false: it takes commands and does nothing, which is for tests of libraries */
 void tg_webgpu_read_adapter(const webgpu_device *d, tg_wgpu_adapter handle, webgpu_adapter *out);
 
@@ -151,7 +248,6 @@ void tg_webgpu_read_adapter(const webgpu_device *d, tg_wgpu_adapter handle, webg
 tg_status tg_webgpu_prove(webgpu_device *d); /* TG_ERROR_DEVICE names the adapter that computes nothing, or wrongly */
 
 /* ---- open.c */
-tg_status tg_webgpu_begin(tg_context *ctx, const tg_webgpu_api *api, webgpu_device **out); /* no instance yet */
 tg_status tg_webgpu_open_found(tg_context *ctx, const tg_open_options *options, tg_device **out);
 void tg_webgpu_close(tg_device *device);
 
@@ -179,6 +275,7 @@ typedef struct webgpu_pipeline { /* one per different source */
     int32_t kernel; /* the first of the launch that needed it first */
     tg_wgpu_shader_module module;
     tg_wgpu_compute_pipeline handle;
+    webgpu_cached *cached; /* whose handle it is */
 } webgpu_pipeline;
 typedef struct webgpu_step { /* one dispatch */
     int32_t pipeline;
@@ -209,13 +306,13 @@ typedef struct webgpu_executable {
     int32_t per_submission; /* dispatches; step_count unless they took too long */
     int32_t tuned;          /* launches laid out by the table */
     bool poison;
-    tg_wgpu_bind_group_layout layouts[TG_WEBGPU_MAX_BINDINGS + 1]; /* by number of bindings */
-    tg_wgpu_pipeline_layout pipeline_layouts[TG_WEBGPU_MAX_BINDINGS + 1];
 } webgpu_executable;
 static inline webgpu_executable *webgpu_executable_of(tg_executable *e) { return (webgpu_executable *)(void *)e; }
 
 /* pipelines.c: layouts, modules and pipelines of an executable whose sources are known */
 tg_status tg_webgpu_make_pipelines(webgpu_executable *e);
+void tg_webgpu_release_pipelines(webgpu_executable *e);
+void tg_webgpu_drop_shared(webgpu_gpu *gpu); /* all layouts and pipelines */
 /* load.c */
 tg_status tg_webgpu_bind_step(webgpu_executable *e, const webgpu_place *places, int32_t count, webgpu_step *step);
 tg_status tg_webgpu_load(tg_device *device, const tg_program *program, const int32_t *state_slots, tg_executable **out);
@@ -223,11 +320,12 @@ void tg_webgpu_unload(tg_device *device, tg_executable *executable);
 int tg_webgpu_dispatches(const tg_executable *executable);
 int tg_webgpu_tuned(const tg_executable *executable);
 /* run.c */
+tg_status tg_webgpu_put_now(webgpu_device *d, tg_executable *executable, int32_t buffer, const void *data);
+tg_status tg_webgpu_time_now(webgpu_device *d, tg_executable *executable, int times, double *seconds);
 tg_status tg_webgpu_run(tg_device *device, tg_executable *executable, const void *const *inputs, void *const *outputs);
 tg_status tg_webgpu_start(tg_device *device, tg_executable *executable, const void *const *inputs, float *result);
 tg_status tg_webgpu_collect(tg_device *device, bool wait, bool *done);
 void tg_webgpu_drop_flights(webgpu_device *d);
-int tg_webgpu_run_scopes(const webgpu_device *d); /* error scopes around a run */
 void tg_webgpu_reset_counters(tg_webgpu_counters *count);
 /* Inputs that are NULL are left as they are. */
 void tg_webgpu_write_inputs(webgpu_executable *e, const void *const *inputs);

@@ -6,6 +6,8 @@
 #endif
 #include "run/webgpu/device.h"
 
+#include <stdio.h>
+
 #include <string.h>
 #include <time.h>
 #if defined(_WIN32)
@@ -31,16 +33,10 @@ int64_t tg_webgpu_now(void) {
 #endif
 }
 
-static void events_nap(int64_t waited) {
-    if (waited < EVENTS_SPIN) return;
-    const int64_t nap = waited / 16 < EVENTS_LONGEST_NAP ? waited / 16 : EVENTS_LONGEST_NAP;
-#if defined(_WIN32)
-    Sleep(nap >= EVENTS_LONGEST_NAP ? 1 : 0);
-#elif !defined(__wasm__)
-    (void)nanosleep(&(struct timespec){.tv_nsec = (long)nap}, NULL);
-#else
-    (void)nap;
-#endif
+/* Others have their turn meanwhile. */
+static void events_nap(webgpu_device *d, int64_t waited) {
+    const int64_t nap = waited < EVENTS_SPIN ? 0 : waited / 16 < EVENTS_LONGEST_NAP ? waited / 16 : EVENTS_LONGEST_NAP;
+    tg_webgpu_give_way(d, nap);
 }
 
 /* ---- what the library says */
@@ -55,11 +51,17 @@ void tg_webgpu_copy_text(char *to, size_t room, tg_wgpu_string text) {
     while (length > 0 && (to[length - 1] == '\n' || to[length - 1] == ' ')) length--;
     to[length] = '\0';
 }
+void tg_webgpu_ask(webgpu_request *request, webgpu_block *block, char *text, size_t room) {
+    if (text != NULL) text[0] = '\0';
+    *request = (webgpu_request){.block = block, .text = text, .room = room};
+    block->pending++;
+}
 void tg_webgpu_answer(webgpu_request *request, uint32_t status, void *object, tg_wgpu_string text) {
     request->status = status;
     request->object = object;
     tg_webgpu_copy_text(request->text, request->room, text);
     request->done = true;
+    request->block->pending--;
 }
 
 static void events_record(webgpu_fault *fault, uint32_t kind, tg_wgpu_string text) {
@@ -71,23 +73,27 @@ static void events_record(webgpu_fault *fault, uint32_t kind, tg_wgpu_string tex
 void tg_webgpu_on_lost(const tg_wgpu_device *device, uint32_t reason, tg_wgpu_string text, void *user, void *more) {
     (void)device;
     (void)more;
-    webgpu_device *d = user;
-    if (reason != TG_WGPU_LOST_FAILED_CREATION) events_record(&d->lost, reason, text); /* else the request for it says so */
+    webgpu_gpu *gpu = user;
+    gpu->block.pending--;
+    if (reason != TG_WGPU_LOST_FAILED_CREATION) events_record(&gpu->lost, reason, text); /* else the request for it says so */
 }
+/* Whoever calls the library right now has caused it. In between, nobody knows who. */
 void tg_webgpu_on_error(const tg_wgpu_device *device, uint32_t error, tg_wgpu_string text, void *user, void *more) {
     (void)device;
     (void)more;
-    webgpu_device *d = user;
-    events_record(&d->uncaptured, error, text);
+    webgpu_gpu *gpu = user;
+    webgpu_device *who = atomic_load(&gpu->host->who);
+    events_record(who != NULL && who->gpu == gpu ? &who->uncaptured : &gpu->uncaptured, error, text);
 }
 
-bool tg_webgpu_is_lost(const webgpu_device *d) { return atomic_load(&d->lost.ready) != 0; }
+bool tg_webgpu_is_lost(const webgpu_device *d) { return atomic_load(&d->gpu->lost.ready) != 0; }
 
 tg_status tg_webgpu_alive(webgpu_device *d) {
     if (tg_webgpu_is_lost(d))
-        return tg_fail(d->ctx, TG_ERROR_DEVICE_LOST, TG_SITE_NONE, "webgpu: the device (%s) was lost: %s", d->name,
-                       d->lost.text[0] != '\0' ? d->lost.text : "no reason given");
-    if (d->silent) return tg_fail(d->ctx, TG_ERROR_DEVICE_LOST, TG_SITE_NONE, "webgpu: the device (%s) stopped answering", d->name);
+        return tg_fail(d->ctx, TG_ERROR_DEVICE_LOST, TG_SITE_NONE, "webgpu: the device (%s) was lost: %s", d->gpu->name,
+                       d->gpu->lost.text[0] != '\0' ? d->gpu->lost.text : "no reason given");
+    if (d->gpu->silent)
+        return tg_fail(d->ctx, TG_ERROR_DEVICE_LOST, TG_SITE_NONE, "webgpu: the device (%s) stopped answering", d->gpu->name);
     return TG_OK;
 }
 
@@ -95,8 +101,10 @@ tg_status tg_webgpu_alive(webgpu_device *d) {
 
 /* wgpu-native's instance has no events of its own: its devices are polled. */
 void tg_webgpu_pump(webgpu_device *d) {
-    if (!d->wgpu_native) d->api.instance_process_events(d->instance);
-    else if (d->device != NULL) (void)d->api.device_poll(d->device, 0, NULL);
+    atomic_store(&d->host->who, NULL);
+    if (!d->host->wgpu_native) d->host->api.instance_process_events(d->host->instance);
+    else if (d->gpu->device != NULL) (void)d->host->api.device_poll(d->gpu->device, 0, NULL);
+    atomic_store(&d->host->who, d);
 }
 
 tg_status tg_webgpu_wait(webgpu_device *d, const webgpu_request *request, const char *what) {
@@ -104,16 +112,16 @@ tg_status tg_webgpu_wait(webgpu_device *d, const webgpu_request *request, const 
     int64_t lost_at = 0;
     for (tg_webgpu_pump(d); !request->done; tg_webgpu_pump(d)) {
         const int64_t now = tg_webgpu_now();
-        if (d->silent) break;
+        if (atomic_load(&d->gpu->silent)) break;
         if (tg_webgpu_is_lost(d)) {
             if (lost_at == 0) lost_at = now;
-            d->silent = now - lost_at > EVENTS_LAST_WORDS;
+            if (now - lost_at > EVENTS_LAST_WORDS) atomic_store(&d->gpu->silent, true);
         }
         if (now - start > d->patience) {
-            d->silent = true;
+            atomic_store(&d->gpu->silent, true);
             return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no answer in %.0f s: %s", (double)d->patience * 1e-9, what);
         }
-        events_nap(now - start);
+        events_nap(d, now - start);
     }
     return tg_webgpu_alive(d);
 }
@@ -129,25 +137,37 @@ static void events_on_scope(uint32_t status, uint32_t error, tg_wgpu_string text
     tg_webgpu_answer(request, status, NULL, text);
 }
 void tg_webgpu_scopes_push(webgpu_device *d, int count) {
-    for (int i = 0; i < count; ++i) d->api.device_push_error_scope(d->device, events_filters[i]);
+    for (int i = 0; i < count; ++i) d->host->api.device_push_error_scope(d->gpu->device, events_filters[i]);
 }
 void tg_webgpu_scopes_end(webgpu_device *d, int count, webgpu_scopes *scopes) {
     for (int i = count - 1; i >= 0; --i) {
         webgpu_request *request = &scopes->request[i];
-        scopes->text[i][0] = '\0';
-        *request = (webgpu_request){.text = scopes->text[i], .room = sizeof scopes->text[i], .error = TG_WGPU_ERROR_NONE};
-        d->api.device_pop_error_scope(
-            d->device, (tg_wgpu_scope_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = events_on_scope, .user = request});
+        tg_webgpu_ask(request, &d->block, scopes->text[i], sizeof scopes->text[i]);
+        request->error = TG_WGPU_ERROR_NONE;
+        d->host->api.device_pop_error_scope(
+            d->gpu->device, (tg_wgpu_scope_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = events_on_scope, .user = request});
     }
 }
-/* An error that no scope caught, once. */
+static void events_forget(webgpu_fault *fault) {
+    atomic_store(&fault->ready, 0);
+    atomic_store(&fault->taken, 0);
+}
+/* An error that no scope caught, once. One of nobody knows whom is this model's when there is no other; else the log has it. */
 static tg_status events_uncaptured(webgpu_device *d, const char *what) {
-    if (atomic_load(&d->uncaptured.ready) == 0) return TG_OK;
-    const tg_status code = d->uncaptured.kind == TG_WGPU_ERROR_MEMORY ? TG_ERROR_MEMORY : TG_ERROR_DEVICE;
-    tg_status status = tg_fail(d->ctx, code, TG_SITE_NONE, "webgpu: %s: %s", what, d->uncaptured.text);
-    atomic_store(&d->uncaptured.ready, 0);
-    atomic_store(&d->uncaptured.taken, 0);
-    return status;
+    char line[TG_WEBGPU_LINE];
+    webgpu_fault *fault = &d->uncaptured;
+    if (atomic_load(&fault->ready) == 0) fault = &d->gpu->uncaptured;
+    if (atomic_load(&fault->ready) == 0) return TG_OK;
+    if (fault == &d->uncaptured || atomic_load(&d->gpu->users) <= 1) {
+        const tg_status code = fault->kind == TG_WGPU_ERROR_MEMORY ? TG_ERROR_MEMORY : TG_ERROR_DEVICE;
+        tg_status status = tg_fail(d->ctx, code, TG_SITE_NONE, "webgpu: %s: %s", what, fault->text);
+        events_forget(fault);
+        return status;
+    }
+    snprintf(line, sizeof line, "webgpu: an error on %s, of one of the models that share it: %s", d->gpu->name, fault->text);
+    events_forget(fault);
+    if (d->ctx->log != NULL) d->ctx->log(d->ctx->log_user, TG_LOG_WARNING, line);
+    return TG_OK;
 }
 tg_status tg_webgpu_scopes_report(webgpu_device *d, int count, webgpu_scopes *scopes, const char *what) {
     for (int i = 0; i < count; ++i) {
@@ -178,30 +198,29 @@ static void events_on_map(uint32_t status, tg_wgpu_string text, void *user, void
 /* A map fails when the device is lost, perhaps before we hear of that. An application's device tells nobody but the application. */
 static tg_status events_map_failed(webgpu_device *d, const char *said) {
     const int64_t start = tg_webgpu_now();
-    if (d->foreign) events_record(&d->lost, TG_WGPU_LOST_UNKNOWN, webgpu_string(said));
+    if (d->host->foreign) events_record(&d->gpu->lost, TG_WGPU_LOST_UNKNOWN, webgpu_string(said));
     while (!tg_webgpu_is_lost(d) && tg_webgpu_now() - start < EVENTS_LOSS_SETTLES) {
         tg_webgpu_pump(d);
-        events_nap(EVENTS_SPIN);
+        events_nap(d, EVENTS_SPIN);
     }
     tg_status status = tg_webgpu_alive(d);
     if (status != TG_OK) return status;
     return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: results cannot be read back: %s", said);
 }
 void tg_webgpu_map_begin(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, int64_t bytes, webgpu_request *request, char *text) {
-    text[0] = '\0';
-    *request = (webgpu_request){.text = text, .room = TG_WEBGPU_TEXT};
+    tg_webgpu_ask(request, &d->block, text, TG_WEBGPU_TEXT);
     d->count.maps++;
-    d->api.buffer_map_async(buffer, TG_WGPU_MAP_READ, (size_t)offset, (size_t)bytes,
-                            (tg_wgpu_map_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = events_on_map, .user = request});
+    d->host->api.buffer_map_async(buffer, TG_WGPU_MAP_READ, (size_t)offset, (size_t)bytes,
+                                  (tg_wgpu_map_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = events_on_map, .user = request});
 }
 tg_status tg_webgpu_map_end(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, int64_t bytes, webgpu_request *request,
                             const void **data) {
     tg_status status = tg_webgpu_wait(d, request, "reading results back");
     if (status == TG_OK && request->status != TG_WGPU_SUCCESS) return events_map_failed(d, request->text);
     *data = NULL;
-    if (status == TG_OK) *data = d->api.buffer_get_const_mapped_range(buffer, (size_t)offset, (size_t)bytes);
+    if (status == TG_OK) *data = d->host->api.buffer_get_const_mapped_range(buffer, (size_t)offset, (size_t)bytes);
     if (*data != NULL) return TG_OK;
-    if (request->done && request->status == TG_WGPU_SUCCESS) d->api.buffer_unmap(buffer);
+    if (request->done && request->status == TG_WGPU_SUCCESS) d->host->api.buffer_unmap(buffer);
     return status != TG_OK ? status : tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: mapped results have no address");
 }
 tg_status tg_webgpu_map(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, int64_t bytes, const void **data) {
@@ -211,7 +230,7 @@ tg_status tg_webgpu_map(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset,
 static tg_status events_submit_fence(webgpu_device *d) {
     tg_wgpu_command_encoder encoder = tg_webgpu_encoder(d);
     if (encoder == NULL) return tg_error(d->ctx);
-    d->api.encoder_copy_buffer_to_buffer(encoder, d->fence_source.handle, 0, d->fence.handle, 0, 4);
+    d->host->api.encoder_copy_buffer_to_buffer(encoder, d->fence_source.handle, 0, d->fence.handle, 0, 4);
     return tg_webgpu_submit(d, encoder);
 }
 tg_status tg_webgpu_finish(webgpu_device *d) {
@@ -221,7 +240,7 @@ tg_status tg_webgpu_finish(webgpu_device *d) {
     tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "waiting for the queue");
     if (status == TG_OK) status = scopes;
     if (status == TG_OK) status = tg_webgpu_map(d, d->fence.handle, 0, 4, &data);
-    if (status == TG_OK) d->api.buffer_unmap(d->fence.handle);
+    if (status == TG_OK) d->host->api.buffer_unmap(d->fence.handle);
     return status;
 }
 

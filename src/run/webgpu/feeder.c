@@ -32,10 +32,10 @@ static webgpu_feeder *feeder_of(tg_feeder *feeder) { return (webgpu_feeder *)(vo
 
 /* The kernel that draws binds the data and the target's block of inputs whole. */
 static tg_status feeder_check(const webgpu_device *d, const char *what, int64_t bytes) {
-    if ((uint64_t)bytes <= d->raw.max_storage_binding_bytes) return TG_OK;
+    if ((uint64_t)bytes <= d->gpu->raw.max_storage_binding_bytes) return TG_OK;
     return tg_fail(d->ctx, TG_ERROR_LIMIT, TG_SITE_NONE,
                    "webgpu: %s needs %lld bytes, over this device's maxStorageBufferBindingSize of %llu", what, (long long)bytes,
-                   (unsigned long long)d->raw.max_storage_binding_bytes);
+                   (unsigned long long)d->gpu->raw.max_storage_binding_bytes);
 }
 /* What no stage of the target reads is not drawn. */
 static tg_status feeder_lay_out(webgpu_feeder *f, const tg_feeder_options *options, int32_t *count) {
@@ -182,7 +182,7 @@ static void feeder_write_run(webgpu_feeder *f, const tg_feeder_run *run) {
     uint32_t words[2 * TG_WEBGPU_ALIGN / 4] = {0};
     tg_draw_control(&run->draw, words);
     tg_draw_control(&run->draw, words + TG_WEBGPU_ALIGN / 4);
-    d->api.queue_write_buffer(d->queue, f->own->inputs.handle, 0, words, sizeof words);
+    d->host->api.queue_write_buffer(d->gpu->queue, f->own->inputs.handle, 0, words, sizeof words);
     d->count.writes++;
     d->count.write_bytes += (int64_t)sizeof words;
     for (int32_t i = 0; i < f->target->program->input_count; ++i) f->inputs[i] = f->drawn[i] ? NULL : run->inputs[i];
@@ -203,8 +203,8 @@ static void feeder_encode_losses(const webgpu_feeder *f, tg_wgpu_command_encoder
     webgpu_device *d = f->device;
     const webgpu_place *loss = &e->places[e->program->outputs[0].buffer];
     const uint64_t before = (uint64_t)(count - 1) * 4;
-    if (before > 0) d->api.encoder_copy_buffer_to_buffer(encoder, f->own->workspace.handle, 0, f->own->readback.handle, 0, before);
-    d->api.encoder_copy_buffer_to_buffer(encoder, loss->handle, (uint64_t)loss->offset, f->own->readback.handle, before, 4);
+    if (before > 0) d->host->api.encoder_copy_buffer_to_buffer(encoder, f->own->workspace.handle, 0, f->own->readback.handle, 0, before);
+    d->host->api.encoder_copy_buffer_to_buffer(encoder, loss->handle, (uint64_t)loss->offset, f->own->readback.handle, before, 4);
     d->count.copies += before > 0 ? 2 : 1;
     d->count.copy_bytes += (int64_t)before + 4;
 }
@@ -212,15 +212,15 @@ static tg_status feeder_encode(const webgpu_feeder *f, const feeder_piece *piece
     webgpu_device *d = f->device;
     tg_wgpu_command_encoder encoder = tg_webgpu_encoder(d);
     if (encoder == NULL) return TG_ERROR_DEVICE;
-    tg_wgpu_compute_pass pass = d->api.encoder_begin_compute_pass(encoder, NULL);
+    tg_wgpu_compute_pass pass = d->host->api.encoder_begin_compute_pass(encoder, NULL);
     if (pass == NULL) {
-        d->api.encoder_release(encoder);
+        d->host->api.encoder_release(encoder);
         d->count.objects--;
         return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no compute pass");
     }
     feeder_encode_pass(f, pass, piece);
-    d->api.pass_end(pass);
-    d->api.pass_release(pass);
+    d->host->api.pass_end(pass);
+    d->host->api.pass_release(pass);
     if (piece->end == f->target->step_count) feeder_encode_losses(f, encoder, piece->count);
     return tg_webgpu_submit(d, encoder);
 }
@@ -230,15 +230,15 @@ static tg_status feeder_read(const webgpu_feeder *f, float *losses, int64_t coun
     tg_status status = tg_webgpu_map(d, f->own->readback.handle, 0, count * 4, &data);
     if (status != TG_OK) return status;
     memcpy(losses, data, (size_t)count * 4);
-    d->api.buffer_unmap(f->own->readback.handle);
+    d->host->api.buffer_unmap(f->own->readback.handle);
     return TG_OK;
 }
 static tg_status feeder_submit(webgpu_feeder *f, const tg_feeder_run *run, const feeder_piece *piece, float *losses) {
     webgpu_device *d = f->device;
-    tg_webgpu_scopes_push(d, tg_webgpu_run_scopes(d));
+    tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
     if (piece->begin == 0) feeder_write_run(f, run);
     tg_status status = feeder_encode(f, piece);
-    tg_status scopes = tg_webgpu_scopes_pop(d, tg_webgpu_run_scopes(d), "running steps");
+    tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "running steps");
     if (status == TG_OK) status = scopes;
     if (status != TG_OK) return status;
     return piece->end == f->target->step_count ? feeder_read(f, losses, piece->count) : tg_webgpu_finish(d);

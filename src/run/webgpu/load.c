@@ -135,7 +135,7 @@ static tg_status load_print(load_state *l) {
 static tg_status load_check_bindings(load_state *l) {
     webgpu_device *d = l->d;
     const tg_program *program = l->e->program;
-    const uint64_t limit = d->raw.max_storage_binding_bytes;
+    const uint64_t limit = d->gpu->raw.max_storage_binding_bytes;
     for (int32_t k = 0; k < program->kernel_count; ++k) {
         const tg_kernel *kernel = &program->kernels[k];
         for (int32_t a = 0; a < kernel->argument_count; ++a) {
@@ -209,8 +209,8 @@ tg_status tg_webgpu_bind_step(webgpu_executable *e, const webgpu_place *places, 
             .binding = (uint32_t)i, .buffer = places[i].handle, .offset = (uint64_t)places[i].offset, .size = (uint64_t)places[i].bytes};
     }
     const tg_wgpu_bind_group_descriptor descriptor = {
-        .label = webgpu_string(NULL), .layout = e->layouts[count], .count = (size_t)count, .entries = entries};
-    step->group = d->api.device_create_bind_group(d->device, &descriptor);
+        .label = webgpu_string(NULL), .layout = d->gpu->layouts[count], .count = (size_t)count, .entries = entries};
+    step->group = d->host->api.device_create_bind_group(d->gpu->device, &descriptor);
     if (step->group == NULL)
         return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no bind group for kernel %s",
                        e->program->kernels[step->kernel].name);
@@ -294,7 +294,7 @@ tg_status tg_webgpu_load(tg_device *device, const tg_program *program, const int
     int32_t tuned = 0;
     tg_status status = tg_webgpu_alive(d);
     if (status == TG_OK) status = load_once(device, program, state_slots, &tuned, out);
-    if (status == TG_OK || tuned == 0 || d->silent || tg_webgpu_is_lost(d)) return status;
+    if (status == TG_OK || tuned == 0 || d->gpu->silent || tg_webgpu_is_lost(d)) return status;
     if (d->ctx->log != NULL) d->ctx->log(d->ctx->log_user, TG_LOG_WARNING, "webgpu: the tuned schedules do not work here: ignored");
     tg_clear_error(d->ctx);
     d->wgsl.schedules = NULL;
@@ -303,14 +303,6 @@ tg_status tg_webgpu_load(tg_device *device, const tg_program *program, const int
     return status;
 }
 
-static void load_drop_layouts(webgpu_executable *e) {
-    webgpu_device *d = e->device;
-    for (int i = 0; i <= TG_WEBGPU_MAX_BINDINGS; ++i) {
-        if (e->pipeline_layouts[i] != NULL) d->api.pipeline_layout_release(e->pipeline_layouts[i]);
-        if (e->layouts[i] != NULL) d->api.bind_group_layout_release(e->layouts[i]);
-        d->count.objects -= (e->pipeline_layouts[i] != NULL ? 1 : 0) + (e->layouts[i] != NULL ? 1 : 0);
-    }
-}
 void tg_webgpu_unload(tg_device *device, tg_executable *executable) {
     (void)device;
     if (executable == NULL) return;
@@ -319,16 +311,10 @@ void tg_webgpu_unload(tg_device *device, tg_executable *executable) {
     tg_context *ctx = d->ctx;
     for (int32_t s = 0; s < e->step_count; ++s) {
         if (e->steps[s].group == NULL) continue;
-        d->api.bind_group_release(e->steps[s].group);
+        d->host->api.bind_group_release(e->steps[s].group);
         d->count.objects--;
     }
-    for (int32_t p = 0; p < e->pipeline_count; ++p) {
-        if (e->pipelines[p].handle == NULL) continue;
-        d->api.compute_pipeline_release(e->pipelines[p].handle);
-        d->count.objects--;
-        d->count.pipelines--;
-    }
-    load_drop_layouts(e);
+    tg_webgpu_release_pipelines(e);
     tg_webgpu_drop_buffer(d, &e->workspace);
     tg_webgpu_drop_buffer(d, &e->inputs);
     tg_webgpu_drop_buffer(d, &e->constants);

@@ -1,15 +1,18 @@
 /* pipelines: layouts, shader modules and compute pipelines of an executable: all compiled at once where the library can, and what
  * a shader's compiler says, beside the shader. Layouts are explicit, since an automatic one leaves out what a shader does not
- * use. Must not know how programs are placed. */
+ * use. Layouts and pipelines are the GPU's: equal sources have one pipeline, whichever model asks, and the latest that nobody uses stay.
+ * Must not know how programs are placed. */
 #include "run/webgpu/device.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { PIPELINES_TEXT = 1024 };
+enum { PIPELINES_TEXT = 1024, PIPELINES_KEPT = 512 };
+#define PIPELINES_KEPT_BYTES (INT64_C(8) << 20) /* of their sources */
 
 typedef struct pipelines_batch { /* requests of one load, followed by their texts */
-    webgpu_abandoned block;
+    webgpu_block block;
     webgpu_request requests[];
 } pipelines_batch;
 
@@ -32,13 +35,14 @@ static void pipelines_on_info(uint32_t status, const tg_wgpu_compilation_info *i
     }
     request->status = status;
     request->done = true;
+    request->block->pending--;
 }
 /* Into d->text, "" when it has nothing to say. Returns the line of the first error, or 0. */
 static uint64_t pipelines_ask(webgpu_device *d, tg_wgpu_shader_module module) {
     d->text[0] = '\0';
-    if (module == NULL || d->wgpu_native || d->api.shader_module_get_compilation_info == NULL) return 0;
-    d->opening = (webgpu_request){.text = d->text, .room = sizeof d->text};
-    d->api.shader_module_get_compilation_info(
+    if (module == NULL || d->host->wgpu_native || d->host->api.shader_module_get_compilation_info == NULL) return 0;
+    tg_webgpu_ask(&d->opening, &d->block, d->text, sizeof d->text);
+    d->host->api.shader_module_get_compilation_info(
         module, (tg_wgpu_compilation_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = pipelines_on_info, .user = &d->opening});
     return tg_webgpu_wait(d, &d->opening, "asking a shader's compiler") == TG_OK ? d->opening.line : 0;
 }
@@ -83,42 +87,160 @@ static tg_status pipelines_explain(webgpu_executable *e, const webgpu_pipeline *
     if (text == NULL) return TG_ERROR_MEMORY;
     const uint64_t line = pipelines_ask(d, pipeline->module);
     if (d->text[0] != '\0') said = d->text;
-    const size_t taken = strlen(said) + strlen(d->name) + strlen(e->program->kernels[pipeline->kernel].name) + 128;
+    const size_t taken = strlen(said) + strlen(d->gpu->name) + strlen(e->program->kernels[pipeline->kernel].name) + 128;
     if (taken < TG_MESSAGE_MAX) pipelines_number(pipeline->source, line, text, TG_MESSAGE_MAX - taken);
     return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: the shader of kernel %d (%s) does not compile on %s:\n%s\n%s",
-                   (int)pipeline->kernel, e->program->kernels[pipeline->kernel].name, d->name, said, text);
+                   (int)pipeline->kernel, e->program->kernels[pipeline->kernel].name, d->gpu->name, said, text);
 }
 
 /* ---- layouts */
 
-static tg_status pipelines_make_layout(webgpu_executable *e, int32_t count) {
-    webgpu_device *d = e->device;
+static void pipelines_drop_layout(const webgpu_host *host, tg_wgpu_bind_group_layout *group, tg_wgpu_pipeline_layout *pipeline) {
+    if (*pipeline != NULL) host->api.pipeline_layout_release(*pipeline);
+    if (*group != NULL) host->api.bind_group_layout_release(*group);
+    *pipeline = NULL;
+    *group = NULL;
+}
+static tg_status pipelines_make_layout(webgpu_device *d, int32_t count, tg_wgpu_bind_group_layout *group,
+                                       tg_wgpu_pipeline_layout *pipeline) {
     tg_wgpu_layout_entry entries[TG_WEBGPU_MAX_BINDINGS];
     tg_wgpu_layout_entry_old old[TG_WEBGPU_MAX_BINDINGS];
     const tg_wgpu_buffer_layout buffer = {.type = TG_WGPU_BINDING_STORAGE};
-    if (e->layouts[count] != NULL) return TG_OK;
     for (uint32_t i = 0; i < (uint32_t)count; ++i) {
         entries[i] = (tg_wgpu_layout_entry){.binding = i, .visibility = TG_WGPU_STAGE_COMPUTE, .buffer = buffer};
         old[i] = (tg_wgpu_layout_entry_old){.binding = i, .visibility = TG_WGPU_STAGE_COMPUTE, .buffer = buffer};
     }
-    const tg_wgpu_bind_group_layout_descriptor groups = {
-        .label = webgpu_string(NULL), .count = (size_t)count, .entries = d->old_layout_entry ? (const void *)old : (const void *)entries};
-    e->layouts[count] = d->api.device_create_bind_group_layout(d->device, &groups);
-    if (e->layouts[count] == NULL) return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no layout for %d buffers", (int)count);
-    d->count.objects++;
-    const tg_wgpu_pipeline_layout_descriptor layout = {.label = webgpu_string(NULL), .count = 1, .layouts = &e->layouts[count]};
-    e->pipeline_layouts[count] = d->api.device_create_pipeline_layout(d->device, &layout);
-    if (e->pipeline_layouts[count] == NULL)
-        return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no pipeline layout for %d buffers", (int)count);
-    d->count.objects++;
+    const tg_wgpu_bind_group_layout_descriptor groups = {.label = webgpu_string(NULL),
+                                                         .count = (size_t)count,
+                                                         .entries = d->host->old_layout_entry ? (const void *)old : (const void *)entries};
+    *group = d->host->api.device_create_bind_group_layout(d->gpu->device, &groups);
+    if (*group == NULL) return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no layout for %d buffers", (int)count);
+    const tg_wgpu_pipeline_layout_descriptor layout = {.label = webgpu_string(NULL), .count = 1, .layouts = group};
+    *pipeline = d->host->api.device_create_pipeline_layout(d->gpu->device, &layout);
+    if (*pipeline == NULL) return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no pipeline layout for %d buffers", (int)count);
     return TG_OK;
 }
-static tg_status pipelines_make_layouts(webgpu_executable *e) {
+/* Others can have it only once it is known to be good; they may have made one meanwhile. */
+static tg_status pipelines_share_layout(webgpu_device *d, int32_t count) {
+    tg_wgpu_bind_group_layout group = NULL;
+    tg_wgpu_pipeline_layout pipeline = NULL;
+    if (d->gpu->layouts[count] != NULL) return TG_OK;
+    tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
+    tg_status status = pipelines_make_layout(d, count, &group, &pipeline);
+    tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "making layouts");
+    if (status == TG_OK) status = scopes;
+    if (status != TG_OK || d->gpu->layouts[count] != NULL) {
+        pipelines_drop_layout(d->host, &group, &pipeline);
+        return status;
+    }
+    d->gpu->layouts[count] = group;
+    d->gpu->pipeline_layouts[count] = pipeline;
+    d->gpu->count.objects += 2;
+    return TG_OK;
+}
+static tg_status pipelines_share_layouts(webgpu_executable *e) {
     tg_status status = TG_OK;
-    tg_webgpu_scopes_push(e->device, WEBGPU_SCOPES);
-    for (int32_t p = 0; status == TG_OK && p < e->pipeline_count; ++p) status = pipelines_make_layout(e, e->pipelines[p].binding_count);
-    tg_status scopes = tg_webgpu_scopes_pop(e->device, WEBGPU_SCOPES, "making layouts");
-    return status != TG_OK ? status : scopes;
+    for (int32_t p = 0; status == TG_OK && p < e->pipeline_count; ++p)
+        status = pipelines_share_layout(e->device, e->pipelines[p].binding_count);
+    return status;
+}
+
+/* ---- what the GPU has */
+
+static webgpu_cached *pipelines_find(const webgpu_gpu *gpu, const webgpu_pipeline *wanted) {
+    for (webgpu_cached *c = gpu->cached; c != NULL; c = c->next)
+        if (c->hash == wanted->hash && c->length == wanted->length && c->binding_count == wanted->binding_count &&
+            memcmp(c->source, wanted->source, c->length) == 0)
+            return c;
+    return NULL;
+}
+static void pipelines_use(webgpu_device *d, webgpu_pipeline *pipeline, webgpu_cached *cached) {
+    if (cached->users++ == 0) {
+        d->gpu->count.unused--;
+        d->gpu->count.unused_bytes -= (int64_t)cached->length;
+    }
+    pipeline->cached = cached;
+    pipeline->handle = cached->handle;
+    d->count.pipelines++;
+}
+static void pipelines_look_up(webgpu_executable *e) {
+    for (int32_t p = 0; p < e->pipeline_count; ++p) {
+        webgpu_pipeline *pipeline = &e->pipelines[p];
+        pipeline->hash = tg_hash((uint64_t)pipeline->binding_count, pipeline->source, pipeline->length);
+        webgpu_cached *cached = pipelines_find(e->device->gpu, pipeline);
+        if (cached != NULL) pipelines_use(e->device, pipeline, cached);
+    }
+}
+static void pipelines_drop(webgpu_gpu *gpu, webgpu_cached **at) {
+    webgpu_cached *cached = *at;
+    *at = cached->next;
+    gpu->host->api.compute_pipeline_release(cached->handle);
+    gpu->count.objects--;
+    gpu->count.pipelines--;
+    gpu->count.unused--;
+    gpu->count.unused_bytes -= (int64_t)cached->length;
+    free(cached);
+}
+/* Beyond what is kept, those that were made first go. */
+static void pipelines_trim(webgpu_gpu *gpu) {
+    while (gpu->count.unused > PIPELINES_KEPT || gpu->count.unused_bytes > PIPELINES_KEPT_BYTES) {
+        webgpu_cached **last = NULL;
+        for (webgpu_cached **at = &gpu->cached; *at != NULL; at = &(*at)->next)
+            if ((*at)->users == 0) last = at;
+        pipelines_drop(gpu, last);
+    }
+}
+/* Takes the handle over: one of the same source that others made meanwhile is used instead. False, with the handle let go: no memory. */
+static bool pipelines_keep(webgpu_device *d, webgpu_pipeline *pipeline, tg_wgpu_compute_pipeline handle) {
+    webgpu_gpu *gpu = d->gpu;
+    webgpu_cached *cached = pipelines_find(gpu, pipeline);
+    const bool is_new = cached == NULL;
+    if (is_new) cached = malloc(sizeof *cached + pipeline->length);
+    if (cached == NULL || !is_new) d->host->api.compute_pipeline_release(handle);
+    if (cached == NULL) return false;
+    if (is_new) {
+        *cached = (webgpu_cached){.next = gpu->cached, .hash = pipeline->hash, .length = pipeline->length, .handle = handle};
+        cached->binding_count = pipeline->binding_count;
+        memcpy(cached->source, pipeline->source, pipeline->length);
+        gpu->cached = cached;
+        gpu->count.objects++;
+        gpu->count.pipelines++;
+        gpu->count.made++;
+        gpu->count.unused++;
+        gpu->count.unused_bytes += (int64_t)cached->length;
+    }
+    pipelines_use(d, pipeline, cached);
+    return true;
+}
+/* One in use again is moved to the front when its last user goes: it was used latest. */
+static void pipelines_unuse(webgpu_gpu *gpu, webgpu_cached *cached) {
+    webgpu_cached **at = &gpu->cached;
+    if (--cached->users > 0) return;
+    while (*at != cached) at = &(*at)->next;
+    *at = cached->next;
+    cached->next = gpu->cached;
+    gpu->cached = cached;
+    gpu->count.unused++;
+    gpu->count.unused_bytes += (int64_t)cached->length;
+}
+void tg_webgpu_release_pipelines(webgpu_executable *e) {
+    webgpu_device *d = e->device;
+    for (int32_t p = 0; p < e->pipeline_count; ++p) {
+        webgpu_pipeline *pipeline = &e->pipelines[p];
+        if (pipeline->cached == NULL) continue;
+        pipelines_unuse(d->gpu, pipeline->cached);
+        pipeline->cached = NULL;
+        pipeline->handle = NULL;
+        d->count.pipelines--;
+    }
+    pipelines_trim(d->gpu);
+}
+void tg_webgpu_drop_shared(webgpu_gpu *gpu) {
+    while (gpu->cached != NULL) pipelines_drop(gpu, &gpu->cached);
+    for (int i = 0; i <= TG_WEBGPU_MAX_BINDINGS; ++i) {
+        if (gpu->layouts[i] != NULL) gpu->count.objects -= 2;
+        pipelines_drop_layout(gpu->host, &gpu->layouts[i], &gpu->pipeline_layouts[i]);
+    }
 }
 
 /* ---- pipelines */
@@ -126,38 +248,36 @@ static tg_status pipelines_make_layouts(webgpu_executable *e) {
 static tg_status pipelines_make_module(webgpu_device *d, webgpu_pipeline *pipeline) {
     const tg_wgpu_shader_source source = {.chain = {.type = TG_WGPU_STYPE_WGSL}, .code = {pipeline->source, pipeline->length}};
     const tg_wgpu_shader_descriptor descriptor = {.next = &source.chain, .label = webgpu_string(NULL)};
-    pipeline->module = d->api.device_create_shader_module(d->device, &descriptor);
+    pipeline->module = d->host->api.device_create_shader_module(d->gpu->device, &descriptor);
     if (pipeline->module == NULL) return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no shader module");
     d->count.objects++;
     return TG_OK;
 }
 static void pipelines_drop_module(webgpu_device *d, webgpu_pipeline *pipeline) {
     if (pipeline->module == NULL) return;
-    d->api.shader_module_release(pipeline->module);
+    d->host->api.shader_module_release(pipeline->module);
     d->count.objects--;
     pipeline->module = NULL;
-}
-static void pipelines_keep(webgpu_device *d, webgpu_pipeline *pipeline, tg_wgpu_compute_pipeline handle) {
-    pipeline->handle = handle;
-    if (handle == NULL) return;
-    d->count.objects++;
-    d->count.pipelines++;
 }
 static tg_wgpu_compute_pipeline_descriptor pipelines_describe(const webgpu_executable *e, const webgpu_pipeline *pipeline) {
     return (tg_wgpu_compute_pipeline_descriptor){
         .label = webgpu_string(e->program->kernels[pipeline->kernel].name),
-        .layout = e->pipeline_layouts[pipeline->binding_count],
+        .layout = e->device->gpu->pipeline_layouts[pipeline->binding_count],
         .compute = {.module = pipeline->module, .entry = webgpu_string("main")},
     };
+}
+static tg_status pipelines_no_pipeline(webgpu_device *d) {
+    return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no compute pipeline");
 }
 /* One at a time, each in scopes of its own: what an error belongs to is then known without a callback. */
 static tg_status pipelines_make_one(webgpu_executable *e, webgpu_pipeline *pipeline) {
     webgpu_device *d = e->device;
+    tg_wgpu_compute_pipeline handle = NULL;
     tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
     tg_status status = pipelines_make_module(d, pipeline), waited = TG_OK;
     if (status == TG_OK) {
         const tg_wgpu_compute_pipeline_descriptor descriptor = pipelines_describe(e, pipeline);
-        pipelines_keep(d, pipeline, d->api.device_create_compute_pipeline(d->device, &descriptor));
+        handle = d->host->api.device_create_compute_pipeline(d->gpu->device, &descriptor);
     }
     tg_webgpu_scopes_end(d, WEBGPU_SCOPES, &d->scopes);
     for (int i = 0; i < WEBGPU_SCOPES && waited == TG_OK; ++i) waited = tg_webgpu_wait(d, &d->scopes.request[i], "compiling shaders");
@@ -166,7 +286,9 @@ static tg_status pipelines_make_one(webgpu_executable *e, webgpu_pipeline *pipel
         if (d->scopes.request[i].error == TG_WGPU_ERROR_VALIDATION || d->scopes.request[i].error == TG_WGPU_ERROR_INTERNAL)
             status = pipelines_explain(e, pipeline, d->scopes.request[i].text);
     if (status == TG_OK) status = tg_webgpu_scopes_report(d, WEBGPU_SCOPES, &d->scopes, "compiling shaders");
-    if (status == TG_OK && pipeline->handle == NULL) status = tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no compute pipeline");
+    if (status == TG_OK && handle == NULL) status = pipelines_no_pipeline(d);
+    if (status == TG_OK) return pipelines_keep(d, pipeline, handle) ? TG_OK : tg_fail_memory(d->ctx, pipeline->length);
+    if (handle != NULL) d->host->api.compute_pipeline_release(handle);
     return status;
 }
 
@@ -174,73 +296,88 @@ static void pipelines_on_pipeline(uint32_t status, tg_wgpu_compute_pipeline pipe
     (void)more;
     tg_webgpu_answer(user, status, pipeline, text);
 }
-static pipelines_batch *pipelines_begin(webgpu_device *d, int32_t count) {
+static pipelines_batch *pipelines_begin(int32_t count) {
     const size_t requests = sizeof(pipelines_batch) + (size_t)count * sizeof(webgpu_request);
-    const size_t bytes = requests + (size_t)count * PIPELINES_TEXT;
-    pipelines_batch *batch = tg_alloc(d->ctx, bytes);
-    if (batch == NULL) return NULL;
-    batch->block.bytes = bytes;
-    for (int32_t p = 0; p < count; ++p)
-        batch->requests[p] = (webgpu_request){.text = (char *)batch + requests + (size_t)p * PIPELINES_TEXT, .room = PIPELINES_TEXT};
-    return batch;
+    return calloc(1, requests + (size_t)count * PIPELINES_TEXT);
 }
-static tg_status pipelines_start(webgpu_executable *e, webgpu_pipeline *pipeline, webgpu_request *request) {
+static tg_status pipelines_start(webgpu_executable *e, pipelines_batch *batch, int32_t p) {
     webgpu_device *d = e->device;
+    webgpu_pipeline *pipeline = &e->pipelines[p];
+    webgpu_request *request = &batch->requests[p];
     tg_status status = pipelines_make_module(d, pipeline);
     if (status != TG_OK) return status;
     const tg_wgpu_compute_pipeline_descriptor descriptor = pipelines_describe(e, pipeline);
-    d->api.device_create_compute_pipeline_async(
-        d->device, &descriptor,
+    tg_webgpu_ask(request, &batch->block, (char *)&batch->requests[e->pipeline_count] + (size_t)p * PIPELINES_TEXT, PIPELINES_TEXT);
+    d->host->api.device_create_compute_pipeline_async(
+        d->gpu->device, &descriptor,
         (tg_wgpu_pipeline_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = pipelines_on_pipeline, .user = request});
     return TG_OK;
 }
-/* Waits for the first `started`, keeps what came of them. A batch that is not answered in full is left to the device. */
-static tg_status pipelines_collect(webgpu_executable *e, pipelines_batch *batch, int32_t started) {
+/* What came of those that were asked for. All are waited for, whatever became of the first. */
+static tg_status pipelines_collect(webgpu_executable *e, const pipelines_batch *batch) {
     webgpu_device *d = e->device;
     tg_status status = TG_OK;
-    bool answered = true;
-    for (int32_t p = 0; p < started; ++p) {
-        tg_status waited = tg_webgpu_wait(d, &batch->requests[p], "compiling shaders");
+    for (int32_t p = 0; p < e->pipeline_count; ++p) {
+        tg_status waited = batch->requests[p].block != NULL ? tg_webgpu_wait(d, &batch->requests[p], "compiling shaders") : TG_OK;
         if (status == TG_OK) status = waited;
-        answered = answered && batch->requests[p].done;
-        if (batch->requests[p].done) pipelines_keep(d, &e->pipelines[p], batch->requests[p].object);
     }
-    for (int32_t p = 0; p < started && status == TG_OK; ++p)
-        if (batch->requests[p].status != TG_WGPU_SUCCESS || e->pipelines[p].handle == NULL)
-            status = pipelines_explain(e, &e->pipelines[p], batch->requests[p].text);
-    if (answered) {
-        tg_release(d->ctx, batch, batch->block.bytes);
-    } else {
-        batch->block.next = d->abandoned;
-        d->abandoned = &batch->block;
+    for (int32_t p = 0; p < e->pipeline_count; ++p) {
+        const webgpu_request *request = &batch->requests[p];
+        if (request->block == NULL || !request->done) continue;
+        const bool made = request->status == TG_WGPU_SUCCESS && request->object != NULL;
+        if (!made && status == TG_OK) status = pipelines_explain(e, &e->pipelines[p], request->text);
+        if (!made) continue;
+        /* it may be broken in a way that only a scope tells: shared is what came of a batch without any error */
+        e->pipelines[p].handle = request->object;
+    }
+    return status;
+}
+static tg_status pipelines_settle(webgpu_executable *e, const pipelines_batch *batch, tg_status status) {
+    webgpu_device *d = e->device;
+    for (int32_t p = 0; p < e->pipeline_count; ++p) {
+        webgpu_pipeline *pipeline = &e->pipelines[p];
+        tg_wgpu_compute_pipeline handle = pipeline->handle;
+        if (batch->requests[p].block == NULL || handle == NULL) continue;
+        pipeline->handle = NULL;
+        if (status != TG_OK) d->host->api.compute_pipeline_release(handle);
+        else if (!pipelines_keep(d, pipeline, handle)) status = tg_fail_memory(d->ctx, pipeline->length);
     }
     return status;
 }
 static tg_status pipelines_make_all(webgpu_executable *e) {
     webgpu_device *d = e->device;
-    pipelines_batch *batch = pipelines_begin(d, e->pipeline_count);
+    pipelines_batch *batch = pipelines_begin(e->pipeline_count);
     tg_status status = TG_OK;
-    int32_t started = 0;
-    if (batch == NULL) return TG_ERROR_MEMORY;
+    if (batch == NULL) return tg_fail_memory(d->ctx, (size_t)e->pipeline_count * PIPELINES_TEXT);
     tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
-    while (status == TG_OK && started < e->pipeline_count) {
-        status = pipelines_start(e, &e->pipelines[started], &batch->requests[started]);
-        if (status == TG_OK) started++;
-    }
+    for (int32_t p = 0; p < e->pipeline_count && status == TG_OK; ++p)
+        if (e->pipelines[p].cached == NULL) status = pipelines_start(e, batch, p);
     tg_webgpu_scopes_end(d, WEBGPU_SCOPES, &d->scopes);
-    tg_status collected = pipelines_collect(e, batch, started); /* knows the kernel, which a scope does not */
+    tg_status collected = pipelines_collect(e, batch); /* knows the kernel, which a scope does not */
     if (status == TG_OK) status = collected;
     tg_status scopes = tg_webgpu_scopes_report(d, WEBGPU_SCOPES, &d->scopes, "compiling shaders");
-    return status != TG_OK ? status : scopes;
+    status = pipelines_settle(e, batch, status != TG_OK ? status : scopes);
+    tg_webgpu_bury(d->host, &batch->block);
+    return status;
+}
+static bool pipelines_are_all_there(const webgpu_executable *e) {
+    for (int32_t p = 0; p < e->pipeline_count; ++p)
+        if (e->pipelines[p].cached == NULL) return false;
+    return true;
 }
 
 tg_status tg_webgpu_make_pipelines(webgpu_executable *e) {
     webgpu_device *d = e->device;
-    tg_status status = pipelines_make_layouts(e);
-    if (status == TG_OK && e->pipeline_count > 0 && !d->wgpu_native && d->api.device_create_compute_pipeline_async != NULL)
-        status = pipelines_make_all(e);
+    tg_status status = pipelines_share_layouts(e);
+    if (status != TG_OK) return status;
+    pipelines_look_up(e);
+    if (pipelines_are_all_there(e)) return TG_OK;
+    if (!d->host->wgpu_native && d->host->api.device_create_compute_pipeline_async != NULL) status = pipelines_make_all(e);
     else
-        for (int32_t p = 0; p < e->pipeline_count && status == TG_OK; ++p) status = pipelines_make_one(e, &e->pipelines[p]);
+        for (int32_t p = 0; p < e->pipeline_count && status == TG_OK; ++p)
+            if (e->pipelines[p].cached == NULL) status = pipelines_make_one(e, &e->pipelines[p]);
     for (int32_t p = 0; p < e->pipeline_count; ++p) pipelines_drop_module(d, &e->pipelines[p]);
     return status;
 }
+
+#undef PIPELINES_KEPT_BYTES

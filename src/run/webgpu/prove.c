@@ -52,16 +52,16 @@ static tg_status prove_submit(webgpu_executable *e) {
     webgpu_device *d = e->device;
     tg_wgpu_command_encoder encoder = tg_webgpu_encoder(d);
     if (encoder == NULL) return TG_ERROR_DEVICE;
-    tg_wgpu_compute_pass pass = d->api.encoder_begin_compute_pass(encoder, NULL);
+    tg_wgpu_compute_pass pass = d->host->api.encoder_begin_compute_pass(encoder, NULL);
     if (pass == NULL) {
-        d->api.encoder_release(encoder);
+        d->host->api.encoder_release(encoder);
         d->count.objects--;
         return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no compute pass");
     }
     tg_webgpu_encode_steps(e, pass, 0, 1);
-    d->api.pass_end(pass);
-    d->api.pass_release(pass);
-    d->api.encoder_copy_buffer_to_buffer(encoder, e->workspace.handle, 0, e->readback.handle, 0, (uint64_t)PROVE_BYTES);
+    d->host->api.pass_end(pass);
+    d->host->api.pass_release(pass);
+    d->host->api.encoder_copy_buffer_to_buffer(encoder, e->workspace.handle, 0, e->readback.handle, 0, (uint64_t)PROVE_BYTES);
     return tg_webgpu_submit(d, encoder);
 }
 static tg_status prove_compare(webgpu_device *d, const uint32_t *given, const uint32_t *found) {
@@ -87,7 +87,7 @@ static tg_status prove_run(webgpu_executable *e) {
     if (status == TG_OK) status = tg_webgpu_map(d, e->readback.handle, 0, PROVE_BYTES, &found);
     if (status != TG_OK) return status;
     status = prove_compare(d, given, found);
-    d->api.buffer_unmap(e->readback.handle);
+    d->host->api.buffer_unmap(e->readback.handle);
     return status;
 }
 /* Says whose computation it was. What the system lacks is not the adapter's fault. */
@@ -96,7 +96,7 @@ static tg_status prove_explain(const webgpu_device *d, tg_status status) {
     if (status == TG_ERROR_MEMORY || status == TG_ERROR_DEVICE_LOST) return status;
     snprintf(text, sizeof text, "%.1000s", d->ctx->message);
     tg_clear_error(d->ctx);
-    return tg_fail(d->ctx, status, TG_SITE_NONE, "webgpu: the adapter %s does not pass its first computation: %s", d->name, text);
+    return tg_fail(d->ctx, status, TG_SITE_NONE, "webgpu: the adapter %s does not pass its first computation: %s", d->gpu->name, text);
 }
 tg_status tg_webgpu_prove(webgpu_device *d) {
     tg_kernel kernel = {.name = "a first computation"};

@@ -5,10 +5,7 @@
 
 #include <string.h>
 
-enum { RUN_SCOPES = 2, RUN_GROWS = 8 }; /* a submission may grow again once it takes less than 1/8 of what is slow */
-
-/* An error of the third kind reaches our own callback, or on an application's device a scope. */
-int tg_webgpu_run_scopes(const webgpu_device *d) { return d->foreign ? WEBGPU_SCOPES : RUN_SCOPES; }
+enum { RUN_GROWS = 8 }; /* a submission may grow again once it takes less than 1/8 of what is slow */
 
 void tg_webgpu_write_inputs(webgpu_executable *e, const void *const *inputs) {
     webgpu_device *d = e->device;
@@ -20,7 +17,7 @@ void tg_webgpu_write_inputs(webgpu_executable *e, const void *const *inputs) {
         any = true;
     }
     if (!any) return;
-    d->api.queue_write_buffer(d->queue, e->inputs.handle, 0, e->feed, (size_t)e->input_bytes);
+    d->host->api.queue_write_buffer(d->gpu->queue, e->inputs.handle, 0, e->feed, (size_t)e->input_bytes);
     d->count.writes++;
     d->count.write_bytes += e->input_bytes;
 }
@@ -29,8 +26,8 @@ static void run_poison(webgpu_device *d, const webgpu_buffer *buffer) {
     memset(d->staging, 0xFF, TG_WEBGPU_STAGING_BYTES);
     for (int64_t done = 0; done < buffer->bytes; done += TG_WEBGPU_STAGING_BYTES) {
         const int64_t left = buffer->bytes - done;
-        d->api.queue_write_buffer(d->queue, buffer->handle, (uint64_t)done, d->staging,
-                                  (size_t)(left < TG_WEBGPU_STAGING_BYTES ? left : TG_WEBGPU_STAGING_BYTES));
+        d->host->api.queue_write_buffer(d->gpu->queue, buffer->handle, (uint64_t)done, d->staging,
+                                        (size_t)(left < TG_WEBGPU_STAGING_BYTES ? left : TG_WEBGPU_STAGING_BYTES));
     }
 }
 
@@ -45,20 +42,20 @@ void tg_webgpu_encode_steps(const webgpu_executable *e, tg_wgpu_compute_pass pas
     int32_t pipeline = -1;
     for (int32_t s = begin; s < end; ++s) {
         const webgpu_step *step = &e->steps[s];
-        if (step->pipeline != pipeline) d->api.pass_set_pipeline(pass, e->pipelines[step->pipeline].handle);
+        if (step->pipeline != pipeline) d->host->api.pass_set_pipeline(pass, e->pipelines[step->pipeline].handle);
         pipeline = step->pipeline;
-        d->api.pass_set_bind_group(pass, 0, step->group, 0, NULL);
-        d->api.pass_dispatch(pass, step->groups[0], step->groups[1], step->groups[2]);
+        d->host->api.pass_set_bind_group(pass, 0, step->group, 0, NULL);
+        d->host->api.pass_dispatch(pass, step->groups[0], step->groups[1], step->groups[2]);
     }
 }
 static tg_status run_encode_pass(const webgpu_executable *e, tg_wgpu_command_encoder encoder, int32_t begin, int32_t end) {
     webgpu_device *d = e->device;
     if (begin == end) return TG_OK;
-    tg_wgpu_compute_pass pass = d->api.encoder_begin_compute_pass(encoder, NULL);
+    tg_wgpu_compute_pass pass = d->host->api.encoder_begin_compute_pass(encoder, NULL);
     if (pass == NULL) return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no compute pass");
     tg_webgpu_encode_steps(e, pass, begin, end);
-    d->api.pass_end(pass);
-    d->api.pass_release(pass);
+    d->host->api.pass_end(pass);
+    d->host->api.pass_release(pass);
     d->count.dispatches += end - begin;
     return TG_OK;
 }
@@ -72,7 +69,7 @@ static tg_status run_record(const webgpu_executable *e, int32_t begin, int32_t e
         *out = encoder;
         return TG_OK;
     }
-    d->api.encoder_release(encoder);
+    d->host->api.encoder_release(encoder);
     d->count.objects--;
     return status;
 }
@@ -84,8 +81,8 @@ static void run_encode_copies(webgpu_executable *e, tg_wgpu_command_encoder enco
         if (outputs[i] == NULL) continue;
         const webgpu_place *place = &e->places[e->program->outputs[i].buffer];
         const int64_t bytes = tg_shape_count(e->program->outputs[i].shape) * 4;
-        d->api.encoder_copy_buffer_to_buffer(encoder, place->handle, (uint64_t)place->offset, e->readback.handle,
-                                             (uint64_t)e->readback_offset[i], (uint64_t)bytes);
+        d->host->api.encoder_copy_buffer_to_buffer(encoder, place->handle, (uint64_t)place->offset, e->readback.handle,
+                                                   (uint64_t)e->readback_offset[i], (uint64_t)bytes);
         if (*to == 0) *from = e->readback_offset[i];
         *to = e->readback_offset[i] + bytes;
         d->count.copies++;
@@ -104,7 +101,7 @@ static tg_status run_submission(webgpu_executable *e, int32_t begin, int32_t end
         if (end == e->step_count) run_encode_copies(e, encoder, outputs, &from, &to);
         status = tg_webgpu_submit(d, encoder);
     }
-    tg_status scopes = tg_webgpu_scopes_pop(d, tg_webgpu_run_scopes(d), "running a step");
+    tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "running a step");
     if (status == TG_OK) status = scopes;
     if (status != TG_OK) return status;
     if (to == 0) return tg_webgpu_finish(d);
@@ -114,7 +111,7 @@ static tg_status run_submission(webgpu_executable *e, int32_t begin, int32_t end
         if (outputs[i] != NULL)
             tg_webgpu_narrow(outputs[i], e->program->outputs[i].dtype, (const char *)data + e->readback_offset[i] - from,
                              tg_shape_count(e->program->outputs[i].shape));
-    d->api.buffer_unmap(e->readback.handle);
+    d->host->api.buffer_unmap(e->readback.handle);
     return TG_OK;
 }
 void tg_webgpu_adapt(webgpu_executable *e, int32_t dispatches, int64_t nanoseconds) {
@@ -135,7 +132,7 @@ static bool run_has_work(const webgpu_executable *e, void *const *outputs) {
 }
 /* What is before steps [begin, ...) of a run: error scopes, and at its beginning what it reads. */
 static void run_open(webgpu_executable *e, int32_t begin, const void *const *inputs) {
-    tg_webgpu_scopes_push(e->device, tg_webgpu_run_scopes(e->device));
+    tg_webgpu_scopes_push(e->device, WEBGPU_SCOPES);
     if (begin > 0) return;
     tg_webgpu_write_inputs(e, inputs);
     tg_webgpu_poison(e);
@@ -184,7 +181,7 @@ static tg_status run_submit_flight(webgpu_flight *flight, const webgpu_executabl
     tg_wgpu_command_encoder encoder = NULL;
     tg_status status = run_record(e, begin, e->step_count, &encoder);
     if (status != TG_OK) return status;
-    d->api.encoder_copy_buffer_to_buffer(encoder, place->handle, (uint64_t)place->offset, flight->readback.handle, 0, 4);
+    d->host->api.encoder_copy_buffer_to_buffer(encoder, place->handle, (uint64_t)place->offset, flight->readback.handle, 0, 4);
     d->count.copies++;
     d->count.copy_bytes += 4;
     return tg_webgpu_submit(d, encoder);
@@ -207,9 +204,9 @@ tg_status tg_webgpu_start(tg_device *device, tg_executable *executable, const vo
     flight->start = tg_webgpu_now();
     run_open(e, rest, inputs);
     status = run_submit_flight(flight, e, rest);
-    tg_webgpu_scopes_end(d, tg_webgpu_run_scopes(d), &flight->scopes);
+    tg_webgpu_scopes_end(d, WEBGPU_SCOPES, &flight->scopes);
     if (status != TG_OK) {
-        (void)tg_webgpu_scopes_report(d, tg_webgpu_run_scopes(d), &flight->scopes, "running a step");
+        (void)tg_webgpu_scopes_report(d, WEBGPU_SCOPES, &flight->scopes, "running a step");
         return status;
     }
     tg_webgpu_map_begin(d, flight->readback.handle, 0, 4, &flight->map, flight->text);
@@ -217,20 +214,20 @@ tg_status tg_webgpu_start(tg_device *device, tg_executable *executable, const vo
     return TG_OK;
 }
 
-static bool run_has_landed(const webgpu_device *d, const webgpu_flight *flight) {
+static bool run_has_landed(const webgpu_flight *flight) {
     bool answered = flight->map.done;
-    for (int i = 0; i < tg_webgpu_run_scopes(d); ++i) answered = answered && flight->scopes.request[i].done;
+    for (int i = 0; i < WEBGPU_SCOPES; ++i) answered = answered && flight->scopes.request[i].done;
     return answered;
 }
 /* Of a flight that is over; a buffer that may still be mapped is not used again. */
 static tg_status run_take(webgpu_device *d, webgpu_flight *flight) {
     const void *data = NULL;
-    tg_status status = tg_webgpu_scopes_report(d, tg_webgpu_run_scopes(d), &flight->scopes, "running a step");
+    tg_status status = tg_webgpu_scopes_report(d, WEBGPU_SCOPES, &flight->scopes, "running a step");
     tg_status mapped = tg_webgpu_map_end(d, flight->readback.handle, 0, 4, &flight->map, &data);
     if (status == TG_OK) status = mapped;
     if (mapped == TG_OK) {
         if (status == TG_OK) memcpy(flight->result, data, 4);
-        d->api.buffer_unmap(flight->readback.handle);
+        d->host->api.buffer_unmap(flight->readback.handle);
     }
     if (status != TG_OK) tg_webgpu_drop_buffer(d, &flight->readback);
     return status;
@@ -241,7 +238,7 @@ tg_status tg_webgpu_collect(tg_device *device, bool wait, bool *done) {
     *done = true;
     if (d->flight_count == 0) return TG_INTERNAL(d->ctx, "no run is under way");
     tg_webgpu_pump(d);
-    const bool had_landed = run_has_landed(d, flight);
+    const bool had_landed = run_has_landed(flight);
     if (!had_landed && !wait && tg_webgpu_alive(d) == TG_OK) {
         *done = false;
         return TG_OK;
@@ -260,32 +257,30 @@ void tg_webgpu_drop_flights(webgpu_device *d) {
 
 /* ---- by itself */
 
-tg_status tg_webgpu_put(tg_device *device, tg_executable *executable, int32_t buffer, const void *data) {
-    webgpu_device *d = webgpu_of(device);
+tg_status tg_webgpu_put_now(webgpu_device *d, tg_executable *executable, int32_t buffer, const void *data) {
     const webgpu_executable *e = webgpu_executable_of(executable);
     const webgpu_place *place = &e->places[buffer];
     tg_status status = tg_webgpu_alive(d);
     if (status != TG_OK || place->handle == NULL) return status;
-    tg_webgpu_scopes_push(d, tg_webgpu_run_scopes(d));
+    tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
     tg_webgpu_write(d, place->handle, place->offset, e->program->buffers[buffer].dtype, data, e->program->buffers[buffer].count);
-    return tg_webgpu_scopes_pop(d, tg_webgpu_run_scopes(d), "writing a buffer");
+    return tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "writing a buffer");
 }
-tg_status tg_webgpu_time(tg_device *device, tg_executable *executable, int times, double *seconds) {
-    webgpu_device *d = webgpu_of(device);
+tg_status tg_webgpu_time_now(webgpu_device *d, tg_executable *executable, int times, double *seconds) {
     webgpu_executable *e = webgpu_executable_of(executable);
     tg_status status = tg_webgpu_alive(d);
     if (status != TG_OK) return status;
-    tg_webgpu_scopes_push(d, tg_webgpu_run_scopes(d));
+    tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
     tg_wgpu_command_encoder encoder = tg_webgpu_encoder(d);
     if (encoder == NULL) status = TG_ERROR_DEVICE;
     for (int i = 0; i < times && status == TG_OK; ++i) status = run_encode_pass(e, encoder, 0, e->step_count);
     const int64_t start = tg_webgpu_now();
     if (status == TG_OK) status = tg_webgpu_submit(d, encoder);
     else if (encoder != NULL) {
-        d->api.encoder_release(encoder);
+        d->host->api.encoder_release(encoder);
         d->count.objects--;
     }
-    tg_status scopes = tg_webgpu_scopes_pop(d, tg_webgpu_run_scopes(d), "timing a launch");
+    tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "timing a launch");
     if (status == TG_OK) status = scopes;
     if (status == TG_OK) status = tg_webgpu_finish(d);
     *seconds = (double)(tg_webgpu_now() - start) * 1e-9;

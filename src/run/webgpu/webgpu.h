@@ -5,17 +5,27 @@
 #include "run/executor.h"
 #include "run/webgpu/api.h"
 
-/* Deterministic for a given program and device. `objects` and `bytes` are what this device has made and not released. */
+/* Deterministic for a given program and device. `objects` and `bytes` are what this model has made and not released. */
 typedef struct tg_webgpu_counters {
-    int64_t objects;      /* GPU objects alive: buffers, modules, layouts, pipelines, bind groups, encoders, command buffers */
+    int64_t objects;      /* GPU objects alive: buffers, modules, bind groups, encoders, command buffers */
     int64_t buffers;      /* of them buffers */
     int64_t buffer_bytes; /* their sizes */
-    int64_t pipelines;    /* of them compute pipelines */
+    int64_t pipelines;    /* compute pipelines it uses: those are the GPU's */
     /* of the last run */
     int64_t submissions, dispatches, copies, writes, maps;
     int64_t copy_bytes, write_bytes;
 } tg_webgpu_counters;
 const tg_webgpu_counters *tg_webgpu_count(const tg_device *device);
+/* Of the GPU, which models share. */
+typedef struct tg_webgpu_shared_counters {
+    int64_t objects;      /* layouts and pipelines alive */
+    int64_t pipelines;    /* of them pipelines, used or kept */
+    int64_t unused;       /* of them kept for who may come */
+    int64_t unused_bytes; /* of their sources */
+    int64_t made;         /* pipelines ever compiled */
+} tg_webgpu_shared_counters;
+tg_webgpu_shared_counters tg_webgpu_count_shared(tg_device *device);
+bool tg_webgpu_same_gpu(const tg_device *a, const tg_device *b);
 /* A submission that takes longer than this makes the next run's shorter; .25 s unless set. */
 void tg_webgpu_set_slow(tg_device *device, double seconds);
 /* What is loaded from now on is laid out by this table, borrowed; NULL: by the printers' rules. */

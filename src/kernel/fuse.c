@@ -11,7 +11,7 @@
 /* Bounds of searches, so that the work grows with the graph and no faster. What a search does not reach in its bound is taken for what
  * costs a kernel more, never for what might be wrong. */
 #define WALK_NEAR (8 * TG_MAX_BODY)   /* values looked at below one that may be cut off */
-#define CUT_STRETCH (4 * TG_MAX_BODY) /* inlined values among which one is cut off */
+#define CUT_STRETCH (4 * TG_MAX_BODY) /* values of a kernel that is cut in one place at a time */
 #define SIBLINGS_NEAR 32              /* readers of a value looked at before and behind a kernel that reads it */
 #define PATH_LONGEST 1024             /* kernels between two whose order is asked for */
 
@@ -448,15 +448,15 @@ static int compare_ids(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Recomputed values below `root`, in ascending order, into f->inlined; returns how many. */
-static int32_t collect_inlined(tg_fusion *f, int32_t root) {
+/* Values below `root` that its kernel makes, without it, in ascending order, into f->inlined; returns how many. Views only if asked. */
+static int32_t collect_inlined(tg_fusion *f, int32_t root, bool with_views) {
     int32_t count = 0;
     start_walk(f);
     push_once(f, root);
     for (int32_t at = 0; at < f->walk_count; at++) {
         const int32_t id = f->walk[at];
         if (id != root && tg_has_storage(f, id)) continue;
-        if (id != root && is_recomputed(f, id)) f->inlined[count++] = id;
+        if (id != root && (with_views || is_recomputed(f, id))) f->inlined[count++] = id;
         for (int32_t i = 0; i < fuse_node(f, id)->input_count; i++) push_once(f, fuse_node(f, id)->inputs[i]);
     }
     qsort(f->inlined, (size_t)count, sizeof(int32_t), compare_ids);
@@ -469,12 +469,11 @@ static void cut_at(tg_fusion *f, int32_t node) {
     f->fresh[f->fresh_count++] = node;
 }
 
-/* Of inlined values [begin, end), the one that reads the most buffers without itself being too wide; 0: none. */
-static int32_t widest_inlined(tg_fusion *f, int32_t begin, int32_t end, int limit) {
+/* Of `count` inlined values, the one that reads the most buffers without itself being too wide; 0: none. */
+static int32_t widest_inlined(tg_fusion *f, int32_t count, int limit) {
     int32_t best = 0;
     int best_loads = 1;
-    for (int32_t i = begin; i < end; i++) {
-        if (f->realised[f->inlined[i]]) continue;
+    for (int32_t i = 0; i < count; i++) {
         const int loads = distinct_loads(f, f->inlined[i], limit);
         if (loads > limit || loads <= best_loads) continue;
         best = f->inlined[i];
@@ -483,21 +482,89 @@ static int32_t widest_inlined(tg_fusion *f, int32_t begin, int32_t end, int limi
     return best;
 }
 
-/* Which inlined values to store so that a too large kernel for `root` shrinks: those that read the most buffers without being too
- * wide themselves, or, when the body is what is too long, the middle one. One, or one in each stretch of a very large kernel. False:
- * nothing left to store. */
+/* What a value reads, for each value of a kernel that is far too large. */
+typedef struct cut_reads {
+    const int32_t *nodes;
+    int32_t count;
+    int32_t cuttable; /* the value behind its views, if that may be stored; else 0 */
+} cut_reads;
+
+static void add_reads(tg_fusion *f, const cut_reads *reads, int32_t input) {
+    if (tg_has_storage(f, input)) push_once(f, input);
+    else
+        for (int32_t i = 0; i < reads[input].count; i++) push_once(f, reads[input].nodes[i]);
+}
+
+static int32_t reads_of_input(const tg_fusion *f, const cut_reads *reads, int32_t input) {
+    return tg_has_storage(f, input) ? 1 : reads[input].count;
+}
+
+/* f->walk: what node `id` reads. Where that is too much, operands are cut off, the widest last of all to be kept. */
+static void cut_operands(tg_fusion *f, cut_reads *reads, int32_t id, int limit) {
+    const tg_node *n = fuse_node(f, id);
+    int32_t order[3] = {0, 1, 2};
+    start_walk(f);
+    for (int32_t i = 0; i < n->input_count; i++) add_reads(f, reads, n->inputs[i]);
+    if (f->walk_count <= limit) return;
+    for (int32_t i = 1; i < n->input_count && n->input_count <= 3; i++)
+        for (int32_t at = i; at > 0; at--) {
+            if (reads_of_input(f, reads, n->inputs[order[at - 1]]) <= reads_of_input(f, reads, n->inputs[order[at]])) break;
+            const int32_t kept = order[at];
+            order[at] = order[at - 1];
+            order[at - 1] = kept;
+        }
+    start_walk(f);
+    for (int32_t i = 0; i < n->input_count; i++) {
+        const int32_t input = n->inputs[n->input_count <= 3 ? order[i] : i];
+        if (!tg_has_storage(f, input) && reads[input].cuttable > 0 && f->walk_count + reads[input].count > limit) {
+            cut_at(f, reads[input].cuttable);
+            push_once(f, reads[input].cuttable);
+        } else add_reads(f, reads, input);
+    }
+}
+
+/* Walks the values of a very large kernel and cuts it wherever one reads too much. False: out of memory, or nothing to cut. */
+static bool cut_everywhere(tg_fusion *f, int32_t root, int limit) {
+    const size_t bytes = sizeof(cut_reads) * (size_t)f->node_count;
+    cut_reads *reads = tg_alloc(f->ctx, bytes);
+    tg_arena arena;
+    tg_arena_init(&arena, f->ctx);
+    const int32_t count = collect_inlined(f, root, true), before = f->fresh_count;
+    bool good = reads != NULL;
+    for (int32_t i = 0; i <= count && good; i++) {
+        const int32_t id = i < count ? f->inlined[i] : root;
+        if (id != root && fuse_class(f, id) == TG_CLASS_VIEW && !tg_has_storage(f, fuse_node(f, id)->inputs[0])) {
+            reads[id] = reads[fuse_node(f, id)->inputs[0]];
+            continue;
+        }
+        cut_operands(f, reads, id, limit);
+        const int32_t kept = f->walk_count < limit ? f->walk_count : limit;
+        reads[id].nodes = tg_arena_copy(&arena, f->walk, sizeof(int32_t) * (size_t)kept);
+        reads[id].count = kept;
+        reads[id].cuttable = is_recomputed(f, id) && kept > 1 ? id : 0;
+        good = reads[id].nodes != NULL;
+    }
+    tg_arena_free(&arena);
+    tg_release(f->ctx, reads, bytes);
+    return good && f->fresh_count > before;
+}
+
+/* Which inlined values to store so that a too large kernel for `root` shrinks: the one that reads the most buffers without being too
+ * wide itself, or, when the body is what is too long, the middle one; many of either where it is very large. False: nothing left to
+ * store, or out of memory. */
 static bool choose_cuts(tg_fusion *f, int32_t root) {
     enum { WIDEST = 64 };
     const int limit = f->limits.max_arguments - 2 < WIDEST ? f->limits.max_arguments - 2 : WIDEST;
     const bool wide = distinct_loads(f, root, WIDEST) > limit;
-    const int32_t nodes = collect_inlined(f, root);
-    bool found = false;
-    for (int32_t begin = 0; wide && begin < nodes; begin += CUT_STRETCH) {
-        const int32_t best = widest_inlined(f, begin, begin + CUT_STRETCH < nodes ? begin + CUT_STRETCH : nodes, limit);
-        if (best > 0) cut_at(f, best);
-        found = found || best > 0;
+    int32_t nodes = collect_inlined(f, root, false);
+    if (wide && nodes > CUT_STRETCH) {
+        if (cut_everywhere(f, root, limit)) return true;
+        if (f->ctx->status != TG_OK) return false;
+        nodes = collect_inlined(f, root, false);
     }
-    if (found || nodes == 0) return found;
+    const int32_t best = wide && nodes <= CUT_STRETCH ? widest_inlined(f, nodes, limit) : 0;
+    if (best > 0) cut_at(f, best);
+    if (best > 0 || nodes == 0) return best > 0;
     int32_t parts = 2;
     while (nodes / parts > CUT_STRETCH / 2) parts *= 2;
     for (int32_t i = 1; i < parts; i++) cut_at(f, f->inlined[(int64_t)nodes * i / parts]);
@@ -526,7 +593,7 @@ static tg_status build_alone(tg_fusion *f, int32_t index, bool *built) {
         cut_at(f, culprit);
         break;
     case TG_BUILD_LARGE: /* what it asks for may be what another group asked for */
-        if (!choose_cuts(f, node)) return fuse_fault(f, node, "too many operands");
+        if (!choose_cuts(f, node)) return f->ctx->status != TG_OK ? f->ctx->status : fuse_fault(f, node, "too many operands");
         break;
     case TG_BUILD_REFUSED: return fuse_fault(f, node, "refused");
     case TG_BUILD_FAILED: return f->ctx->status;
@@ -722,23 +789,44 @@ static tg_status order_groups(tg_fusion *f, fuse_scratch *s) {
     return status;
 }
 
-/* Is `target` among what `from` needs, by a path of at least two steps? Yes, too, where that is far to see. */
+/* s->stack as a heap of places, the smallest on top. */
+static void push_place(fuse_scratch *s, int32_t *count, int32_t place) {
+    int32_t at = (*count)++;
+    for (; at > 0 && s->stack[(at - 1) / 2] > place; at = (at - 1) / 2) s->stack[at] = s->stack[(at - 1) / 2];
+    s->stack[at] = place;
+}
+
+static int32_t pop_place(fuse_scratch *s, int32_t *count) {
+    const int32_t top = s->stack[0], last = s->stack[--*count];
+    int32_t at = 0;
+    for (int32_t child = 1; child < *count; child = 2 * at + 1) {
+        if (child + 1 < *count && s->stack[child + 1] < s->stack[child]) child++;
+        if (s->stack[child] >= last) break;
+        s->stack[at] = s->stack[child];
+        at = child;
+    }
+    s->stack[at] = last;
+    return top;
+}
+
+/* Is `target` among what `from` needs, by a path of at least two steps? Looks first at what stands nearest to it. Yes, too, where that
+ * is far to see. */
 static bool depends_on(const tg_fusion *f, int32_t from, int32_t target, fuse_scratch *s) {
     const int32_t earliest = f->groups.items[target].place;
-    int32_t top = 0, looked_at = 0;
+    int32_t waiting = 0, looked_at = 0;
     if (f->groups.items[from].place < earliest) return false;
     s->epoch++;
-    s->stack[top++] = from;
+    push_place(s, &waiting, f->groups.items[from].place);
     first_seen(s, from);
-    while (top > 0) {
-        const int32_t at = s->stack[--top];
+    while (waiting > 0) {
+        const int32_t at = s->order[pop_place(s, &waiting)];
         const int count = dependencies_of(f, at, s);
         if (++looked_at > PATH_LONGEST) return true;
         for (int i = 0; i < count; i++) {
             const int32_t next = s->dependencies[i];
             if (next == target && at != from) return true;
             if (next == target || f->groups.items[next].place < earliest || !first_seen(s, next)) continue;
-            s->stack[top++] = next;
+            push_place(s, &waiting, f->groups.items[next].place);
         }
     }
     return false;

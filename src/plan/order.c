@@ -184,7 +184,8 @@ typedef struct order_queue {
     int64_t *heap; /* key in the high half, group in the low half; the smallest on top */
     int32_t count;
     int32_t *first_edge, *next_edge; /* by group, by edge: edges of what waits for the group */
-    int32_t *waiting;                /* by group: edges not yet settled; -1: in the order */
+    int32_t *waiting;                /* by group: edges not yet settled */
+    bool *settled;                   /* by edge: what it waits for is in the order, or is taken out */
 } order_queue;
 
 static int64_t group_key(const tg_fusion *f, int32_t group) {
@@ -219,7 +220,8 @@ static bool make_queue(tg_planner *p, tg_arena *arena, order_queue *q) {
     q->first_edge = TG_NEW(arena, int32_t, groups + 1);
     q->next_edge = TG_NEW(arena, int32_t, edges + 1);
     q->waiting = TG_NEW(arena, int32_t, groups + 1);
-    if (!q->heap || !q->first_edge || !q->next_edge || !q->waiting) return false;
+    q->settled = TG_NEW(arena, bool, edges + 1);
+    if (!q->heap || !q->first_edge || !q->next_edge || !q->waiting || !q->settled) return false;
     for (int64_t g = 0; g < groups; g++) q->first_edge[g] = -1;
     for (int64_t e = 0; e < edges; e++) {
         q->next_edge[e] = q->first_edge[p->edges.items[e].before];
@@ -229,52 +231,73 @@ static bool make_queue(tg_planner *p, tg_arena *arena, order_queue *q) {
     return true;
 }
 
-/* Returns a state-writing item on the way of a cycle, -1 when all are ordered. */
-static int32_t sort_groups(tg_planner *p, order_queue *q) {
-    tg_fusion *f = &p->fusion;
-    int32_t groups = (int32_t)f->groups.count, left = 0;
-    p->order_count = 0;
-    for (int32_t g = 0; g < groups; g++) {
-        if (f->groups.items[g].merged_away) continue;
-        left++;
-        if (q->waiting[g] == 0) queue_push(q, group_key(f, g));
-    }
-    for (; q->count > 0; left--) {
-        const int32_t best = (int32_t)(queue_pop(q) & 0xffffffff);
-        q->waiting[best] = -1;
-        p->order[p->order_count++] = best;
-        for (int32_t e = q->first_edge[best]; e >= 0; e = q->next_edge[e])
-            if (--q->waiting[p->edges.items[e].after] == 0) queue_push(q, group_key(f, p->edges.items[e].after));
-    }
-    if (left == 0) return -1;
-    for (int64_t i = 0; i < p->edges.count; i++)
-        if (p->edges.items[i].item >= 0 && q->waiting[p->edges.items[i].before] >= 0 && q->waiting[p->edges.items[i].after] > 0)
-            return p->edges.items[i].item;
-    return -2;
+static void queue_settle(const tg_planner *p, order_queue *q, const tg_plan_edge *edge) {
+    bool *settled = &q->settled[edge - p->edges.items];
+    if (!*settled && --q->waiting[edge->after] == 0) queue_push(q, group_key(&p->fusion, edge->after));
+    *settled = true;
 }
 
-/* *item: as sort_groups says. */
-static tg_status try_order(tg_planner *p, int32_t *item) {
+static void queue_run(tg_planner *p, order_queue *q) {
+    while (q->count > 0) {
+        const int32_t best = (int32_t)(queue_pop(q) & 0xffffffff);
+        p->order[p->order_count++] = best;
+        for (int32_t e = q->first_edge[best]; e >= 0; e = q->next_edge[e]) queue_settle(p, q, &p->edges.items[e]);
+    }
+}
+
+/* Orders what it can. Where groups wait for each other, an item on the way that writes a state is taken out, as if it were redirected:
+ * *count of them, into `items`, until all is ordered. False: it could not be. */
+static bool sort_groups(tg_planner *p, order_queue *q, int32_t *items, int32_t *count) {
+    tg_fusion *f = &p->fusion;
+    int32_t groups = (int32_t)f->groups.count, all = 0;
+    p->order_count = *count = 0;
+    for (int32_t g = 0; g < groups; g++) {
+        if (f->groups.items[g].merged_away) continue;
+        all++;
+        if (q->waiting[g] == 0) queue_push(q, group_key(f, g));
+    }
+    queue_run(p, q);
+    for (int64_t i = 0; i < p->edges.count && p->order_count < all; i++) {
+        const tg_plan_edge first = p->edges.items[i];
+        if (first.item < 0 || q->settled[i]) continue;
+        items[(*count)++] = first.item;
+        for (int64_t e = i; e < p->edges.count && p->edges.items[e].item == first.item; e++) queue_settle(p, q, &p->edges.items[e]);
+        queue_run(p, q);
+    }
+    return p->order_count == all;
+}
+
+static tg_status redirect_all(tg_planner *p, const int32_t *items, int32_t count) {
+    tg_status status = TG_OK;
+    for (int32_t i = 0; i < count && status == TG_OK; i++) status = tg_fusion_redirect(&p->fusion, items[i]);
+    return status;
+}
+
+/* *done: there is an order. Else what stood in its way has been redirected. */
+static tg_status try_order(tg_planner *p, bool *done) {
     order_queue queue;
     tg_arena arena;
+    int32_t count = 0;
     tg_arena_init(&arena, p->ctx);
     p->order = TG_NEW(&arena, int32_t, p->fusion.groups.count + 1);
-    const bool made = p->order && collect_edges(p, &arena) && make_queue(p, &arena, &queue);
-    if (made) *item = sort_groups(p, &queue);
-    if (made) p->order = tg_arena_copy(&p->scratch, p->order, *item == -1 ? sizeof(int32_t) * (size_t)p->order_count : 0);
+    int32_t *items = TG_NEW(&arena, int32_t, p->fusion.items.count + 1);
+    tg_status status = TG_OK;
+    if (!p->order || !items || !collect_edges(p, &arena) || !make_queue(p, &arena, &queue)) status = p->ctx->status;
+    else if (!sort_groups(p, &queue, items, &count)) status = TG_INTERNAL(p->ctx, "kernels wait for each other");
+    *done = count == 0;
+    if (status == TG_OK) status = redirect_all(p, items, count);
+    if (status == TG_OK && *done) {
+        p->order = tg_arena_copy(&p->scratch, p->order, sizeof(int32_t) * (size_t)p->order_count);
+        status = p->ctx->status;
+    }
     tg_arena_free(&arena);
-    return made && p->order ? TG_OK : p->ctx->status;
+    return status;
 }
 
 static tg_status order_groups(tg_planner *p) {
-    for (;;) {
-        int32_t item = -2;
-        tg_status status = try_order(p, &item);
-        if (status != TG_OK || item == -1) return status;
-        if (item < 0) return TG_INTERNAL(p->ctx, "kernels wait for each other");
-        status = tg_fusion_redirect(&p->fusion, item);
-        if (status != TG_OK) return status;
-    }
+    tg_status status = TG_OK;
+    for (bool done = false; !done && status == TG_OK;) status = try_order(p, &done);
+    return status;
 }
 
 tg_status tg_plan_order(tg_planner *p) {

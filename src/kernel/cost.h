@@ -44,4 +44,6 @@
 #define TG_MOST_SLICES 1024
 /* How often the search for a chain tries to run what blocks its middle before it: each costs a walk over the kernels. */
 #define TG_CHAIN_TRIES 64
+/* Kernels that the search looks at from the first one that has no launch yet. */
+#define TG_LAUNCH_WINDOW 1024
 #endif

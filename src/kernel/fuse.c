@@ -549,6 +549,18 @@ static bool cut_everywhere(tg_fusion *f, int32_t root, int limit) {
     return good && f->fresh_count > before;
 }
 
+/* Values shortly before the cut at f->inlined[at] that are used behind it: what would lead around it. */
+static void cut_beside(tg_fusion *f, int32_t at) {
+    enum { BEFORE = 32, USERS = 8 };
+    for (int32_t i = at - 1; i >= 0 && i >= at - BEFORE; i--) {
+        const int32_t id = f->inlined[i], end = f->user_begin[id + 1];
+        bool used_behind = false;
+        for (int32_t u = f->user_begin[id]; u < end && u < f->user_begin[id] + USERS; u++)
+            used_behind = used_behind || f->users[u] > f->inlined[at];
+        if (used_behind) cut_at(f, id);
+    }
+}
+
 /* Which inlined values to store so that a too large kernel for `root` shrinks: the one that reads the most buffers without being too
  * wide itself, or, when the body is what is too long, the middle one; many of either where it is very large. False: nothing left to
  * store, or out of memory. */
@@ -567,7 +579,11 @@ static bool choose_cuts(tg_fusion *f, int32_t root) {
     if (best > 0 || nodes == 0) return best > 0;
     int32_t parts = 2;
     while (nodes / parts > CUT_STRETCH / 2) parts *= 2;
-    for (int32_t i = 1; i < parts; i++) cut_at(f, f->inlined[(int64_t)nodes * i / parts]);
+    for (int32_t i = 1; i < parts; i++) {
+        const int32_t at = (int32_t)((int64_t)nodes * i / parts);
+        cut_at(f, f->inlined[at]);
+        if (parts > 2) cut_beside(f, at);
+    }
     return true;
 }
 

@@ -39,6 +39,7 @@ typedef struct launch_chain {
 typedef struct launcher {
     tg_planner *p;
     int32_t count;
+    int32_t begin, end;     /* positions looked at: from the first that is not done on */
     launch_kernel *kernels; /* by position in the order of the trace */
     launch_need *needs;
     int32_t *depth; /* of the members of a chain; scratch */
@@ -174,7 +175,7 @@ static bool reads_slices(const launcher *l, const tg_kernel *reader, int32_t gro
 /* The most that a chain of these slices could save. Members are to be among the given kernels. */
 static double prepare_slices(launcher *l, const bool *among, int32_t slices) {
     double most = 0;
-    for (int32_t i = 0; i < l->count; i++) {
+    for (int32_t i = l->begin; i < l->end; i++) {
         launch_kernel *k = &l->kernels[i];
         k->feeds = false;
         k->chained = time_in_chain(k->kernel, slices);
@@ -183,7 +184,7 @@ static double prepare_slices(launcher *l, const bool *among, int32_t slices) {
             l->needs[n].aligned = reads_slices(l, k->kernel, l->kernels[l->needs[n].position].group, slices);
         if (k->sliced) most += k->alone - k->chained;
     }
-    for (int32_t i = l->count - 1; i >= 0; i--) {
+    for (int32_t i = l->end - 1; i >= l->begin; i--) {
         const launch_kernel *k = &l->kernels[i];
         for (int32_t n = k->need_begin; n < k->need_end; n++)
             if (k->sliced || k->feeds) l->kernels[l->needs[n].position].feeds = true;
@@ -243,8 +244,8 @@ static void grow_by(launcher *l, launch_chain *c, int32_t position) {
 
 /* Members that neither need a member nor are needed by one gain nothing by a chain. What waits for them goes on waiting. */
 static void drop_loners(launcher *l, launch_chain *c) {
-    memset(l->wanted, 0, sizeof(bool) * (size_t)l->count);
-    for (int32_t i = l->count - 1; i >= 0; i--) {
+    memset(l->wanted + l->begin, 0, sizeof(bool) * (size_t)(l->end - l->begin));
+    for (int32_t i = l->end - 1; i >= l->begin; i--) {
         const launch_kernel *k = &l->kernels[i];
         if (k->done || c->role[i] != LAUNCH_MEMBER) continue;
         if (l->depth[i] == 1 && !l->wanted[i]) {
@@ -261,10 +262,10 @@ static void grow_chain(launcher *l, launch_chain *c) {
     c->members = 0;
     c->gain = 0;
     bind_nothing(l);
-    for (int32_t i = 0; i < l->count; i++)
+    for (int32_t i = l->begin; i < l->end; i++)
         if (!l->kernels[i].done) grow_by(l, c, i);
     drop_loners(l, c);
-    for (int32_t i = 0; i < l->count; i++) {
+    for (int32_t i = l->begin; i < l->end; i++) {
         if (l->kernels[i].done || c->role[i] != LAUNCH_MEMBER) continue;
         if (l->depth[i] > deepest) deepest = l->depth[i];
         c->gain += (l->kernels[i].alone - TG_LAUNCH_US) - l->kernels[i].chained;
@@ -285,9 +286,9 @@ static bool blocks_chain(const launcher *l, const launch_chain *c, int32_t posit
 
 /* What `position` needs, directly or not, must not be in the chain. */
 static void ban_needs(launcher *l, int32_t position, bool *banned) {
-    memset(l->wanted, 0, sizeof(bool) * (size_t)l->count);
+    memset(l->wanted + l->begin, 0, sizeof(bool) * (size_t)(l->end - l->begin));
     l->wanted[position] = true;
-    for (int32_t i = position; i >= 0; i--) {
+    for (int32_t i = position; i >= l->begin; i--) {
         if (!l->wanted[i] || l->kernels[i].done) continue;
         banned[i] = banned[i] || i != position;
         for (int32_t n = l->kernels[i].need_begin; n < l->kernels[i].need_end; n++) l->wanted[l->needs[n].position] = true;
@@ -303,16 +304,16 @@ static void swap_chains(launch_chain *a, launch_chain *b) {
 /* A chain that does without the members before a blocking kernel may reach beyond it. */
 static void unblock_chain(launcher *l, launch_chain *c, launch_chain *trial) {
     int32_t tries = 0;
-    for (int32_t i = 0; i < l->count && tries < TG_CHAIN_TRIES; i++) {
+    for (int32_t i = l->begin; i < l->end && tries < TG_CHAIN_TRIES; i++) {
         if (!blocks_chain(l, c, i)) continue;
-        memcpy(trial->banned, c->banned, sizeof(bool) * (size_t)l->count);
+        memcpy(trial->banned + l->begin, c->banned + l->begin, sizeof(bool) * (size_t)(l->end - l->begin));
         trial->slices = c->slices;
         ban_needs(l, i, trial->banned);
         grow_chain(l, trial);
         tries++;
         if (trial->gain <= c->gain) continue;
         swap_chains(c, trial);
-        i = -1;
+        i = l->begin - 1;
     }
 }
 
@@ -324,12 +325,15 @@ static bool make_chain(launcher *l, launch_chain *c) {
 
 /* Numbers of slices that some kernel's first loop would take. */
 static void find_slices(const launcher *l, const bool *among, bool *possible) {
+    int64_t last = 0; /* neighbours often have the same extent */
     memset(possible, 0, TG_MOST_SLICES + 1);
-    for (int32_t i = 0; i < l->count; i++) {
+    for (int32_t i = l->begin; i < l->end; i++) {
         const launch_kernel *k = &l->kernels[i];
         if (!among[i] || k->done || k->kernel->outer_count < 1 || k->kernel->kind == TG_KERNEL_SCATTER_ADD) continue;
-        for (int32_t s = TG_FEWEST_SLICES; s <= TG_MOST_SLICES; s++)
-            if (k->kernel->extent[0] % s == 0) possible[s] = true;
+        if (k->kernel->extent[0] == last) continue;
+        last = k->kernel->extent[0];
+        for (int32_t s = TG_FEWEST_SLICES; s <= TG_MOST_SLICES && s <= last; s++)
+            if (last % s == 0) possible[s] = true;
     }
 }
 
@@ -342,7 +346,7 @@ static bool find_chain(launcher *l, const bool *among) {
     best->gain = 0;
     for (int32_t slices = TG_FEWEST_SLICES; slices <= TG_MOST_SLICES; slices++) {
         if (!possible[slices] || prepare_slices(l, among, slices) <= best->gain) continue;
-        memset(now->banned, 0, sizeof(bool) * (size_t)l->count);
+        memset(now->banned + l->begin, 0, sizeof(bool) * (size_t)(l->end - l->begin));
         now->slices = slices;
         grow_chain(l, now);
         unblock_chain(l, now, &l->trial);
@@ -354,8 +358,8 @@ static bool find_chain(launcher *l, const bool *among) {
 /* What must run before l->best; false when that is nothing. May be `among` itself. */
 static bool find_needs(launcher *l, bool *needs) {
     bool any = false;
-    memset(l->wanted, 0, sizeof(bool) * (size_t)l->count);
-    for (int32_t i = l->count - 1; i >= 0; i--) {
+    memset(l->wanted + l->begin, 0, sizeof(bool) * (size_t)(l->end - l->begin));
+    for (int32_t i = l->end - 1; i >= l->begin; i--) {
         const launch_kernel *k = &l->kernels[i];
         const bool member = !k->done && l->best.role[i] == LAUNCH_MEMBER;
         needs[i] = !k->done && !member && l->wanted[i];
@@ -392,13 +396,13 @@ static bool ready(const launcher *l, int32_t position) {
 /* One launch that begins with the first kernel of `wanted` that is ready; false when none is. Small ones join, also those that are not
  * wanted yet unless they are `kept` for a chain. */
 static bool launch_beside(launcher *l, const bool *wanted, const uint8_t *kept) {
-    int32_t joined[TG_MAX_JOINED], count = 0, first = 0;
-    while (first < l->count && !(wanted[first] && ready(l, first))) first++;
-    if (first == l->count) return false;
+    int32_t joined[TG_MAX_JOINED], count = 0, first = l->begin;
+    while (first < l->end && !(wanted[first] && ready(l, first))) first++;
+    if (first == l->end) return false;
     joined[count++] = first;
     bind_nothing(l);
     const bool alone = l->kernels[first].alone > TG_LONGEST_JOINED_US || !bind_states(l, l->kernels[first].kernel);
-    for (int32_t i = 0; i < l->count && !alone && count < TG_MAX_JOINED; i++) {
+    for (int32_t i = l->begin; i < l->end && !alone && count < TG_MAX_JOINED; i++) {
         if (i == first || (kept && kept[i] == LAUNCH_MEMBER) || l->kernels[i].alone > TG_LONGEST_JOINED_US || !ready(l, i)) continue;
         if (bind_states(l, l->kernels[i].kernel)) joined[count++] = i;
     }
@@ -411,7 +415,7 @@ static bool launch_beside(launcher *l, const bool *wanted, const uint8_t *kept) 
 static void launch_best_chain(launcher *l) {
     int32_t members[TG_MAX_JOINED], count = 0;
     start_launch(l, l->best.slices);
-    for (int32_t i = 0; i < l->count; i++) {
+    for (int32_t i = l->begin; i < l->end; i++) {
         if (l->kernels[i].done || l->best.role[i] != LAUNCH_MEMBER) continue;
         launch_kernel_at(l, i);
         members[count++] = i;
@@ -419,14 +423,21 @@ static void launch_best_chain(launcher *l) {
     end_launch(l, members, count);
 }
 
+/* The first of what the waiting chain needs; in a very large program all of it, as finding the chain again would take too long. */
+static bool launch_needs(launcher *l) {
+    bool any = launch_beside(l, l->among, l->waiting.role);
+    while (any && l->count > TG_LAUNCH_WINDOW && launch_beside(l, l->among, l->waiting.role)) continue;
+    return any;
+}
+
 /* One launch on the way to the best chain: that chain, or the best one among what it needs, and so on; where nothing needed makes a
  * chain, the first of it side by side. False: there is no chain any more. */
 static bool launch_towards_chain(launcher *l) {
-    for (int32_t i = 0; i < l->count; i++) l->among[i] = !l->kernels[i].done;
+    for (int32_t i = l->begin; i < l->end; i++) l->among[i] = !l->kernels[i].done;
     if (!find_chain(l, l->among)) return false;
     while (find_needs(l, l->among)) {
         swap_chains(&l->best, &l->waiting);
-        if (!find_chain(l, l->among)) return launch_beside(l, l->among, l->waiting.role);
+        if (!find_chain(l, l->among)) return launch_needs(l);
     }
     launch_best_chain(l);
     return true;
@@ -453,12 +464,21 @@ static bool make_launcher(launcher *l, tg_planner *p) {
     return true;
 }
 
+/* Moves the window to what is not done; false: all is. */
+static bool look_on(launcher *l) {
+    while (l->begin < l->count && l->kernels[l->begin].done) l->begin++;
+    l->end = l->count - l->begin > TG_LAUNCH_WINDOW ? l->begin + TG_LAUNCH_WINDOW : l->count;
+    return l->begin < l->count;
+}
+
 tg_status tg_plan_launches(tg_planner *p, bool *joined) {
     launcher l;
     if (!make_launcher(&l, p)) return p->ctx->status;
-    while (launch_towards_chain(&l)) continue;
-    memset(l.among, 1, sizeof(bool) * (size_t)l.count);
-    while (launch_beside(&l, l.among, NULL)) continue;
+    while (look_on(&l)) {
+        if (launch_towards_chain(&l)) continue;
+        memset(l.among + l.begin, 1, sizeof(bool) * (size_t)(l.end - l.begin));
+        while (launch_beside(&l, l.among, NULL)) continue;
+    }
     if (l.ordered != l.count) return TG_INTERNAL(p->ctx, "a kernel is in no launch");
     p->order = l.order;
     *joined = p->program->launch_count < p->order_count;

@@ -194,6 +194,7 @@ static void test_binary(void **state) {
     check_binary(TG_OP_DIV, 0.5, 2);
     check_binary(TG_OP_DIV, -2, -0.5);
     check_binary(TG_OP_POW, 0.5, 2);
+    check_binary(TG_OP_MOD, 3.1, 3.9); /* quotients from 1 to 2 */
     check_binary(TG_OP_MIN, -2, 2);
     check_binary(TG_OP_MAX, -2, 2);
 }

@@ -292,7 +292,7 @@ static void every_op_takes_its_types(void **state) {
             const tg_op_class class_ = tg_op_table[op].class_;
             const bool any = op == TG_OP_STOP_GRADIENT || op == TG_OP_EQUAL || op == TG_OP_NOT_EQUAL || class_ == TG_CLASS_SELECT;
             const bool whole = op == TG_OP_NEG || op == TG_OP_ABS || op == TG_OP_SIGN || class_ == TG_CLASS_REDUCE ||
-                               class_ == TG_CLASS_COMPARE || (class_ == TG_CLASS_BINARY && op != TG_OP_POW);
+                               class_ == TG_CLASS_COMPARE || (class_ == TG_CLASS_BINARY && op != TG_OP_POW && op != TG_OP_MOD);
             const bool want = any || (class_ == TG_CLASS_LOGICAL ? d == TG_BOOL : d == TG_F32 || (d == TG_I32 && whole));
             int32_t made;
             if (class_ == TG_CLASS_UNARY || op == TG_OP_NOT) made = tg_ir_unary(f.g, (tg_op)op, of[d]);

@@ -316,6 +316,37 @@ TEST(P25_order_of_nan_infinity_and_zeros, {
 
 /* ---- arithmetic */
 
+BUILD(mod3, const tg_tensor w[2] = {in(g, "x", TG_SHAPE(3)), in(g, "y", TG_SHAPE(3))}; tg_capture("floor", tg_floor_div(w[0], w[1]));
+      return with_gradients(g, tg_mod(w[0], w[1]), w, 2);)
+BUILD(mod_7, return tg_mod(in(g, "x", TG_SHAPE(3)), 7.0);)
+BUILD(mod8, const tg_tensor x = in(g, "x", TG_SHAPE(8)), y = in(g, "y", TG_SHAPE(8)); tg_capture("floor", tg_floor_div(x, y));
+      return tg_mod(x, y);)
+#define F(x) ((double)(x##f))
+TEST(N41_mod_is_exact_however_large_the_quotient, {
+    CHECK(build_mod_7, FEEDS(FED("x", 1e9, 123456792, 3e7)), EXACTLY("result", 6, 4, 2));
+    CHECK(build_mod3, FEEDS(FED("x", 1e9, 123456792, 3e7), FED("y", -7, -7, -7), FED("cot", 1, 1, 1)), EXACTLY("result", -1, -3, -5),
+          EXACTLY("d0", 1, 1, 1));
+    CHECK(build_mod3, FEEDS(FED("x", F(.7), 1, 5.5), FED("y", F(.1), F(.1), F(1.1)), FED("cot", 1, 1, 2)), /* N42 */
+          WANT("result", .0999999791, .0999999866, 1.0999999), EXACTLY("floor", 6, 9, 4), EXACTLY("d0", 1, 1, 2),
+          EXACTLY("d1", -6, -9, -8));
+    CHECK(build_mod8,
+          FEEDS(FED("x", 5, -5, 5, -5, F(1e38), F(-1e38), 16777215, F(3e38)), FED("y", INF, INF, -INF, -INF, 3, 3, 4, F(-2e38))),
+          EXACTLY("result", 5, INF, -INF, -5, 2, 1, 3, F(3e38) - 2 * F(2e38)),
+          {"floor", LIST(0, -1, -1, 0, F(1e38) / 3, F(-1e38) / 3, 4194303, -2), 1e-6, 0});
+    CHECK(build_mod8, FEEDS(FED("x", INF, -INF, NOT_A_NUMBER, 1, 1, 0, -0.0, 7), FED("y", 2, 2, 2, NOT_A_NUMBER, 0, 3, 3, 7)),
+          EXACTLY("result", NOT_A_NUMBER, NOT_A_NUMBER, NOT_A_NUMBER, NOT_A_NUMBER, NOT_A_NUMBER, 0, 0, 0));
+    /* what rounds up to the divisor stays below it */
+    CHECK(build_mod8,
+          FEEDS(FED("x", F(-1e-10), F(1e-10), F(-1e-30), -1, 1, -3, 3, F(-1e-8)), FED("y", 1, -1, 7, F(1e30), F(-1e30), 4, -4, 1)),
+          {"result", LIST(1, -1, 7, 1e30, -1e30, 1, -1, 1), 1e-6, 0}, EXACTLY("floor", -1, -1, -1, -1, -1, -1, -1, -1));
+})
+BUILD(mod_below, const tg_tensor y = in(g, "y", TG_SHAPE(4)), m = tg_mod(in(g, "x", TG_SHAPE(4)), y);
+      return tg_cast(tg_logical_and(tg_less(tg_abs(m), tg_abs(y)), tg_greater(tg_mul(m, tg_sign(y)), 0.0)), TG_F32);)
+TEST(N41_mod_is_below_its_divisor, {
+    CHECK(build_mod_below, FEEDS(FED("x", F(-1e-10), F(1e-10), F(-1e-30), -1), FED("y", 1, -1, F(1.5), F(1e30))),
+          EXACTLY("result", 1, 1, 1, 1));
+})
+
 BUILD(i32_pairs, const tg_tensor a = tg_input(g, "a", TG_SHAPE(6), TG_I32), b = tg_input(g, "b", TG_SHAPE(6), TG_I32);
       tg_capture("floor", tg_floor_div(a, b)); tg_capture("mod", tg_mod(a, b)); return tg_div(a, b);)
 TEST(P16_integer_division_at_its_edges, {
@@ -374,6 +405,8 @@ int main(void) {
         CASE(P18_a_long_running_sum),
         CASE(P20_low_bits_of_integer_draws),
         CASE(P25_order_of_nan_infinity_and_zeros),
+        CASE(N41_mod_is_exact_however_large_the_quotient),
+        CASE(N41_mod_is_below_its_divisor),
         CASE(P16_integer_division_at_its_edges),
         CASE(P17_powers),
         CASE(P27_casts_there_and_back),

@@ -177,6 +177,12 @@ static double oracle_unary(int op, tg_dtype dtype, double x) {
     default: fail_msg("no oracle for op %d", op); return 0;
     }
 }
+/* f32: what is left of |b| is rounded, but not up to |b| */
+static double oracle_mod(double a, double b) {
+    const float size = fabsf((float)b), rest = fmodf(fabsf((float)a), size), turned = size - rest;
+    if (!(rest > 0) || signbit(a) == signbit(b)) return (double)copysignf(rest, (float)b);
+    return (double)copysignf(turned == size && size < INFINITY ? nextafterf(size, 0) : turned, (float)b);
+}
 static double oracle_binary(int op, tg_dtype dtype, double a, double b) {
     bool whole = dtype == TG_I32;
     switch (op) {
@@ -185,6 +191,7 @@ static double oracle_binary(int op, tg_dtype dtype, double a, double b) {
     case TG_OP_MUL: return whole ? wrap_i32((int64_t)a * (int64_t)b) : a * b;
     case TG_OP_DIV: return !whole ? a / b : b == 0 ? 0 : wrap_i32((int64_t)a / (int64_t)b);
     case TG_OP_POW: return pow(a, b);
+    case TG_OP_MOD: return oracle_mod(a, b);
     case TG_OP_MIN: return worse(a, b, false);
     case TG_OP_MAX: return worse(a, b, true);
     case TG_OP_LESS: return a < b;
@@ -556,6 +563,31 @@ static void test_pow(void **state) {
         for (i = 0; i < SAMPLES; ++i) {
             double want = (double)(float)pow((double)x[i], (double)y[i]);
             check_close("pow", isas[k], (double)x[i], (double)y[i], (double)z[i], want, 1, 1e-44);
+            if (want == 0) assert_int_equal(!!signbit(z[i]), !!signbit(want));
+        }
+    }
+    hand_free(h);
+}
+static void test_mod(void **state) {
+    machine *m = *state;
+    support_random random = support_random_make(support_seed(14));
+    hand *h = elementwise_1d(TG_OP_MOD, 2, TG_F32, TG_F32);
+    float *x = h->data[0], *y = h->data[1], *z = h->data[2];
+    int i = 0;
+    for (int a = 0; a < SUPPORT_COUNT(specials); ++a)
+        for (int b = 0; b < SUPPORT_COUNT(specials) && i < SAMPLES; ++b, ++i) x[i] = specials[a], y[i] = specials[b];
+    for (; i < SAMPLES; ++i) { /* quotients of all sizes */
+        x[i] = ldexpf(support_random_float(&random, -2, 2), (int)support_random_float(&random, -148, 127));
+        y[i] = ldexpf(support_random_float(&random, -2, 2), (int)support_random_float(&random, -148, 127));
+        if (i % 3 == 0) y[i] = x[i] * support_random_float(&random, -1e-3f, 1e-3f);
+        if (i % 5 == 0) x[i] = roundf(support_random_float(&random, 0, 1e3f)) * y[i];
+    }
+    tg_isa isas[4];
+    for (int k = machine_isas(isas) - 1; k >= 0; --k) {
+        machine_run(m, h, isas[k], 1, h->data);
+        for (i = 0; i < SAMPLES; ++i) {
+            const double want = oracle_mod((double)x[i], (double)y[i]);
+            check_close("mod", isas[k], (double)x[i], (double)y[i], (double)z[i], want, 0, 0);
             if (want == 0) assert_int_equal(!!signbit(z[i]), !!signbit(want));
         }
     }
@@ -1150,6 +1182,7 @@ int main(void) {
         cmocka_unit_test(test_unary_accuracy),
         cmocka_unit_test(test_sigmoid_is_bounded),
         cmocka_unit_test(test_pow),
+        cmocka_unit_test(test_mod),
         cmocka_unit_test(test_constant_powers),
         cmocka_unit_test(test_float_pairs),
         cmocka_unit_test(test_whole_numbers),

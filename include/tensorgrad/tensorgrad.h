@@ -361,8 +361,8 @@ TG_BINARY_(sub);
 TG_BINARY_(mul);
 TG_BINARY_(div);       /* i32: truncates towards 0; by 0 gives 0, by the number 0 is TG_ERROR_ARGUMENT */
 TG_BINARY_(floor_div); /* floor(a / b); i32 by 0 as div   [0] */
-TG_BINARY_(mod);       /* a - b floor_div(a, b), the sign of b; i32 by 0 gives a; f32 up to the rounding of a / b and of b q
-                          [1 of a, -floor_div(a, b) of b] */
+TG_BINARY_(mod);       /* a - b floor(a / b), in [0, |b|) with the sign of b, exact but for one rounding; i32 by 0 gives a, f32 NaN; by
+                          infinity a or, of the other sign, infinity   [1 of a, -floor_div(a, b) of b] */
 TG_BINARY_(pow);       /* f32; 0^0 = 1; negative base with a whole exponent is exact in sign; else NaN
                           [of the exponent: 0 where the base is not over 0] */
 TG_BINARY_(minimum);   /* NaN wins; a tie shares its cotangent half and half */

@@ -23,6 +23,10 @@ static const emit_c_helper emit_c_helpers[] = {
                         "    return x != x ? x : (float)((x > 0 ? (double)x : 0.0) + log1p(exp(-fabs((double)x))));\n}"},
     {"tg_min_f32", "static float tg_min_f32(float a, float b) { return a != a || a <= b ? a : b; }"},
     {"tg_max_f32", "static float tg_max_f32(float a, float b) { return a != a || a >= b ? a : b; }"},
+    {"tg_mod_f32", "static float tg_mod_f32(float a, float b) {\n"
+                   "    const float size = fabsf(b), rest = fmodf(fabsf(a), size), turned = size - rest;\n"
+                   "    if (!(rest > 0) || !signbit(a) == !signbit(b)) return copysignf(rest, b);\n"
+                   "    return copysignf(turned == size && size < INFINITY ? nextafterf(size, 0) : turned, b);\n}"},
     {"tg_add_i32", "static int32_t tg_add_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a + (uint32_t)b); }"},
     {"tg_sub_i32", "static int32_t tg_sub_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a - (uint32_t)b); }"},
     {"tg_mul_i32", "static int32_t tg_mul_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a * (uint32_t)b); }"},
@@ -81,6 +85,7 @@ static const emit_c_spelling emit_c_spellings[] = {
     {TG_OP_MUL, "%1 * %2", "tg_mul_i32(%1, %2)", NULL},
     {TG_OP_DIV, "%1 / %2", "tg_div_i32(%1, %2)", NULL},
     {TG_OP_POW, "(float)pow((double)%1, (double)%2)", NULL, NULL},
+    {TG_OP_MOD, "tg_mod_f32(%1, %2)", NULL, NULL},
     {TG_OP_MIN, "tg_min_f32(%1, %2)", "tg_min_i32(%1, %2)", NULL},
     {TG_OP_MAX, "tg_max_f32(%1, %2)", "tg_max_i32(%1, %2)", NULL},
     {TG_OP_LESS, "%1 < %2", "%1 < %2", "%1 < %2"}, /* comparisons: by the operands' type */

@@ -44,6 +44,7 @@ static const wgsl_spelling wgsl_spellings[] = {
     {TG_OP_MUL, "%1 * %2", "%1 * %2", NULL},
     {TG_OP_DIV, "%1 / %2", "tg_div_i32(%1, %2)", NULL},
     {TG_OP_POW, "tg_pow(%1, %2)", NULL, NULL},
+    {TG_OP_MOD, "tg_mod(%1, %2)", NULL, NULL},
     {TG_OP_MIN, "tg_min(%1, %2)", "tg_min_i32(%1, %2)", NULL},
     {TG_OP_MAX, "tg_max(%1, %2)", "tg_max_i32(%1, %2)", NULL},
     {TG_OP_LESS, "%1 < %2", "%1 < %2", "!%1 & %2"}, /* comparisons: by the operands' type */

@@ -236,6 +236,32 @@ static const wgsl_helper wgsl_helpers[] = {
                "    z = select(z, tg_not_a_number(), tg_is_nan(x) | tg_is_nan(y));\n"
                "    z = select(z, 1f, (x == -1f) & (bitcast<u32>(size) == 0x7f800000u));\n"
                "    return select(z, 1f, (y == 0f) | (x == 1f));\n}\n"},
+    /* In integers throughout: neither a rounded quotient nor a flushed subnormal number can be in the way. */
+    {"tg_mod", "fn tg_mod(a: f32, b: f32) -> f32 { // in [0, |b|) with the sign of b\n"
+               "    let x = bitcast<u32>(a) & 0x7fffffffu;\n"
+               "    let y = bitcast<u32>(b) & 0x7fffffffu;\n"
+               "    let sign = bitcast<u32>(b) & 0x80000000u;\n"
+               "    if (y == 0u || x >= 0x7f800000u || y > 0x7f800000u) { return tg_not_a_number(); }\n"
+               "    var r = x;\n"
+               "    if (x >= y) {\n"
+               "        let divisor = select(y & 0x7fffffu, (y & 0x7fffffu) | 0x800000u, y >= 0x800000u);\n"
+               "        r = select(x & 0x7fffffu, (x & 0x7fffffu) | 0x800000u, x >= 0x800000u);\n"
+               "        let exponent = max(y >> 23u, 1u);\n"
+               "        var left = max(x >> 23u, 1u) - exponent;\n"
+               "        r = r % divisor;\n"
+               "        while (left > 0u) { // long division, 8 bits at a time\n"
+               "            let bits = min(left, 8u);\n"
+               "            r = (r << bits) % divisor;\n"
+               "            left -= bits;\n"
+               "        }\n"
+               "        let shift = min(countLeadingZeros(r | 1u) - 8u, exponent - 1u);\n"
+               "        r = r << shift;\n"
+               "        r = select(r, (r & 0x7fffffu) | ((exponent - shift) << 23u), r >= 0x800000u);\n"
+               "    }\n"
+               "    if (r == 0u || (((bitcast<u32>(a) ^ bitcast<u32>(b)) & 0x80000000u) == 0u)) { return bitcast<f32>(r | sign); }\n"
+               "    if (y == 0x7f800000u) { return bitcast<f32>(y | sign); }\n"
+               "    let turned = bitcast<u32>(bitcast<f32>(y) - bitcast<f32>(r)) & 0x7fffffffu;\n"
+               "    return bitcast<f32>(select(turned, y - 1u, turned >= y) | sign);\n}\n"},
 };
 #define WGSL_HELPERS ((int)(sizeof wgsl_helpers / sizeof wgsl_helpers[0]))
 

@@ -155,6 +155,14 @@ VJP_RULE(DIV) {
     if (tg_vjp_needs(call, 1)) vjp_give(call, 1, vjp_neg(call, vjp_mul(call, da, call->y)));
 }
 
+/* da = dy, db = -dy floor(a / b) */
+VJP_RULE(MOD) {
+    if (tg_vjp_needs(call, 0)) vjp_give(call, 0, call->dy);
+    if (!tg_vjp_needs(call, 1)) return;
+    const int32_t quotient = tg_ir_floor_quotient(call->g, vjp_in(call, 0), vjp_in(call, 1));
+    vjp_give(call, 1, vjp_neg(call, vjp_mul(call, call->dy, quotient)));
+}
+
 /* The one number of a constant exponent, seen through views. */
 static bool vjp_constant(const tg_graph *g, int32_t id, double *value) {
     const tg_node *node = tg_graph_node(g, id);

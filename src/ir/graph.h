@@ -204,6 +204,8 @@ typedef struct tg_columns {
 bool tg_ir_find_columns(const tg_graph *g, int32_t operand, const uint8_t *stops, int stop, tg_columns *out);
 /* The cotangent of the source from matrix [N G, O, C taps] and dy [N G, O, out]: a convolution. Only where every step is 1. */
 int32_t tg_ir_columns_back(tg_graph *g, int32_t matrix, int32_t dy, const tg_columns *columns);
+/* floor(a / b) of two f32 that broadcast, right wherever f32 holds it. No gradient. */
+int32_t tg_ir_floor_quotient(tg_graph *g, int32_t a, int32_t b);
 
 /* Broadcast of two shapes by NumPy's rule. false when they do not fit. */
 bool tg_shape_broadcast(tg_shape a, tg_shape b, tg_shape *out);

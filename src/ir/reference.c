@@ -182,6 +182,14 @@ REFERENCE_UNARY(STOP_GRADIENT, x, x)
     } \
   }
 
+/* In [0, |b|) with the sign of b; infinite where b is and a has another sign. */
+static double reference_mod(double a, double b) {
+    const double size = fabs(b);
+    double rest = fmod(fabs(a), size);
+    if (rest > 0 && signbit(a) != signbit(b)) rest = size - rest == size && size < (double)INFINITY ? nextafter(size, 0.0) : size - rest;
+    return copysign(rest, b);
+}
+
 /* NaN wins; the first operand when they are equal. */
 static double reference_min(double a, double b) { return isnan(a) || a <= b ? a : b; }
 static double reference_max(double a, double b) { return isnan(a) || a >= b ? a : b; }
@@ -191,6 +199,7 @@ REFERENCE_BINARY(SUB, a - b, reference_wrap((int64_t)a - (int64_t)b))
 REFERENCE_BINARY(MUL, a *b, reference_wrap((int64_t)a *(int64_t)b))
 REFERENCE_BINARY(DIV, a / b, reference_divide_i32(a, b))
 REFERENCE_BINARY(POW, pow(a, b), pow(a, b))
+REFERENCE_BINARY(MOD, reference_mod(a, b), reference_mod(a, b))
 REFERENCE_BINARY(MIN, reference_min(a, b), reference_min(a, b))
 REFERENCE_BINARY(MAX, reference_max(a, b), reference_max(a, b))
 REFERENCE_BINARY(LESS, a < b ? 1.0 : 0.0, a < b ? 1.0 : 0.0)

@@ -169,6 +169,7 @@ tg_status tg_shape_rule_SUB(tg_rule *rule) { return rule_same_type(rule); }
 tg_status tg_shape_rule_MUL(tg_rule *rule) { return rule_same_type(rule); }
 tg_status tg_shape_rule_DIV(tg_rule *rule) { return rule_same_type(rule); }
 tg_status tg_shape_rule_POW(tg_rule *rule) { return rule_same_type(rule); }
+tg_status tg_shape_rule_MOD(tg_rule *rule) { return rule_same_type(rule); }
 tg_status tg_shape_rule_MIN(tg_rule *rule) { return rule_same_type(rule); }
 tg_status tg_shape_rule_MAX(tg_rule *rule) { return rule_same_type(rule); }
 tg_status tg_shape_rule_LESS(tg_rule *rule) { return rule_to_bool(rule); }

@@ -140,7 +140,8 @@ static int operation_cost(tg_op op) {
     case TG_OP_SOFTPLUS:
     case TG_OP_EXPM1:
     case TG_OP_LOG1P:
-    case TG_OP_POW: return TG_COST_TRANSCENDENTAL;
+    case TG_OP_POW:
+    case TG_OP_MOD: return TG_COST_TRANSCENDENTAL;
     case TG_OP_DIV:
     case TG_OP_SQRT:
     case TG_OP_RSQRT:

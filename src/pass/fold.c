@@ -74,6 +74,17 @@ static bool fold_binary_i32(tg_op op, double a, double b, double *y) {
     }
 }
 
+/* As f32 has it: what is rounded up to the divisor is the number before it. */
+static double fold_mod(double a, double b) {
+    const float size = (float)fabs(b);
+    float rest = (float)fmod(fabs(a), (double)size);
+    if (rest > 0 && signbit(a) != signbit(b)) {
+        const float turned = size - rest;
+        rest = turned == size && isfinite(size) ? nextafterf(size, 0.0f) : turned;
+    }
+    return copysign((double)rest, b);
+}
+
 static bool fold_binary_f32(tg_op op, double a, double b, double *y) {
     switch (op) {
     case TG_OP_ADD: *y = a + b; return true;
@@ -81,6 +92,7 @@ static bool fold_binary_f32(tg_op op, double a, double b, double *y) {
     case TG_OP_MUL: *y = a * b; return true;
     case TG_OP_DIV: *y = a / b; return true;
     case TG_OP_POW: *y = pow(a, b); return true;
+    case TG_OP_MOD: *y = fold_mod(a, b); return true;
     case TG_OP_MIN: *y = a != a || a <= b ? a : b; return true;
     case TG_OP_MAX: *y = a != a || a >= b ? a : b; return true;
     default: return false;

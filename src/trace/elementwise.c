@@ -278,39 +278,23 @@ tg_tensor tg_div_at(tg_site site, tg_operand a, tg_operand b) {
     return tg_call_result(&call, tg_ir_binary(call.graph, TG_OP_DIV, left, right));
 }
 
-/* Whether the remainder is not 0 and its sign is not the divisor's: the quotient was not rounded down. Never for a divisor of 0. */
+/* Whether the remainder of two integers is not 0 and its sign is not the divisor's: the quotient was not rounded down. Never for a divisor
+ * of 0. */
 static int32_t is_off_by_one(const tg_call *call, int32_t remainder, int32_t divisor) {
     tg_graph *g = call->graph;
-    int32_t zero = tg_ir_const(g, TG_SCALAR, tg_node_dtype(call, divisor), 0.0);
+    int32_t zero = tg_ir_const(g, TG_SCALAR, TG_I32, 0.0);
     int32_t both = tg_ir_binary(g, TG_OP_NOT_EQUAL, remainder, zero);
     both = tg_ir_binary(g, TG_OP_AND, both, tg_ir_binary(g, TG_OP_NOT_EQUAL, divisor, zero));
     int32_t below = tg_ir_binary(g, TG_OP_LESS, remainder, zero);
     return tg_ir_binary(g, TG_OP_AND, both, tg_ir_binary(g, TG_OP_NOT_EQUAL, below, tg_ir_binary(g, TG_OP_LESS, divisor, zero)));
 }
 
-/* The quotient as DIV or its floor has it, and a - b quotient. */
-static int32_t divide_roughly(const tg_call *call, int32_t a, int32_t b, int32_t *remainder) {
+/* The quotient of two integers, rounded towards 0, and a - b quotient. */
+static int32_t divide_integers(const tg_call *call, int32_t a, int32_t b, int32_t *remainder) {
     tg_graph *g = call->graph;
     int32_t quotient = tg_ir_binary(g, TG_OP_DIV, a, b);
-    if (quotient != 0 && tg_node_dtype(call, quotient) == TG_F32) quotient = tg_ir_unary(g, TG_OP_FLOOR, quotient);
     *remainder = tg_ir_binary(g, TG_OP_SUB, a, tg_ir_binary(g, TG_OP_MUL, b, quotient));
     return quotient;
-}
-
-/* Whether the remainder still holds the divisor: the quotient of two f32 numbers came out a little under a whole number. */
-static int32_t is_one_short(const tg_call *call, int32_t remainder, int32_t divisor) {
-    tg_graph *g = call->graph;
-    int32_t size = tg_ir_unary(g, TG_OP_ABS, divisor);
-    return tg_ir_binary(g, TG_OP_LESS_EQUAL, size, tg_ir_unary(g, TG_OP_ABS, remainder));
-}
-
-/* value, plus `change` where the quotient is to be rounded further down and minus it where it is one short. */
-static int32_t correct_division(const tg_call *call, int32_t value, int32_t change, int32_t remainder, int32_t divisor) {
-    tg_graph *g = call->graph;
-    int32_t corrected = value;
-    if (tg_node_dtype(call, divisor) == TG_F32)
-        corrected = tg_ir_select(g, is_one_short(call, remainder, divisor), tg_ir_binary(g, TG_OP_SUB, value, change), value);
-    return tg_ir_select(g, is_off_by_one(call, remainder, divisor), tg_ir_binary(g, TG_OP_ADD, value, change), corrected);
 }
 
 tg_tensor tg_floor_div_at(tg_site site, tg_operand a, tg_operand b) {
@@ -318,18 +302,21 @@ tg_tensor tg_floor_div_at(tg_site site, tg_operand a, tg_operand b) {
     int32_t left = 0, right = 0, remainder = 0;
     if (!enter_division(&call, site, "floor_div", &a, &b, &left, &right)) return tg_call_poison(&call);
     tg_graph *g = call.graph;
-    int32_t quotient = divide_roughly(&call, left, right, &remainder);
-    if (remainder == 0) return tg_call_poison(&call);
-    int32_t down = tg_ir_const(g, TG_SCALAR, tg_node_dtype(&call, quotient), -1.0);
-    return tg_call_result(&call, correct_division(&call, quotient, down, remainder, right));
+    if (tg_node_dtype(&call, left) == TG_F32) return tg_call_result(&call, tg_ir_floor_quotient(g, left, right));
+    int32_t quotient = divide_integers(&call, left, right, &remainder);
+    int32_t down = tg_ir_binary(g, TG_OP_SUB, quotient, tg_ir_const(g, TG_SCALAR, TG_I32, 1.0));
+    return tg_call_result(&call, tg_ir_select(g, is_off_by_one(&call, remainder, right), down, quotient));
 }
 
 tg_tensor tg_mod_at(tg_site site, tg_operand a, tg_operand b) {
     tg_call call;
     int32_t left = 0, right = 0, remainder = 0;
     if (!enter_division(&call, site, "mod", &a, &b, &left, &right)) return tg_call_poison(&call);
-    if (divide_roughly(&call, left, right, &remainder) == 0 || remainder == 0) return tg_call_poison(&call);
-    return tg_call_result(&call, correct_division(&call, remainder, right, remainder, right));
+    tg_graph *g = call.graph;
+    if (tg_node_dtype(&call, left) == TG_F32) return tg_call_result(&call, tg_ir_binary(g, TG_OP_MOD, left, right));
+    if (divide_integers(&call, left, right, &remainder) == 0 || remainder == 0) return tg_call_poison(&call);
+    int32_t turned = tg_ir_binary(g, TG_OP_ADD, remainder, right);
+    return tg_call_result(&call, tg_ir_select(g, is_off_by_one(&call, remainder, right), turned, remainder));
 }
 
 tg_tensor tg_clamp_at(tg_site site, tg_tensor x, double lo, double hi) {

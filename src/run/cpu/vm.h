@@ -23,7 +23,7 @@
     X(b_to_i, i, i)
 /* Each in three variants: both operands vary along a row, only the second (_sv), only the first (_vs). */
 #define TG_VM_BINARY(X) \
-    X(add_f, f, f) X(sub_f, f, f) X(mul_f, f, f) X(div_f, f, f) X(pow_f, f, f) X(min_f, f, f) X(max_f, f, f) \
+    X(add_f, f, f) X(sub_f, f, f) X(mul_f, f, f) X(div_f, f, f) X(pow_f, f, f) X(mod_f, f, f) X(min_f, f, f) X(max_f, f, f) \
     X(less_f, f, i) X(less_equal_f, f, i) X(equal_f, f, i) X(not_equal_f, f, i) \
     X(add_i, i, i) X(sub_i, i, i) X(mul_i, i, i) X(div_i, i, i) X(min_i, i, i) X(max_i, i, i) \
     X(less_i, i, i) X(less_equal_i, i, i) X(equal_i, i, i) X(not_equal_i, i, i) X(and, i, i) X(or, i, i)

@@ -401,6 +401,7 @@ static int32_t code_binary_fn(int32_t op, tg_dtype from) {
     case TG_OP_MUL: return f ? TG_VM_mul_f : TG_VM_mul_i;
     case TG_OP_DIV: return f ? TG_VM_div_f : TG_VM_div_i;
     case TG_OP_POW: return TG_VM_pow_f;
+    case TG_OP_MOD: return TG_VM_mod_f;
     case TG_OP_MIN: return f ? TG_VM_min_f : TG_VM_min_i;
     case TG_OP_MAX: return f ? TG_VM_max_f : TG_VM_max_i;
     case TG_OP_LESS: return f ? TG_VM_less_f : TG_VM_less_i;

@@ -185,7 +185,8 @@ static double tile_instruction_price(const tg_instruction *instruction) {
     case TG_OP_SIN:
     case TG_OP_COS:
     case TG_OP_ERF:
-    case TG_OP_SOFTPLUS: return 12;
+    case TG_OP_SOFTPLUS:
+    case TG_OP_MOD: return 12;
     case TG_OP_POW: return 40;
     case TG_OP_DIV:
     case TG_OP_SQRT:

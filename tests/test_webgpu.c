@@ -403,7 +403,7 @@ static tg_tensor build_logarithm(tg_graph *g, void *user) {
 static void loss_that_is_not_finite(void **state) {
     tg_context *ctx = need_library(state);
     tg_compile_options o = adam_options(TG_DEVICE_WEBGPU);
-    o.optimizer.kind = TG_OPTIMIZER_NONE;
+    memset(&o.optimizer, 0, sizeof o.optimizer);
     tg_model *m = must(ctx, tg_compile(ctx, build_logarithm, NULL, &o));
     float x = 2, loss = 42;
     const tg_feed feed = tg_feed_f32("x", &x, 1);
@@ -500,7 +500,7 @@ static tg_tensor build_masked(tg_graph *g, void *user) {
 static void bool_and_integer_feeds(void **state) { /* seven bytes: no multiple of four */
     tg_context *ctx = need_library(state);
     tg_compile_options o = adam_options(TG_DEVICE_WEBGPU);
-    o.optimizer.kind = TG_OPTIMIZER_NONE;
+    memset(&o.optimizer, 0, sizeof o.optimizer);
     tg_model *m = must(ctx, tg_compile(ctx, build_masked, NULL, &o));
     uint8_t mask[7] = {1, 0, 1, 0, 0, 1, 1};
     const int32_t factor[7] = {1, 10, 100, 1000, 10000, 100000, -3};
@@ -586,7 +586,7 @@ static tg_tensor build_seen(tg_graph *g, void *user) {
 static void states_of_every_dtype(void **state) {
     tg_context *ctx = need_library(state);
     tg_compile_options o = adam_options(TG_DEVICE_WEBGPU);
-    o.optimizer.kind = TG_OPTIMIZER_NONE;
+    memset(&o.optimizer, 0, sizeof o.optimizer);
     tg_model *m = must(ctx, tg_compile(ctx, build_counter, NULL, &o));
     tg_model *reader = must(ctx, tg_compile_sibling(m, build_seen, NULL));
     uint8_t seen[3];

@@ -4,6 +4,7 @@
 #include "support.h"
 
 #include "io/safetensors.h"
+#include "optim/optim.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -1565,6 +1566,43 @@ static void loading_checks_everything_first(void **state) {
     tg_model_destroy(twin);
 }
 
+/* Files written when a schedule had one warm-up at most: its numbers lie elsewhere now, and mean what they meant. */
+static void an_older_schedule_goes_on(void **state) {
+    fixture *f = *state;
+    tg_context *ctx = f->ctx;
+    tg_model *m = mlp_model(ctx), *old = mlp_model(ctx);
+    const tg_lr schedule = tg_lr_warmup(0.02, 4, tg_lr_cosine_decay(0.02, 0.001, 9));
+    mlp_step(m);
+    ok(ctx, tg_model_set_lr(m, schedule));
+    ok(ctx, tg_model_save(m, f->path));
+    tg_safetensors *file = NULL;
+    ok(ctx, tg_safetensors_open(ctx, f->path, &file));
+    tg_file_item items[32];
+    float now[TG_LR_STATE], before[TG_LR_STATE_BEFORE];
+    for (int64_t i = 0; i < file->tensors.count; i++) {
+        const tg_file_tensor *t = &file->tensors.items[i];
+        items[i] = (tg_file_item){t->name, strcmp(t->dtype, "I32") == 0 ? TG_I32 : TG_F32, t->shape, t->data};
+        if (strcmp(t->name, "tg.lr") != 0) continue;
+        memcpy(now, t->data, sizeof now);
+        before[0] = now[0];
+        before[1] = now[TG_LR_WARMUPS];
+        memcpy(before + 2, now + 2 * TG_LR_WARMUPS, sizeof before - 2 * sizeof *before);
+        items[i].shape = TG_SHAPE(TG_LR_STATE_BEFORE);
+        items[i].data = before;
+    }
+    ok(ctx, tg_safetensors_save(ctx, f->path, items, file->tensors.count, NULL, 0));
+    tg_safetensors_destroy(file);
+    ok(ctx, tg_model_load(old, f->path));
+    for (int i = 0; i < 9; i++) {
+        float a[MLP_COUNT], one = mlp_step(m), two = mlp_step(old);
+        assert_memory_equal(&one, &two, sizeof one);
+        mlp_params(m, a);
+        assert_same_params(old, a);
+    }
+    tg_model_destroy(m);
+    tg_model_destroy(old);
+}
+
 /* A counter at its end: the step that has no number is refused, and changes nothing. */
 static void the_last_step_there_can_be(void **state) {
     fixture *f = *state;
@@ -1706,6 +1744,7 @@ int main(void) {
         TEST(forward_and_training_files),
         TEST(user_states_are_saved),
         TEST(a_refused_sibling_leaves_no_states_behind),
+        TEST(an_older_schedule_goes_on),
         TEST(the_last_step_there_can_be),
         TEST(loading_checks_everything_first),
         TEST(info_and_texts),

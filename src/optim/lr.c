@@ -278,6 +278,15 @@ void tg_lr_encode(tg_lr schedule, int64_t start, float out[TG_LR_STATE]) {
     out[LR_START_HIGH] = (float)(1 + start / lr_start_base);
 }
 
+/* They began with the one warm-up's end and slope; what follows is as it was. */
+void tg_lr_upgrade(const float before[TG_LR_STATE_BEFORE], float out[TG_LR_STATE]) {
+    for (int i = 0; i < TG_LR_WARMUPS; i++) {
+        out[LR_WARMUP + i] = before[0];
+        out[LR_WARMUP_SLOPE + i] = i == 0 ? before[1] : 0.0f;
+    }
+    memcpy(out + LR_INITIAL, before + 2, (TG_LR_STATE_BEFORE - 2) * sizeof *out);
+}
+
 /* ---------------------------------------------------------------- nodes: all of rank 0 */
 
 static int32_t lr_number(tg_graph *g, double value) { return tg_ir_const(g, TG_SCALAR, TG_F32, value); }

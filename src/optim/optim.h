@@ -80,6 +80,9 @@ tg_status tg_lr_check(tg_context *ctx, tg_site site, const char *what, tg_lr sch
 bool tg_lr_moves(tg_lr schedule); /* a checked one is not 0 throughout */
 /* TG_ERROR_ARGUMENT for options outside their range, or that its kind does not take, and for a rate of 0 throughout. NULL is fine. */
 tg_status tg_optimizer_check(tg_context *ctx, tg_site site, const tg_optimizer *optimizer);
+/* The numbers as versions wrote them that knew one warm-up, [TG_LR_STATE_BEFORE], as those of now. */
+#define TG_LR_STATE_BEFORE (12 + TG_LR_MILESTONES)
+void tg_lr_upgrade(const float before[TG_LR_STATE_BEFORE], float out[TG_LR_STATE]);
 void tg_lr_encode(tg_lr schedule, int64_t start, float out[TG_LR_STATE]);
 /* encoded numbers [TG_LR_STATE], i32 rank 0: steps taken -> rank-0 f32. An update is `accumulate` steps. */
 int32_t tg_lr_nodes(tg_graph *g, int32_t lr_state, int32_t t, int64_t accumulate);

@@ -182,13 +182,18 @@ static tg_status checkpoint_check_names(const checkpoint_load *load) {
     return TG_OK;
 }
 
+/* tg.lr as versions wrote it that knew one warm-up. */
+static bool checkpoint_is_old_schedule(const tg_file_tensor *tensor) {
+    return strcmp(tensor->name, "tg.lr") == 0 && tensor->shape.rank == 1 && tensor->shape.dim[0] == TG_LR_STATE_BEFORE;
+}
+
 static tg_status checkpoint_check_place(const checkpoint_load *load, const checkpoint_place *place) {
     const tg_file_tensor *tensor = tg_safetensors_find(load->file, place->name);
     char have[TG_SHAPE_TEXT], want[TG_SHAPE_TEXT];
     if (strcmp(tensor->dtype, tg_safetensors_dtype(place->dtype)) != 0)
         return tg_fail(load->model->ctx, TG_ERROR_DTYPE, TG_SITE_NONE, "load: %s: tensor %s is %s, the model's is %s", load->path,
                        place->name, tensor->dtype, tg_safetensors_dtype(place->dtype));
-    if (!tg_shape_equal(tensor->shape, place->shape))
+    if (!tg_shape_equal(tensor->shape, place->shape) && !checkpoint_is_old_schedule(tensor))
         return tg_fail(load->model->ctx, TG_ERROR_SHAPE, TG_SITE_NONE, "load: %s: tensor %s is %s, the model's is %s", load->path,
                        place->name, tg_shape_text(tensor->shape, have, sizeof have), tg_shape_text(place->shape, want, sizeof want));
     const uint8_t *bytes = tensor->data;
@@ -221,7 +226,8 @@ static tg_status checkpoint_number(const checkpoint_load *load, const char *key,
 /* The schedule's numbers are what rates are made of. */
 static tg_status checkpoint_check_schedule(const checkpoint_load *load) {
     const tg_file_tensor *schedule = tg_safetensors_find(load->file, "tg.lr");
-    for (int64_t i = 0; schedule != NULL && i < TG_LR_STATE; i++) {
+    const int64_t count = schedule != NULL ? schedule->shape.dim[0] : 0;
+    for (int64_t i = 0; i < count; i++) {
         float value;
         memcpy(&value, (const char *)schedule->data + (size_t)i * sizeof value, sizeof value);
         if (!isfinite(value))
@@ -264,7 +270,14 @@ static tg_status checkpoint_write(const checkpoint_load *load) {
     for (int64_t i = 0; i < load->map->places.count && status == TG_OK; i++) {
         const checkpoint_place *place = &load->map->places.items[i];
         if (!checkpoint_wanted(load, place)) continue;
-        const void *data = tg_safetensors_find(load->file, place->name)->data;
+        const tg_file_tensor *tensor = tg_safetensors_find(load->file, place->name);
+        const void *data = tensor->data;
+        float rates[TG_LR_STATE], old_rates[TG_LR_STATE_BEFORE];
+        if (checkpoint_is_old_schedule(tensor)) {
+            memcpy(old_rates, data, sizeof old_rates);
+            tg_lr_upgrade(old_rates, rates);
+            data = rates;
+        }
         if (place->slot != parameters) status = tg_family_write(family, place->slot, place->first, data, place->count);
         else status = tg_family_write_parameters(family, place->first, data, place->count);
     }

@@ -239,10 +239,10 @@ function sizesOf<M extends Module>(
 ): Sizes | null {
   const specs = plan.options.inputs ?? {}, { connection } = family
   if (!Sizes.areNeeded(specs)) return null
-  const compile = async (size: number, frames: Frames) => {
+  const compile = async (size: number, what: string, frames: Frames) => {
     refuseNested(frames)
     const bytes = await writtenModel(plan, forward, frames, false, training, size), number = family.nextGraph()
-    return { graph: number, message: await connection.request({ kind: 'compileSize', graph: number, parent: graph, bytes }, [bytes.buffer], frames) }
+    return { graph: number, message: await connection.request({ kind: 'compileSize', graph: number, parent: graph, bytes }, [bytes.buffer], frames, what) }
   }
   const drop = (number: number) => void connection.request({ kind: 'destroy', graph: number }, [], () => '').catch(() => undefined)
   return new Sizes(specs, sizes, graph, message, compile, drop)
@@ -361,7 +361,7 @@ async function startRuntime<M extends Module>(
   const connection = new Connection(await openPort(what, frames))
   const family = new Family<M>(connection, plan.factory)
   try {
-    return { family, graph: ROOT, message: await connection.request(body, [bytes.buffer], frames) }
+    return { family, graph: ROOT, message: await connection.request(body, [bytes.buffer], frames, what) }
   } catch (error) {
     void family.destroy()
     throw error
@@ -425,7 +425,7 @@ class Family<M extends Module> {
     await this.connection.settled()
   }
   destroy(): Promise<void> {
-    return this.connection.shutDown(ROOT, (kind) => new StateError(`${kind}: the model is destroyed`))
+    return this.connection.shutDown(ROOT, (what) => new StateError(`${what}: the model is destroyed`))
   }
 }
 
@@ -645,7 +645,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     this.#destroyed = true
     const { connection } = this.#family
     for (const graph of [this.#graph, ...(this.sizes?.graphs ?? [])])
-      connection.abandon(graph, (kind) => new StateError(`${kind}: the model is destroyed`))
+      connection.abandon(graph, (what) => new StateError(`${what}: the model is destroyed`))
     await connection.request({ kind: 'destroy', graph: this.#graph }, [], () => '').catch(() => undefined)
   }
 
@@ -662,7 +662,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
   #refuseDestroyed(what: string): void {
     if (this.#destroyed) throw new StateError(`${what}: the model is destroyed`)
     const reason = this.#family.connection.closed
-    if (reason !== null) throw reason(what as RequestKind)
+    if (reason !== null) throw reason(what)
   }
 
   /** @internal */
@@ -701,7 +701,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     const take = (found: Sized): void => use((sized = found))
     const prepare = (): void | Promise<void> => {
       this.#refuseDestroyed(body.kind)
-      const found = this.sizes === null || size === null ? null : this.sizes.get(size, frames)
+      const found = this.sizes === null || size === null ? null : this.sizes.get(size, body.kind, frames)
       if (found instanceof Promise) return found.then(take)
       if (found !== null) take(found)
     }

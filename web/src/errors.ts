@@ -1,6 +1,7 @@
 // Errors: one class for each kind of mistake, where in the user's program it was made, and how an error crosses to the page. Stacks begin
 // with the user's frames, in the formats of V8, Firefox and Safari. Knows nothing of tensors or workers.
 
+import { inJavaScript, namedFirst } from './names.js'
 import type { CaptureMessage } from './protocol.js'
 import { fromCore, NOWHERE, siteText, withTrueSites, type CoreSite } from './sites.js'
 
@@ -19,7 +20,7 @@ export class TensorgradError extends Error {
     message: string,
     readonly status: number = 0,
   ) {
-    super(message)
+    super(namedFirst(message))
     Object.defineProperty(this, 'name', { value: new.target.name, configurable: true, writable: true })
     Object.defineProperty(this, 'stack', { value: withHeader(this, userFrames(this.stack)), configurable: true, writable: true })
   }
@@ -178,7 +179,7 @@ const byStatus: Record<number, new (message: string, status?: number) => Tensorg
 
 /** The error of a C status. `site`: where the C core says the mistake stands. */
 export function errorOfStatus(status: number, message: string, site: CoreSite | null = null): TensorgradError {
-  const error = new (byStatus[status] ?? TensorgradError)(withTrueSites(message), status)
+  const error = new (byStatus[status] ?? TensorgradError)(inJavaScript(withTrueSites(message)), status)
   error.site = site && fromCore(site)
   return error
 }

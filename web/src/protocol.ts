@@ -169,7 +169,7 @@ export type Response<K extends RequestKind = RequestKind> =
 // ---------------------------------------------------------------- the page's end
 
 interface Pending {
-  kind: RequestKind
+  what: string
   graph: number
   resolve(value: never): void
   reject(error: Error): void
@@ -178,8 +178,8 @@ interface Pending {
   answered: Promise<unknown>
 }
 
-/** Why nothing can be asked any more. `kind`: of the call that is told so. */
-export type Reason = (kind: RequestKind) => Error
+/** Why nothing can be asked any more. `what`: the call that is told so. */
+export type Reason = (what: string) => Error
 
 const GRACE_MS = 1000
 
@@ -203,16 +203,18 @@ export class Connection {
     return this.#closed
   }
 
-  /** Posts at once, in the order of the calls. */
-  request<K extends RequestKind>(body: Extract<RequestBody, { kind: K }>, transfer: Transferable[], frames: Frames): Promise<Answers[K]> {
-    if (this.#closed !== null) return Promise.reject(this.#closed(body.kind))
+  /** Posts at once, in the order of the calls. `what`: the user's call. */
+  request<K extends RequestKind>(
+    body: Extract<RequestBody, { kind: K }>, transfer: Transferable[], frames: Frames, what: string = body.kind,
+  ): Promise<Answers[K]> {
+    if (this.#closed !== null) return Promise.reject(this.#closed(what))
     const id = ++this.#lastId
     let settle: Pick<Pending, 'resolve' | 'reject'> | null = null
     const answered = new Promise<Answers[K]>((resolve, reject) => {
       settle = { resolve, reject }
       this.#port.post({ ...body, id }, transfer)
     })
-    if (settle !== null) this.#pending.set(id, { kind: body.kind, graph: body.graph, ...(settle as Pick<Pending, 'resolve' | 'reject'>), frames, answered })
+    if (settle !== null) this.#pending.set(id, { what, graph: body.graph, ...(settle as Pick<Pending, 'resolve' | 'reject'>), frames, answered })
     return answered
   }
 
@@ -226,7 +228,7 @@ export class Connection {
     for (const [id, call] of this.#pending) {
       if (call.graph !== graph) continue
       this.#pending.delete(id)
-      call.reject(reason(call.kind))
+      call.reject(reason(call.what))
     }
   }
 
@@ -249,7 +251,7 @@ export class Connection {
     this.#closed = reason
     const pending = [...this.#pending.values()]
     this.#pending.clear()
-    for (const call of pending) call.reject(reason(call.kind))
+    for (const call of pending) call.reject(reason(call.what))
   }
 
   #receive(message: Response): void {
@@ -264,7 +266,7 @@ export class Connection {
   #fail(error: Error): void {
     this.#farewell?.done()
     if (this.#closed !== null) return
-    this.#close((kind) => new WorkerError(`${kind}: the worker is gone: ${error.message}`))
+    this.#close((what) => new WorkerError(`${what}: the worker is gone: ${error.message}`))
     this.#port.terminate()
   }
 }

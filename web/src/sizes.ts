@@ -63,7 +63,7 @@ export class Sizes {
     readonly options: SizeArguments,
     graph: number,
     message: GraphMessage,
-    readonly compile: (size: number, frames: Frames) => Promise<{ graph: number; message: GraphMessage }>,
+    readonly compile: (size: number, what: string, frames: Frames) => Promise<{ graph: number; message: GraphMessage }>,
     readonly drop: (graph: number) => void,
   ) {
     this.first = this.#last = { size: options.batch, graph, message, users: 0 }
@@ -97,12 +97,12 @@ export class Sizes {
   }
 
   /** At once where there is one; else it is compiled, and then another may go. One at a time: whoever asks while that lasts asks again. */
-  get(size: number, frames: Frames): Sized | Promise<Sized> {
+  get(size: number, what: string, frames: Frames): Sized | Promise<Sized> {
     const known = size === this.first.size ? this.first : this.#others.get(size)
-    return known !== undefined ? this.#use(known) : this.#add(size, frames)
+    return known !== undefined ? this.#use(known) : this.#add(size, what, frames)
   }
-  async #add(size: number, frames: Frames): Promise<Sized> {
-    const { graph, message } = await this.compile(size, frames)
+  async #add(size: number, what: string, frames: Frames): Promise<Sized> {
+    const { graph, message } = await this.compile(size, what, frames)
     const made = this.#use({ size, graph, message, users: 0 })
     for (const each of this.#others.values()) {
       if (this.#others.size <= this.options.maxSizes) break

@@ -115,7 +115,7 @@ test('resolveLR: numbers and tensors', () => {
   assert.match(thrown(() => resolveLR(long, 1)).message, /at most 2 warm-ups follow one another/)
   assert.match(thrown(() => lr.warmup({ peakLr: 1, warmupSteps: 1, after: undefined as never })).message, /^lr\.warmup: after is missing/)
   assert.match(thrown(() => lr.linearDecay({ peek: 1, final: 0, steps: 2 } as never)).message, /^lr\.linearDecay: there is no option peek: did you mean peak\?/)
-  assert.equal(thrown(() => resolveLR({ kind: 'cosineDecay', peak: 1, final: 0 } as never, 1)).message, 'resolve_lr: lr.steps is missing')
+  assert.equal(thrown(() => resolveLR({ kind: 'cosineDecay', peak: 1, final: 0 } as never, 1)).message, 'resolveLR: lr.steps is missing')
   assert.equal(thrown(() => lr.staircase({ peak: '1', factor: 1, steps: 1 } as never)).message, 'lr.staircase: peak is "1", not a number')
 })
 

@@ -217,23 +217,22 @@ for (const [name, body] of Object.entries(results))
 
 type Row = [body: () => unknown, message: string, type?: new (message: string) => Error]
 const rows: Row[] = []
-const snake = (name: string) => name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 
 for (const name of words(
   `sqrt rsqrt reciprocal exp log sin cos tanh erf sigmoid softplus silu gelu geluTanh relu softmax logSoftmax logsumexp
   expm1 log1p floor ceil round tan logSigmoid hardSigmoid hardSwish leakyRelu elu`,
 ))
-  rows.push([() => op(name)(b('x', 2)), `${snake(name)}: takes f32, not bool: x[2] bool`])
+  rows.push([() => op(name)(b('x', 2)), `${name}: takes f32, not bool: x[2] bool`])
 for (const name of words('neg abs sign square'))
-  rows.push([() => op(name)(b('x', 2)), `${snake(name)}: takes f32 or i32, not bool: x[2] bool`])
+  rows.push([() => op(name)(b('x', 2)), `${name}: takes f32 or i32, not bool: x[2] bool`])
 for (const name of words('add sub mul div floorDiv mod pow minimum maximum less lessEqual greater greaterEqual equal notEqual')) {
-  rows.push([() => op(name)(f('a', 2, 3), f('b', 4)), `${snake(name)}: shapes do not broadcast: a[2, 3] and b[4] (3 != 4)`])
+  rows.push([() => op(name)(f('a', 2, 3), f('b', 4)), `${name}: shapes do not broadcast: a[2, 3] and b[4] (3 != 4)`])
   if (name === 'pow') continue
-  rows.push([() => op(name)(f('a', 2, 3), i('b', 3)), `${snake(name)}: dtypes differ: a[2, 3] and b[3] i32 (f32 != i32)`])
-  rows.push([() => op(name)(i('a', 2), 0.5), `${snake(name)}: the number 0.5 does not fit i32: a[2] i32`])
+  rows.push([() => op(name)(f('a', 2, 3), i('b', 3)), `${name}: dtypes differ: a[2, 3] and b[3] i32 (f32 != i32)`])
+  rows.push([() => op(name)(i('a', 2), 0.5), `${name}: the number 0.5 does not fit i32: a[2] i32`])
 }
 for (const name of words('logicalAnd logicalOr'))
-  rows.push([() => op(name)(b('a', 2), f('b', 2)), `${snake(name)}: takes bool, not f32: b[2] (with a[2] bool)`])
+  rows.push([() => op(name)(b('a', 2), f('b', 2)), `${name}: takes bool, not f32: b[2] (with a[2] bool)`])
 for (const name of words('sum mean max min prod variance std norm')) {
   rows.push([() => op(name)(f('x', 2, 3), 2), `${name}: axis 2 is not in -2 .. 1: x[2, 3]`])
   rows.push([() => op(name)(f('x', 2, 3), [0, -2]), `${name}: axis 0 of x[2, 3] is given twice`])
@@ -241,7 +240,7 @@ for (const name of words('sum mean max min prod variance std norm')) {
   rows.push([() => op(name)(f('x', 2, 3), [0, '1']), `${name}: axes[1] is the string "1", not a whole number`, ArgumentError])
 }
 for (const name of words('argmax argmin softmax logSoftmax logsumexp'))
-  rows.push([() => op(name)(f('x', 2, 3), -3), `${snake(name)}: axis -3 is not in -2 .. 1: x[2, 3]`])
+  rows.push([() => op(name)(f('x', 2, 3), -3), `${name}: axis -3 is not in -2 .. 1: x[2, 3]`])
 
 class Layers extends Module {
   linear = new nn.Linear(2, 3)
@@ -254,13 +253,13 @@ function layers(): Layers {
 }
 
 rows.push(
-  [() => tg.logicalNot(f('x', 2)), 'logical_not: takes bool, not f32: x[2]'],
+  [() => tg.logicalNot(f('x', 2)), 'logicalNot: takes bool, not f32: x[2]'],
   [() => tg.pow(f('a', 2), i('b', 2)), 'pow: takes f32, not i32: b[2] i32 (with a[2])'],
   [() => tg.div(i('a', 2), 0), 'div: ', ArgumentError],
   [() => tg.add(f('x', 2), 1e39), 'add: the number 1e+39 does not fit f32: x[2]'],
   [() => tg.mod(i('a', 2), 0), 'mod: division of the integers a[2] i32 by 0', ArgumentError],
   [() => tg.elu(f('x', 2), Infinity), 'elu: the alpha inf is not finite: x[2]', ArgumentError],
-  [() => tg.leakyRelu(f('x', 2), NaN), 'leaky_relu: the slope nan is not finite: x[2]', ArgumentError],
+  [() => tg.leakyRelu(f('x', 2), NaN), 'leakyRelu: the slope nan is not finite: x[2]', ArgumentError],
   [() => tg.clamp(f('x', 2), 3, 1), 'clamp: the lower bound 3 is not <= the upper bound 1: x[2]', ArgumentError],
   [() => tg.where(b('c', 2, 3), f('a', 4), 0), 'where: shapes do not broadcast: c[2, 3] bool ? a[4] : const[]'],
   [() => tg.where(f('c', 2, 3), f('a', 3), 0), 'where: takes bool, not f32: c[2, 3] (with a[3])'],
@@ -281,7 +280,7 @@ rows.push(
   [() => tg.cumprod(f('x', 2), 1), 'cumprod: axis 1 is not in -1 .. 0: x[2]'],
   [
     () => tg.maskedSoftmax(f('x', 1, 3), b('m', 2, 3)),
-    'masked_softmax: the mask does not broadcast to the operand: x[1, 3] and m[2, 3] bool',
+    'maskedSoftmax: the mask does not broadcast to the operand: x[1, 3] and m[2, 3] bool',
   ],
   [() => tg.tril(f('x', 3)), 'tril: needs at least 2 axes: x[3]'],
   [() => tg.triu(f('x', 3, 3), 0.5), 'triu: the diagonal is 0.5, not a whole number', ArgumentError],
@@ -291,12 +290,12 @@ rows.push(
   [() => tg.reshape(f('x', 2, 3), 6 as never), 'reshape: shape is the number 6, not an array of numbers', ArgumentError],
   [() => tg.transpose(f('x', 2, 3), [0, 0]), 'transpose: axis 0 of x[2, 3] is given twice'],
   [() => tg.transpose(f('x', 2, 3), [0]), 'transpose: the permutation has 1 axes, x[2, 3] has 2'],
-  [() => tg.swapAxes(f('x', 2, 3), 0, 2), 'swap_axes: axis 2 is not in -2 .. 1: x[2, 3]'],
-  [() => tg.broadcastTo(f('x', 2, 3), [2, 4]), 'broadcast_to: x[2, 3] does not broadcast to [2, 4]'],
-  [() => tg.sliceLastRange(f('x', 2, 3), 1, 4), 'slice_last_range: the range 1 .. 4 does not lie in axis 1 of x[2, 3]'],
+  [() => tg.swapAxes(f('x', 2, 3), 0, 2), 'swapAxes: axis 2 is not in -2 .. 1: x[2, 3]'],
+  [() => tg.broadcastTo(f('x', 2, 3), [2, 4]), 'broadcastTo: x[2, 3] does not broadcast to [2, 4]'],
+  [() => tg.sliceLastRange(f('x', 2, 3), 1, 4), 'sliceLastRange: the range 1 .. 4 does not lie in axis 1 of x[2, 3]'],
   [() => tg.narrow(f('x', 2, 3), 1, 2, 2), 'narrow: the range 2 .. 4 does not lie in axis 1 of x[2, 3]'],
   [() => tg.squeeze(f('x', 2, 3), 1), 'squeeze: axis 1 has 3 elements, not 1: x[2, 3]'],
-  [() => tg.expandDims(f('x', 2), 2), 'expand_dims: axis 2 is not in -2 .. 1: x[2]'],
+  [() => tg.expandDims(f('x', 2), 2), 'expandDims: axis 2 is not in -2 .. 1: x[2]'],
   [() => tg.pad(f('x', 2), [[1, -1]]), 'pad: counts after: -1 (axis 0) is not in 0 .. 2147483647: x[2]', ArgumentError],
   [() => tg.pad(f('x', 2), [[1]] as never), 'pad: widths[0] has 1 numbers, not before and after', ArgumentError],
   [() => tg.pad(f('x', 2, 3), [[1, 1]]), 'pad: 1 counts before given, x[2, 3] has 2 axes'],
@@ -313,39 +312,39 @@ rows.push(
   [() => tg.stack([f('x', 2, 3), f('y', 3, 3)], 0), 'stack: shapes differ: part 0 x[2, 3] and part 1 y[3, 3]'],
   [() => tg.matmul(f('x', 256, 64), f('l2.W', 32, 10)), 'matmul: inner dimensions differ: x[256, 64] x l2.W[32, 10] (64 != 32)'],
   [() => tg.matmul(f('x', 2, 3), i('w', 3, 4)), 'matmul: takes f32, not i32: w[3, 4] i32 (with x[2, 3])'],
-  [() => tg.matmulBatched(f('x', 2, 2, 3), f('w', 3, 3, 4)), 'matmul_batched: batch axes do not broadcast: x[2, 2, 3] x w[3, 3, 4]'],
+  [() => tg.matmulBatched(f('x', 2, 2, 3), f('w', 3, 3, 4)), 'matmulBatched: batch axes do not broadcast: x[2, 2, 3] x w[3, 3, 4]'],
   [() => tg.gather(f('x', 2, 3), f('i', 2)), 'gather: takes i32, not f32: i[2] (with x[2, 3])'],
-  [() => tg.takeAlongAxis(f('x', 2, 3), i('i', 3, 1)), 'take_along_axis: shapes differ beside axis 1: x[2, 3] by i[3, 1] i32'],
+  [() => tg.takeAlongAxis(f('x', 2, 3), i('i', 3, 1)), 'takeAlongAxis: shapes differ beside axis 1: x[2, 3] by i[3, 1] i32'],
   [
     () => tg.scatterAdd(f('x', 2, 3), i('i', 4), f('u', 2, 3), 1),
-    'scatter_add: the updates need the shape [2, 4], that of a gather from x[2, 3] by i[4] i32 along axis 1: u[2, 3]',
+    'scatterAdd: the updates need the shape [2, 4], that of a gather from x[2, 3] by i[4] i32 along axis 1: u[2, 3]',
   ],
   [() => tg.sort(b('x', 2)), 'sort: takes f32 or i32, not bool: x[2] bool'],
-  [() => tg.topK(f('x', 2, 3), 4), 'top_k: k = 4 is not in 1 .. 3: x[2, 3]', ArgumentError],
+  [() => tg.topK(f('x', 2, 3), 4), 'topK: k = 4 is not in 1 .. 3: x[2, 3]', ArgumentError],
   [() => tg.einsum('ij,jk', f('x', 2, 3), f('y', 4, 2)), 'einsum: label j is 3 before and 4 in operand 1 of "ij,jk": y[4, 2]'],
   [() => tg.einsum('ij->k', f('x', 2, 3)), 'einsum: no operand has the label \'k\' in "ij->k"', ArgumentError],
   [() => tg.einsum('ij'), 'einsum: there are no operands', ArgumentError],
   [() => tg.einsum(3 as never, f('x', 2)), 'einsum: the equation is the number 3, not a string', ArgumentError],
   [() => tg.rope(f('x', 2, 3)), 'rope: needs [..., T, D] with an even D: x[2, 3]'],
   [() => tg.rope(f('x', 2, 4), { base: 0 }), 'rope: base is 0, not a finite number over 0', ArgumentError],
-  [() => new nn.LayerNorm(2, 0), 'layer_norm: eps is 0, not a finite number over 0', ArgumentError],
+  [() => new nn.LayerNorm(2, 0), 'layerNorm: eps is 0, not a finite number over 0', ArgumentError],
   [() => tg.conv1d(f('x', 1, 2, 8), f('w', 3, 2, 3), { stride: [2, 1] }), 'conv1d: the stride has 2 numbers, not 1', ArgumentError],
-  [() => tg.maxPool1d(f('x', 1, 2, 8), 2, { padding: [1, 1] }), 'max_pool1d: padding has 2 numbers, not 1', ArgumentError],
+  [() => tg.maxPool1d(f('x', 1, 2, 8), 2, { padding: [1, 1] }), 'maxPool1d: padding has 2 numbers, not 1', ArgumentError],
   [() => tg.embedding(f('t', 4, 2), f('i', 3)), 'embedding: takes i32, not f32: i[3] (with t[4, 2])'],
   [() => tg.embedding(f('t', 4), i('i', 3)), 'embedding: the table needs 2 axes: t[4] by i[3] i32'],
-  [() => tg.oneHot(i('x', 3), 0), 'one_hot: the depth 0 is not at least 1: x[3] i32', ShapeError],
-  [() => tg.oneHot(f('x', 3), 2), 'one_hot: takes i32, not f32: x[3]'],
-  [() => tg.oneHot(i('x', 3), 2, 'u8' as never), 'one_hot: the string "u8" is not a dtype (f32, i32, bool)'],
+  [() => tg.oneHot(i('x', 3), 0), 'oneHot: the depth 0 is not at least 1: x[3] i32', ShapeError],
+  [() => tg.oneHot(f('x', 3), 2), 'oneHot: takes i32, not f32: x[3]'],
+  [() => tg.oneHot(i('x', 3), 2, 'u8' as never), 'oneHot: the string "u8" is not a dtype (f32, i32, bool)'],
   [() => tg.arange(0), 'arange: shape [0] has a dimension under 1 (axis 0 is 0)'],
   [() => tg.arange(3, 'bool'), 'arange: makes i32 or f32, not bool'],
-  [() => tg.softmaxCausalLast(f('x', 2, 3)), 'softmax_causal_last: the last two axes need one size: x[2, 3]'],
-  [() => tg.whereCausal(f('x', 2, 3), 0), 'where_causal: the last two axes need one size: x[2, 3]'],
-  [() => tg.logSoftmaxLast(f('x')), 'log_softmax: axis -1 of a tensor without axes: x[]'],
+  [() => tg.softmaxCausalLast(f('x', 2, 3)), 'softmaxCausalLast: the last two axes need one size: x[2, 3]'],
+  [() => tg.whereCausal(f('x', 2, 3), 0), 'whereCausal: the last two axes need one size: x[2, 3]'],
+  [() => tg.logSoftmaxLast(f('x')), 'logSoftmax: axis -1 of a tensor without axes: x[]'],
   [() => tg.rand([2, 0]), 'rand: shape [2, 0] has a dimension under 1 (axis 1 is 0)'],
   [() => tg.randn(3 as never), 'randn: shape is the number 3, not an array of numbers', ArgumentError],
-  [() => tg.randInt([2], 3, 3), 'rand_int: [3, 3) is empty', ArgumentError],
-  [() => tg.randInt([2], 0.5, 3), 'rand_int: lo is 0.5, not a whole number', ArgumentError],
-  [() => tg.randInt([2], 0, 2 ** 40), 'rand_int: [0, 1099511627776) goes beyond i32', ArgumentError],
+  [() => tg.randInt([2], 3, 3), 'randInt: [3, 3) is empty', ArgumentError],
+  [() => tg.randInt([2], 0.5, 3), 'randInt: lo is 0.5, not a whole number', ArgumentError],
+  [() => tg.randInt([2], 0, 2 ** 40), 'randInt: [0, 1099511627776) goes beyond i32', ArgumentError],
   [() => tg.bernoulli([2], 1.5), 'bernoulli: the probability is 1.5, not in [0, 1]', ArgumentError],
   [() => tg.bernoulli([2], undefined as never), 'bernoulli: p is undefined, not a tensor', ArgumentError],
   [() => tg.bernoulli([4, 3], f('x', 4)), 'bernoulli: the probabilities x[4] do not broadcast to [4, 3]'],
@@ -410,11 +409,11 @@ rows.push(
   ],
   [
     () => tg.maxPool2d(f('x', 1, 3, 8, 8), [3, 2], { padding: 2 }),
-    'max_pool2d: padding 2 needs to be under the kernel 3 x 2: a window would hold nothing else: x[1, 3, 8, 8]',
+    'maxPool2d: padding 2 needs to be under the kernel 3 x 2: a window would hold nothing else: x[1, 3, 8, 8]',
     ArgumentError,
   ],
-  [() => tg.avgPool1d(f('x', 3, 8), 2), 'avg_pool1d: needs 3 axes, [N, C, L]: x[3, 8]'],
-  [() => tg.upsampleBilinear(f('x', 1, 3, 8, 8), { factor: 0 }), 'upsample_bilinear: the factor needs to be at least 1, not 0', ArgumentError],
+  [() => tg.avgPool1d(f('x', 3, 8), 2), 'avgPool1d: needs 3 axes, [N, C, L]: x[3, 8]'],
+  [() => tg.upsampleBilinear(f('x', 1, 3, 8, 8), { factor: 0 }), 'upsampleBilinear: the factor needs to be at least 1, not 0', ArgumentError],
   [() => made(new nn.GRU(3, 4)).fwd(f('x', 2, 3)), 'gru: the input needs to be [B, T, 3]: x[2, 3] with Wx[3, 12]'],
   [
     () => made(new nn.LSTM(3, 4)).fwd(f('x', 2, 7, 3), { h0: f('h', 1, 4) }),
@@ -431,29 +430,29 @@ rows.push(
   [() => made(new nn.RNN(3, 4)).fwd(f('x', 2, 7, 3), null as never), 'rnn: the options are null', ArgumentError],
   [() => made(new nn.LSTM(3, 4)).fwd(f('x', 2, 7, 3), { h: f('h', 2, 4), c: f('c', 2, 4) } as never), 'lstm: there is no option h: did you mean h0? (options: h0, c0)', ArgumentError],
   [() => made(new nn.LSTM(3, 4)).step(f('x', 2, 3), undefined as never), 'lstm: the options are undefined', ArgumentError],
-  [() => nn.crossEntropy(f('x', 2, 3), i('t', 2), { ignore: 2 ** 32 }), 'cross_entropy: ignore is 4294967296, which is no i32', ArgumentError],
+  [() => nn.crossEntropy(f('x', 2, 3), i('t', 2), { ignore: 2 ** 32 }), 'crossEntropy: ignore is 4294967296, which is no i32', ArgumentError],
   [() => new nn.GRU(3, 4, { biases: false } as never), 'gru: there is no option biases: did you mean bias? (options: bias, init)', ArgumentError],
   [() => nn.mse(f('x', 2), f('y', 2), { mean: true } as never), 'mse: there is no option mean (options: reduction)', ArgumentError],
   [() => nn.l1(f('x', 2), f('y', 2), 'sum' as never), 'l1: the options are the string "sum"', ArgumentError],
   [() => nn.l1(f('x', 2), f('y', 2), { reduction: 'total' as never }), `l1: reduction is "total", not 'mean', 'sum' or 'none'`, ArgumentError],
   [() => nn.huber(f('x', 2), f('y', 2), { delta: 0 }), 'huber: delta is 0, not a finite number over 0', ArgumentError],
   [() => nn.huber(f('x', 2), f('y', 2, 1)), 'huber: shapes differ (a loss does not broadcast): x[2] and y[2, 1]'],
-  [() => nn.klDiv(f('x', 2), f('y', 2, 1)), 'kl_div: shapes differ (a loss does not broadcast): x[2] and y[2, 1]'],
+  [() => nn.klDiv(f('x', 2), f('y', 2, 1)), 'klDiv: shapes differ (a loss does not broadcast): x[2] and y[2, 1]'],
   [() => nn.nll(f('x', 2, 3), i('t', 3)), "nll: the targets need the logits' shape without its last axis: x[2, 3] and t[3] i32"],
   [() => nn.nll(f('x', 2, 3), i('t', 2), { ignore: 0.5 }), 'nll: ignore is 0.5, not a whole number', ArgumentError],
-  [() => nn.crossEntropy(f('x', 2, 3), i('t', 2), { labelSmoothing: 1 }), 'cross_entropy: labelSmoothing is 1, not a number from 0 to below 1', ArgumentError],
+  [() => nn.crossEntropy(f('x', 2, 3), i('t', 2), { labelSmoothing: 1 }), 'crossEntropy: labelSmoothing is 1, not a number from 0 to below 1', ArgumentError],
   [
     () => nn.bceWithLogits(f('x', 2, 3), f('y', 2, 3), { positiveWeight: f('w', 2) }),
-    'bce_with_logits: the positive weight does not broadcast to the logits: w[2] and x[2, 3]',
+    'bceWithLogits: the positive weight does not broadcast to the logits: w[2] and x[2, 3]',
   ],
   [() => new nn.RNN(3, 4, { activation: 'gelu' as never }), `rnn: activation is "gelu", not 'tanh' or 'relu'`, ArgumentError],
-  [() => new nn.LayerNorm(3, { epsilon: 1 } as never), 'layer_norm: there is no option epsilon: did you mean eps? (options: eps)', ArgumentError],
-  [() => new nn.RMSNorm(3, -1), 'rms_norm: eps is -1, not a finite number over 0', ArgumentError],
-  [() => new nn.GroupNorm(4, 6), 'group_norm: 6 channels do not divide into 4 groups', ArgumentError],
-  [() => new nn.BatchNorm(4, { momentum: 2 }), 'batch_norm: momentum is 2, not a number over 0, up to 1', ArgumentError],
-  [() => made(new nn.RMSNorm(3)).fwd(f('x', 2, 4)), 'rms_norm: the last axis does not fit: x[2, 4] with g[3]'],
-  [() => made(new nn.GroupNorm(2, 4)).fwd(f('x', 2, 6)), 'group_norm: axis 1 of [N, C, ...] does not fit: x[2, 6] with g[4]'],
-  [() => made(new nn.BatchNorm(4)).fwd(f('x', 1, 4)), 'batch_norm: training needs at least 2 numbers for each channel: x[1, 4]'],
+  [() => new nn.LayerNorm(3, { epsilon: 1 } as never), 'layerNorm: there is no option epsilon: did you mean eps? (options: eps)', ArgumentError],
+  [() => new nn.RMSNorm(3, -1), 'rmsNorm: eps is -1, not a finite number over 0', ArgumentError],
+  [() => new nn.GroupNorm(4, 6), 'groupNorm: 6 channels do not divide into 4 groups', ArgumentError],
+  [() => new nn.BatchNorm(4, { momentum: 2 }), 'batchNorm: momentum is 2, not a number over 0, up to 1', ArgumentError],
+  [() => made(new nn.RMSNorm(3)).fwd(f('x', 2, 4)), 'rmsNorm: the last axis does not fit: x[2, 4] with g[3]'],
+  [() => made(new nn.GroupNorm(2, 4)).fwd(f('x', 2, 6)), 'groupNorm: axis 1 of [N, C, ...] does not fit: x[2, 6] with g[4]'],
+  [() => made(new nn.BatchNorm(4)).fwd(f('x', 1, 4)), 'batchNorm: training needs at least 2 numbers for each channel: x[1, 4]'],
   [() => new nn.Attention(6, 4), 'attention: 6 does not divide into 4 heads', ArgumentError],
   [() => new nn.Attention(8, 4, { kvHeads: 3 }), 'attention: 4 heads do not divide among 3 of keys', ArgumentError],
   [() => new nn.Attention(8, 4, { ropeBase: -1 }), 'attention: ropeBase is -1, not a finite number over 0', ArgumentError],
@@ -465,18 +464,18 @@ rows.push(
   ],
   [() => new nn.MLP([3]), 'mlp: at least 2 sizes are needed, of the input and the output', ArgumentError],
   [() => new nn.Sequential(3 as never), 'sequential: layer 0 is the number 3, neither a function nor a module with fwd', ArgumentError],
-  [() => nn.splitHeads(f('x', 1, 2, 6), 4), 'split_heads: the last axis does not divide into 4 heads: x[1, 2, 6]'],
-  [() => nn.mergeHeads(f('x', 2, 6)), 'merge_heads: needs 3 axes at least, [..., H, T, d]: x[2, 6]'],
-  [() => nn.splitHeads(f('x', 6), 2), 'split_heads: needs 2 axes at least, [..., T, H d]: x[6]'],
+  [() => nn.splitHeads(f('x', 1, 2, 6), 4), 'splitHeads: the last axis does not divide into 4 heads: x[1, 2, 6]'],
+  [() => nn.mergeHeads(f('x', 2, 6)), 'mergeHeads: needs 3 axes at least, [..., H, T, d]: x[2, 6]'],
+  [() => nn.splitHeads(f('x', 6), 2), 'splitHeads: needs 2 axes at least, [..., T, H d]: x[6]'],
   [
     () => nn.crossEntropyLast(f('x', 2, 6), i('t', 3)),
-    "cross_entropy_last: the targets need the logits' shape without its last axis: x[2, 6] and t[3] i32",
+    "crossEntropyLast: the targets need the logits' shape without its last axis: x[2, 6] and t[3] i32",
   ],
-  [() => nn.crossEntropy(f('x', 2, 6), f('t', 2)), 'cross_entropy: takes i32, not f32: t[2] (with x[2, 6])'],
+  [() => nn.crossEntropy(f('x', 2, 6), f('t', 2)), 'crossEntropy: takes i32, not f32: t[2] (with x[2, 6])'],
   [() => nn.mse(f('x', 2, 1), f('y', 2)), 'mse: shapes differ (a loss does not broadcast): x[2, 1] and y[2]'],
-  [() => nn.bceWithLogits(f('x', 2, 1), f('y', 2)), 'bce_with_logits: shapes differ (a loss does not broadcast): x[2, 1] and y[2]'],
+  [() => nn.bceWithLogits(f('x', 2, 1), f('y', 2)), 'bceWithLogits: shapes differ (a loss does not broadcast): x[2, 1] and y[2]'],
   [() => layers().linear.fwd(f('x', 3)), 'linear: inner dimensions differ: x[3] x linear.W[2, 3] (3 != 2)'],
-  [() => layers().norm.fwd(f('x', 3)), 'layer_norm: the last axis does not fit: x[3] with norm.g[2] and norm.b[2]'],
+  [() => layers().norm.fwd(f('x', 3)), 'layerNorm: the last axis does not fit: x[3] with norm.g[2] and norm.b[2]'],
   [
     () => {
       f('x', 2)
@@ -486,10 +485,10 @@ rows.push(
     DuplicateError,
   ],
   [() => tg.paramInput('tg.x', [2]), 'param tg.x: the name is reserved, like all that begin with tg.', ArgumentError],
-  [() => tg.resolveLR(0.1, f('t')), 'resolve_lr: the step must be i32, got t[]'],
+  [() => tg.resolveLR(0.1, f('t')), 'resolveLR: the step must be i32, got t[]'],
   [
     () => tg.resolveLR(tg.lr.linearDecay({ peak: 1, final: 0, steps: 0 }), i('t')),
-    'resolve_lr: a schedule needs 1 to 2147483647 steps, got 0',
+    'resolveLR: a schedule needs 1 to 2147483647 steps, got 0',
     ArgumentError,
   ],
   [() => tg.add(1, 2), 'add: no operand is a tensor: the result would belong to no trace', ArgumentError],

@@ -44,21 +44,21 @@ const inTrace: Record<string, Row> = {
   rope: ['rope', (o) => tg.rope(x24(), o), { bass: 'base', position: 'positions', interleave: 'interleaved' }, { base: [0, '0, not a finite number over 0'], interleaved: [1, '1, not true or false'] }],
   conv1d: ['conv1d', (o) => tg.conv1d(row(), f('w', 3, 2, 3), o), { ...convMistakes, outputPadding: null }, {}],
   conv2d: ['conv2d', (o) => tg.conv2d(image(), f('w', 3, 2, 3, 3), o), { ...convMistakes, outputPadding: null }, {}],
-  convTranspose1d: ['conv_transpose1d', (o) => tg.convTranspose1d(row(), f('w', 2, 3, 3), o), { ...convMistakes, output_padding: 'outputPadding' }, {}],
-  convTranspose2d: ['conv_transpose2d', (o) => tg.convTranspose2d(image(), f('w', 2, 3, 3, 3), o), { ...convMistakes, output_padding: 'outputPadding' }, {}],
-  maxPool1d: ['max_pool1d', (o) => tg.maxPool1d(row(), 2, o), { ceil: 'ceilMode', excludePadding: null }, { ceilMode: [1, '1, not true or false'] }],
-  maxPool2d: ['max_pool2d', (o) => tg.maxPool2d(image(), 2, o), { pad: 'padding', excludePadding: null }, { ceilMode: [1, '1, not true or false'] }],
-  avgPool1d: ['avg_pool1d', (o) => tg.avgPool1d(row(), 2, o), { exclude_padding: 'excludePadding' }, { excludePadding: [1, '1, not true or false'] }],
-  avgPool2d: ['avg_pool2d', (o) => tg.avgPool2d(image(), 2, o), { countIncludePad: null }, { excludePadding: [1, '1, not true or false'] }],
-  upsampleNearest: ['upsample_nearest', (o) => tg.upsampleNearest(image(), o), { factors: 'factor', alignCorners: null }, {}],
-  upsampleBilinear: ['upsample_bilinear', (o) => tg.upsampleBilinear(image(), o), { align_corners: 'alignCorners' }, { alignCorners: [1, '1, not true or false'] }],
-  crossEntropy: ['cross_entropy', (o) => nn.crossEntropy(x24(), i('t', 2), o), { label_smoothing: 'labelSmoothing', ignoreIndex: 'ignore' }, { labelSmoothing: [1, '1, not a number from 0 to below 1'], ignore: [0.5, '0.5, not a whole number'] }],
+  convTranspose1d: ['convTranspose1d', (o) => tg.convTranspose1d(row(), f('w', 2, 3, 3), o), { ...convMistakes, output_padding: 'outputPadding' }, {}],
+  convTranspose2d: ['convTranspose2d', (o) => tg.convTranspose2d(image(), f('w', 2, 3, 3, 3), o), { ...convMistakes, output_padding: 'outputPadding' }, {}],
+  maxPool1d: ['maxPool1d', (o) => tg.maxPool1d(row(), 2, o), { ceil: 'ceilMode', excludePadding: null }, { ceilMode: [1, '1, not true or false'] }],
+  maxPool2d: ['maxPool2d', (o) => tg.maxPool2d(image(), 2, o), { pad: 'padding', excludePadding: null }, { ceilMode: [1, '1, not true or false'] }],
+  avgPool1d: ['avgPool1d', (o) => tg.avgPool1d(row(), 2, o), { exclude_padding: 'excludePadding' }, { excludePadding: [1, '1, not true or false'] }],
+  avgPool2d: ['avgPool2d', (o) => tg.avgPool2d(image(), 2, o), { countIncludePad: null }, { excludePadding: [1, '1, not true or false'] }],
+  upsampleNearest: ['upsampleNearest', (o) => tg.upsampleNearest(image(), o), { factors: 'factor', alignCorners: null }, {}],
+  upsampleBilinear: ['upsampleBilinear', (o) => tg.upsampleBilinear(image(), o), { align_corners: 'alignCorners' }, { alignCorners: [1, '1, not true or false'] }],
+  crossEntropy: ['crossEntropy', (o) => nn.crossEntropy(x24(), i('t', 2), o), { label_smoothing: 'labelSmoothing', ignoreIndex: 'ignore' }, { labelSmoothing: [1, '1, not a number from 0 to below 1'], ignore: [0.5, '0.5, not a whole number'] }],
   nll: ['nll', (o) => nn.nll(x24(), i('t', 2), o), { reduce: 'reduction' }, { reduction: ['avg', `"avg", not 'mean', 'sum' or 'none'`] }],
   mse: ['mse', (o) => nn.mse(x24(), f('y', 2, 4), o), { reductions: 'reduction' }, { reduction: [null, `null, not 'mean', 'sum' or 'none'`] }],
   l1: ['l1', (o) => nn.l1(x24(), f('y', 2, 4), o), { delta: null }, { reduction: [0, `0, not 'mean', 'sum' or 'none'`] }],
   huber: ['huber', (o) => nn.huber(x24(), f('y', 2, 4), o), { Delta: 'delta' }, { delta: [NaN, 'NaN, not a finite number over 0'] }],
-  bceWithLogits: ['bce_with_logits', (o) => nn.bceWithLogits(x24(), f('y', 2, 4), o), { posWeight: 'positiveWeight' }, {}],
-  klDiv: ['kl_div', (o) => nn.klDiv(x24(), f('y', 2, 4), o), { log_target: 'logTarget' }, { logTarget: [1, '1, not true or false'] }],
+  bceWithLogits: ['bceWithLogits', (o) => nn.bceWithLogits(x24(), f('y', 2, 4), o), { posWeight: 'positiveWeight' }, {}],
+  klDiv: ['klDiv', (o) => nn.klDiv(x24(), f('y', 2, 4), o), { log_target: 'logTarget' }, { logTarget: [1, '1, not true or false'] }],
   attentionWeights: ['attention', (o) => nn.attentionWeights(f('q', 1, 2, 3, 4), f('k', 1, 2, 3, 4), o), { isCausal: 'causal' }, { causal: [1, '1, not true or false'] }],
   paramInput: ['param', (o) => tg.paramInput('w', [2], o), { initial: 'init', frozn: 'frozen', weightDecay: null }, { frozen: ['yes', '"yes", not true or false'], decay: [0, '0, not true or false'] }],
 }
@@ -74,11 +74,11 @@ const layers: Record<string, Row> = {
   Embedding: ['embedding', (o) => new nn.Embedding(2, 3, o), { initial: 'init', bias: null }, {}],
   Conv1d: ['conv1d', (o) => new nn.Conv1d(2, 3, 3, o), { ...convMistakes, biass: 'bias', outputPadding: null }, { ...layerValues, groups: [0, '0, not a whole number from 1 on'] }],
   Conv2d: ['conv2d', (o) => new nn.Conv2d(2, 3, 3, o), { ...convMistakes, biass: 'bias', outputPadding: null }, layerValues],
-  ConvTranspose2d: ['conv_transpose2d', (o) => new nn.ConvTranspose2d(2, 3, 3, o), { ...convMistakes, output_padding: 'outputPadding' }, layerValues],
-  LayerNorm: ['layer_norm', (o) => new nn.LayerNorm(3, o), epsMistakes, epsValues],
-  RMSNorm: ['rms_norm', (o) => new nn.RMSNorm(3, o), epsMistakes, epsValues],
-  GroupNorm: ['group_norm', (o) => new nn.GroupNorm(1, 3, o), epsMistakes, epsValues],
-  BatchNorm: ['batch_norm', (o) => new nn.BatchNorm(3, o), { ...epsMistakes, momentun: 'momentum' }, { ...epsValues, momentum: [0, '0, not a number over 0, up to 1'] }],
+  ConvTranspose2d: ['convTranspose2d', (o) => new nn.ConvTranspose2d(2, 3, 3, o), { ...convMistakes, output_padding: 'outputPadding' }, layerValues],
+  LayerNorm: ['layerNorm', (o) => new nn.LayerNorm(3, o), epsMistakes, epsValues],
+  RMSNorm: ['rmsNorm', (o) => new nn.RMSNorm(3, o), epsMistakes, epsValues],
+  GroupNorm: ['groupNorm', (o) => new nn.GroupNorm(1, 3, o), epsMistakes, epsValues],
+  BatchNorm: ['batchNorm', (o) => new nn.BatchNorm(3, o), { ...epsMistakes, momentun: 'momentum' }, { ...epsValues, momentum: [0, '0, not a number over 0, up to 1'] }],
   RNN: ['rnn', (o) => new nn.RNN(2, 3, o), { activations: 'activation', biass: 'bias' }, { activation: ['gelu', `"gelu", not 'tanh' or 'relu'`] }],
   GRU: ['gru', (o) => new nn.GRU(2, 3, o), layerMistakes, layerValues],
   LSTM: ['lstm', (o) => new nn.LSTM(2, 3, o), layerMistakes, layerValues],
@@ -132,8 +132,8 @@ const calls: Record<string, Row> = {
   compileToIR: ['compileToIR', async (o) => tg.compileToIR(graph(), o), { train: 'training', adma: 'adam' }, { training: [1, '1, not true or false'] }],
   planBuffers: ['planBuffers', async (o) => tg.planBuffers(graph(), o), { train: 'training' }, { training: [1, '1, not true or false'] }],
   emitKernels: ['emitKernels', async (o) => tg.emitKernels(graph(), o), { train: 'training' }, { training: [1, '1, not true or false'] }],
-  materializeParams: ['materialize_params', async (o) => tg.trace(() => tg.sum(tg.materializeParams(new Model(), o)['l.W']!)), { decay: 'decayFilter', frozn: 'frozen' }, { decayFilter: [1, '1, not a function'] }],
-  appendOptimizer: ['append_optimizer', async (o: object) => tg.appendOptimizer(graph(), { sgd: { lr: 1 }, ...o }), { adma: 'adam', optimizer: null }, {}],
+  materializeParams: ['materializeParams', async (o) => tg.trace(() => tg.sum(tg.materializeParams(new Model(), o)['l.W']!)), { decay: 'decayFilter', frozn: 'frozen' }, { decayFilter: [1, '1, not a function'] }],
+  appendOptimizer: ['appendOptimizer', async (o: object) => tg.appendOptimizer(graph(), { sgd: { lr: 1 }, ...o }), { adma: 'adam', optimizer: null }, {}],
   appendAdam: ['adam', async (o: object) => tg.appendAdam(graph(), { lr: 0.1, ...o }), { beta1: 'b1' }, { eps: [NaN, 'NaN, not a finite number from 0 on'] }],
   appendSGD: ['sgd', async (o: object) => tg.appendSGD(graph(), { lr: 0.1, ...o }), { momentun: 'momentum' }, { momentum: [1, '1, not a number from 0 to below 1'] }],
 }
@@ -181,7 +181,7 @@ test('options that are no object', () => {
     assert.equal(traced(() => tg.sum(x24(), 0, options as never)).message, `sum: the options are ${text}`)
     assert.equal(traced(() => tg.rope(x24(), options as never)).message, `rope: the options are ${text}`)
     assert.equal(traced(() => tg.conv2d(image(), f('w', 3, 2, 3, 3), options as never)).message, `conv2d: the options are ${text}`)
-    assert.equal(traced(() => tg.maxPool2d(image(), 2, options as never)).message, `max_pool2d: the options are ${text}`)
+    assert.equal(traced(() => tg.maxPool2d(image(), 2, options as never)).message, `maxPool2d: the options are ${text}`)
   }
   assert.equal(traced(() => tg.sum(x24(), 0, f('y', 2) as never)).message, 'sum: the options are a Tensor')
 })
@@ -236,11 +236,11 @@ test('freeze: where the model is made, and not in its forward function', async (
 
 test('numbers beside tensors', () => {
   const bad = (body: () => unknown) => traced(body).message
-  assert.equal(bad(() => tg.leakyRelu(x24(), '0.1' as never)), 'leaky_relu: the slope is the string "0.1", not a number')
+  assert.equal(bad(() => tg.leakyRelu(x24(), '0.1' as never)), 'leakyRelu: the slope is the string "0.1", not a number')
   assert.equal(bad(() => tg.elu(x24(), null as never)), 'elu: alpha is null, not a number')
   assert.equal(bad(() => tg.clamp(x24(), 0, undefined as never)), 'clamp: hi is undefined, not a number')
   assert.equal(bad(() => tg.pad(x24(), [[0, 1], [0, 1]], '0' as never)), 'pad: the value is the string "0", not a number')
-  assert.equal(bad(() => tg.whereCausal(f('x', 2, 2), {} as never)), 'where_causal: the fill is an Object, not a number')
+  assert.equal(bad(() => tg.whereCausal(f('x', 2, 2), {} as never)), 'whereCausal: the fill is an Object, not a number')
   assert.equal(bad(() => tg.full([2], '1' as never)), 'full: the value is the string "1", not a number')
   assert.equal(bad(() => tg.dropout(x24(), [0.5] as never)), 'dropout: p is an Array, not a number')
 })

@@ -508,7 +508,7 @@ test('a crash while compiling', async () => {
   port.crash('stack overflow')
   const error = await compiling
   assert.ok(error instanceof WorkerError)
-  assert.equal(error.message, 'createRuntime: the worker is gone: stack overflow')
+  assert.equal(error.message, 'compileModule: the worker is gone: stack overflow')
 })
 
 test('a worker that never says goodbye is ended all the same', async () => {

@@ -168,10 +168,10 @@ test('uploads: everything is checked before anything is written', async () => {
   const before = await model.downloadParams()
   const W = new Float32Array(6).fill(9)
   const refused: [Record<string, unknown>, new (message: string) => Error, string][] = [
-    [{ W, bias: W }, NotFoundError, 'params_upload: unknown parameter bias (parameters: W, b)'],
-    [{ W }, NotFoundError, 'params_upload: '],
-    [{ W, b: W }, ShapeError, 'params_upload: parameter b[3] has 3 elements, given 6'],
-    [{ W: new Int32Array(6), b: new Float32Array(3) }, ShapeError, 'params_upload: parameter W is f32, given i32'],
+    [{ W, bias: W }, NotFoundError, 'uploadParams: unknown parameter bias (parameters: W, b)'],
+    [{ W }, NotFoundError, 'uploadParams: '],
+    [{ W, b: W }, ShapeError, 'uploadParams: parameter b[3] has 3 elements, given 6'],
+    [{ W: new Int32Array(6), b: new Float32Array(3) }, ShapeError, 'uploadParams: parameter W is f32, given i32'],
   ]
   for (const [params, type, message] of refused) {
     const error = await rejection(model.uploadParams(params as never))

@@ -155,7 +155,7 @@ test('oneHot of depth 0 is a ShapeError', () => {
   for (const depth of [0, -1]) {
     const error = opError(() => oneHot(tensorInput('x', [3], 'i32'), depth))
     assert.ok(error instanceof ShapeError)
-    assert.match(error.message, /^one_hot: the depth -?\d is not at least 1/)
+    assert.match(error.message, /^oneHot: the depth -?\d is not at least 1/)
   }
 })
 

@@ -1,0 +1,30 @@
+// The names of the C library as JavaScript has them: messages of the core are worded for both, and are turned here, once for all, where an
+// error is made. What a user named stands in quotes, before a shape or behind a path, and stays.
+
+/** Where the name in JavaScript is not the C one in camel case. Some are kinds of messages to the worker. */
+const OTHERS: Readonly<Record<string, string>> = {
+  set_lr: 'setLR', resolve_lr: 'resolveLR', step_async: 'step', params_upload: 'uploadParams', param_upload: 'uploadParams', params_carry: 'carry',
+  param_download: 'downloadParams', param_average_download: 'downloadParams', param_grad_download: 'downloadParamGrads',
+  compile_average: 'compileForward', text: 'inspect', resetOptimizer: 'resetOptimizerState', createRuntime: 'compile',
+  beta1: 'b1', beta2: 'b2', 'optimizer.average': 'average', TG_ANY: 'a null axis',
+}
+/** Options and the like, within a message. */
+const WITHIN = new Set([
+  'beta1', 'beta2', 'optimizer.average', 'TG_ANY', 'eps_mode', 'weight_decay', 'clip_norm', 'clip_value', 'align_corners', 'output_padding',
+  'loss_scale', 'max_sizes', 'any_size', 'target_loss', 'steps_per_submission', 'upsample_bilinear',
+])
+
+const named = (name: string): string => OTHERS[name] ?? name.replaceAll(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase())
+
+/** What a message begins with: "log_softmax: ". */
+export const namedFirst = (message: string): string => message.replace(/^\w+(?=:)/, named)
+
+/** All of a message of the core; its first line alone, as the others are places. */
+export function inJavaScript(message: string): string {
+  const end = message.indexOf('\n'), line = end < 0 ? message : message.slice(0, end)
+  const spoken = namedFirst(line).replaceAll(/"[^"]*"|[\w./]*\w\[?/g, (word) => {
+    if (word.startsWith('tg_')) return named(word.slice(word.startsWith('tg_nn_') ? 6 : 3))
+    return WITHIN.has(word) ? named(word) : word
+  })
+  return spoken + message.slice(line.length)
+}

@@ -1542,7 +1542,7 @@ static void loading_checks_everything_first(void **state) {
     refuse_load(f, m, items, 14, (const tg_file_text[]){{"seed", "18446744073709551616"}}, 1, TG_ERROR_FORMAT, "metadata seed");
     refuse_load(f, m, items, 14, (const tg_file_text[]){{"step", "-1"}}, 1, TG_ERROR_FORMAT, "metadata step");
     refuse_load(f, m, items, 14, (const tg_file_text[]){{"step", "2147483648"}}, 1, TG_ERROR_FORMAT, "metadata step");
-    refuse_load(f, m, items, 14, (const tg_file_text[]){{"step", "4"}}, 1, TG_ERROR_FORMAT, "4 steps by its metadata, 3 by tg.step");
+    refuse_load(f, m, items, 14, (const tg_file_text[]){{"step", "4"}}, 1, TG_ERROR_FORMAT, "4 steps by its metadata, 0 of them skipped, 3 by tg.step");
     float rates[18] = {0, 0, 0, NAN};
     items[13].data = rates;
     refuse_load(f, m, items, 14, NULL, 0, TG_ERROR_FORMAT, "tg.lr holds nan");

@@ -89,7 +89,7 @@ static double *param_value(machine *m, const char *name) {
 static void machine_finish(machine *m, const tg_optimizer *optimizer, bool passes) {
     no_error(m, tg_mark_params(m->g, TG_SITE, optimizer));
     no_error(m, tg_layout_make(m->g, &m->arena, &m->layout));
-    if (optimizer != NULL) no_error(m, tg_append_training(m->g, m->g->result, optimizer, &m->layout, m->scale != 0 ? m->scale : 1.0));
+    if (optimizer != NULL) no_error(m, tg_append_training(m->g, m->g->result, optimizer, &m->layout, m->scale != 0 ? m->scale : 1.0, NULL));
     no_error(m, tg_graph_verify(m->g));
     no_error(m, tg_flatten_params(m->g, &m->layout));
     no_error(m, tg_graph_verify(m->g));
@@ -918,7 +918,7 @@ static void test_loss(void **state) { /* B18 */
     const tg_optimizer none = {0};
     int64_t nodes = m->g->nodes.count;
     no_error(m, tg_layout_make(m->g, &m->arena, &m->layout));
-    no_error(m, tg_append_training(m->g, loss.id, &none, &m->layout, 1.0));
+    no_error(m, tg_append_training(m->g, loss.id, &none, &m->layout, 1.0, NULL));
     assert_int_equal(m->g->nodes.count, nodes);
     machine_free(m);
 }

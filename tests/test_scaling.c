@@ -347,7 +347,7 @@ static tg_program *plan_chain(tg_context *ctx, const chain_call *call, tg_graph 
     tg_arena_init(&arena, ctx);
     const tg_optimizer sgd = tg_sgd(.lr = tg_lr_constant(0.01));
     tg_status status = tg_layout_make(g, &arena, &layout);
-    if (status == TG_OK && call->chain->trains) status = tg_append_training(g, g->result, &sgd, &layout, 1.0);
+    if (status == TG_OK && call->chain->trains) status = tg_append_training(g, g->result, &sgd, &layout, 1.0, NULL);
     if (status == TG_OK) status = tg_flatten_params(g, &layout);
     if (status == TG_OK) status = tg_pass_run(g, true);
     tg_arena_free(&arena);

@@ -233,6 +233,211 @@ TEST(a_tiny_eps_bounds_the_step, {
     }
 })
 
+/* ---------------------------------------------------------------- what is not finite */
+
+enum { ROWS = 8, WIDE = 6 };
+/* A row is x and z. Loss: mean (p x - 1)^2 + sum (p - p) z z: with z = 1e30 the gradient of the second overflows, the loss does not. A
+ * state counts, another draws. */
+static tg_tensor build_watched(tg_graph *g, void *user) {
+    (void)user;
+    const tg_tensor p = tg_param(g, "p", TG_SHAPE(2, WIDE / 2)), b = tg_param(g, "b", TG_SHAPE(1), .init = tg_init_ones());
+    const tg_tensor x = tg_input(g, "x", TG_SHAPE(1), TG_F32), z = tg_input(g, "z", TG_SHAPE(1), TG_F32);
+    const tg_tensor n = tg_state(g, "n", TG_SCALAR, TG_F32, 0.0);
+    tg_writeback(n, tg_add(n, tg_sum_all(x)));
+    const tg_tensor apart = tg_mul(tg_mul(tg_sub(p, tg_stop_gradient(p)), z), z);
+    return tg_add(tg_mean(tg_square(tg_sub(tg_add(tg_mul(p, x), b), 1.0)), TG_ALL), tg_sum_all(apart));
+}
+
+/* Of the rows, 2 has a bad gradient, 5 a bad loss. */
+static const float watched_x[ROWS] = {1, .5f, -1, 2, .25f, NAN, 1.5f, -.5f}, watched_z[ROWS] = {0, 1, 1e30f, 0, 0, 0, .5f, 0};
+static bool watched_bad(int row) { return row == 2 || row == 5; }
+
+typedef struct watched {
+    float p[WIDE], b[1], n, average[WIDE];
+} watched;
+
+static tg_tensor build_watched_state(tg_graph *g, void *user) {
+    (void)user;
+    return tg_state(g, "n", TG_SCALAR, TG_F32, 0.0);
+}
+
+static watched watched_values(tg_model *model, tg_model *reader, bool averages) {
+    tg_context *ctx = tg_model_context(model);
+    watched w = {.n = 0};
+    ok(ctx, tg_param_download(model, "p", w.p, WIDE));
+    ok(ctx, tg_param_download(model, "b", w.b, 1));
+    ok(ctx, tg_run(reader, NULL, 0, &w.n, 1));
+    if (averages) ok(ctx, tg_param_average_download(model, "p", w.average, WIDE));
+    return w;
+}
+
+static void expect_status(tg_context *ctx, tg_status got, tg_status want, const char *says) {
+    if (got != want || (want != TG_OK && strstr(tg_error_message(ctx), says) == NULL))
+        fail_msg("%s, '%s': wanted %s, '%s'", tg_status_name(got), tg_error_message(ctx), tg_status_name(want), says);
+    tg_clear_error(ctx);
+}
+
+enum { BY_STEP, BY_ASYNC, BY_TRAIN, WAYS };
+/* Row `row` as the next step. */
+static tg_status watched_step(tg_model *model, int way, int row, float *loss) {
+    const tg_feed feeds[] = {tg_feed_f32("x", &watched_x[row], 1), tg_feed_f32("z", &watched_z[row], 1)};
+    tg_ticket ticket;
+    if (way == BY_STEP) return tg_step(model, feeds, 2, loss);
+    const tg_status status = tg_step_async(model, feeds, 2, &ticket);
+    return status == TG_OK ? tg_wait(model, ticket, loss) : status;
+}
+
+static tg_optimizer skipping(int which) {
+    const tg_lr rate = tg_lr_linear_decay(.1, .01, 5);
+    switch (which) {
+    case 0: return tg_adam(.lr = rate, .skip_non_finite = true);
+    case 1: return tg_adamw(.lr = rate, .skip_non_finite = true, .accumulate = 2, .average = .5, .clip_norm = .5);
+    case 2: return tg_sgd(.lr = rate, .skip_non_finite = true, .momentum = .9, .normalize = true, .average = .9);
+    case 3: return tg_rmsprop(.lr = rate, .skip_non_finite = true, .momentum = .5, .clip_value = .1);
+    case 4: return tg_adagrad(.lr = rate, .skip_non_finite = true, .accumulate = 3);
+    case 5: return tg_muon(.lr = rate, .skip_non_finite = true, .clip_norm = 1, .clip_value = 3);
+    default: return tg_lion(.lr = rate, .skip_non_finite = true);
+    }
+}
+
+static void check_skipping(int which, int way, bool no_fusion) {
+    tg_context *ctx = support_context();
+    const tg_optimizer o = skipping(which);
+    tg_model *model = compile(ctx, build_watched, NULL, o, no_fusion), *plain = compile(ctx, build_watched, NULL, o, no_fusion);
+    tg_model *reader = tg_compile_sibling(model, build_watched_state, NULL), *other = tg_compile_sibling(plain, build_watched_state, NULL);
+    assert_true(reader != NULL && other != NULL);
+    int64_t good = 0;
+    for (int row = 0; row < ROWS; row++) {
+        float loss = 0, same = 0;
+        const watched before = watched_values(model, reader, o.average > 0);
+        const tg_status status = watched_step(model, way, row, &loss);
+        expect_status(ctx, status, watched_bad(row) ? TG_ERROR_NOT_FINITE : TG_OK,
+                      row == 2 ? "step 3: a gradient is not finite; it was skipped: parameters and optimizer are as they were"
+                               : "step 6: loss is nan; it was skipped");
+        assert_int_equal(tg_model_step_count(model), row + 1);
+        const watched after = watched_values(model, reader, o.average > 0);
+        if (watched_bad(row)) {
+            assert_true(isnan(loss));
+            assert_memory_equal(&before, &after, sizeof after);
+            float gradient[WIDE];
+            ok(ctx, tg_param_grad_download(model, "p", gradient, WIDE));
+            const bool finite = isfinite(gradient[0]) != 0;
+            assert_false(finite);
+            continue;
+        }
+        ok(ctx, watched_step(plain, BY_STEP, row, &same));
+        assert_memory_equal(&loss, &same, sizeof loss);
+        const watched want = watched_values(plain, other, o.average > 0);
+        assert_memory_equal(&after, &want, sizeof want);
+        assert_int_equal(tg_model_step_count(plain), ++good);
+    }
+    assert_true(watched_values(model, reader, false).n == 4.75f);
+    tg_model_destroy(model);
+    tg_model_destroy(plain);
+    tg_context_destroy(ctx);
+}
+TEST(a_skipped_step_is_as_if_it_had_not_been, {
+    for (int which = 0; which < 7; which++)
+        for (int way = 0; way < BY_TRAIN; way++) check_skipping(which, way, which < 2 && way == BY_STEP);
+})
+
+/* Steps behind a bad one in the same submission go on. */
+TEST(training_on_a_data_set_skips_too, {
+    for (int which = 0; which < 2; which++)
+        for (int many = 0; many < 2; many++) {
+            tg_context *ctx = support_context();
+            const tg_optimizer o = skipping(which);
+            tg_model *model = compile(ctx, build_watched, NULL, o, false), *plain = compile(ctx, build_watched, NULL, o, false);
+            tg_model *reader = tg_compile_sibling(model, build_watched_state, NULL),
+                     *other = tg_compile_sibling(plain, build_watched_state, NULL);
+            const tg_feed arrays[] = {tg_feed_f32("x", watched_x, ROWS), tg_feed_f32("z", watched_z, ROWS)};
+            tg_dataset *dataset = tg_dataset_create(model, arrays, 2, ROWS);
+            assert_non_null(dataset);
+            float losses[ROWS], loss;
+            int failed = 0, made = 0;
+            while (made < ROWS) {
+                const tg_train_options options = {
+                    .steps = ROWS - made, .order = TG_BATCH_SEQUENTIAL, .steps_per_submission = many ? ROWS : 1};
+                tg_train_result result;
+                const tg_status status = tg_train(model, dataset, &options, losses + made, &result);
+                failed += status != TG_OK;
+                expect_status(ctx, status, status != TG_OK ? TG_ERROR_NOT_FINITE : TG_OK,
+                              made < 3 ? "step 3: a gradient is not finite; it was" : "step 6: loss is nan; it was");
+                made += (int)result.steps;
+            }
+            assert_int_equal(made, ROWS);
+            assert_true(failed == 1 || failed == 2);
+            assert_int_equal(tg_model_step_count(model), ROWS);
+            for (int row = 0; row < ROWS; row++) {
+                if (watched_bad(row)) {
+                    assert_true(isnan(losses[row]));
+                    continue;
+                }
+                ok(ctx, watched_step(plain, BY_STEP, row, &loss));
+                assert_memory_equal(&loss, &losses[row], sizeof loss);
+            }
+            const watched got = watched_values(model, reader, o.average > 0), want = watched_values(plain, other, o.average > 0);
+            assert_memory_equal(&got, &want, sizeof want);
+            tg_dataset_destroy(dataset);
+            tg_model_destroy(model);
+            tg_model_destroy(plain);
+            tg_context_destroy(ctx);
+        }
+})
+
+/* Files and schedules count the steps that were made. */
+TEST(skipped_steps_are_saved_and_schedules_do_not_count_them, {
+    tg_context *ctx = support_context();
+    char path[600];
+    const char *root = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/tensorgrad-skipped-%p.safetensors", root && *root ? root : ".", (void *)ctx);
+    tg_model *model = compile(ctx, build_watched, NULL, skipping(1), false),
+             *loaded = compile(ctx, build_watched, NULL, skipping(1), false);
+    tg_model *reader = tg_compile_sibling(model, build_watched_state, NULL), *other = tg_compile_sibling(loaded, build_watched_state, NULL);
+    float loss;
+    for (int row = 0; row < 4; row++) {
+        watched_step(model, BY_STEP, row, &loss);
+        tg_clear_error(ctx);
+    }
+    ok(ctx, tg_model_save(model, path));
+    ok(ctx, tg_model_load(loaded, path));
+    remove(path);
+    assert_int_equal(tg_model_step_count(loaded), 4);
+    ok(ctx, tg_model_set_lr(model, tg_lr_linear_decay(.5, 0, 4)));
+    ok(ctx, tg_model_set_lr(loaded, tg_lr_linear_decay(.5, 0, 4)));
+    for (int row = 4; row < ROWS; row++) {
+        watched_step(model, BY_STEP, row, &loss);
+        watched_step(loaded, BY_STEP, row, &loss);
+        tg_clear_error(ctx);
+        const watched got = watched_values(loaded, other, true), want = watched_values(model, reader, true);
+        assert_memory_equal(&got, &want, sizeof want);
+    }
+    ok(ctx, tg_model_reset(model));
+    assert_int_equal(tg_model_step_count(model), 0);
+    tg_model_destroy(model);
+    tg_model_destroy(loaded);
+    tg_context_destroy(ctx);
+})
+
+/* Where the gradients are looked at anyway the step itself tells; elsewhere the next one does. */
+TEST(a_gradient_that_is_not_finite_is_told, {
+    for (int which = 0; which < 3; which++) {
+        tg_context *ctx = support_context();
+        tg_optimizer o = tg_adam(.lr = tg_lr_constant(.1));
+        if (which == 1) o.clip_norm = 1;
+        if (which == 2) o.normalize = true;
+        tg_model *model = compile(ctx, build_watched, NULL, o, false);
+        float loss = 0;
+        ok(ctx, watched_step(model, BY_STEP, 0, &loss));
+        const tg_status status = watched_step(model, which == 2 ? BY_ASYNC : BY_STEP, 2, &loss);
+        expect_status(ctx, status, which > 0 ? TG_ERROR_NOT_FINITE : TG_OK, "step 2: a gradient is not finite");
+        assert_true(isnan(loss) == (which > 0));
+        expect_status(ctx, watched_step(model, BY_STEP, 0, &loss), TG_ERROR_NOT_FINITE, "step 3: loss is nan");
+        tg_model_destroy(model);
+        tg_context_destroy(ctx);
+    }
+})
+
 int main(void) {
     const int refused = support_home_refuses("steps");
     if (refused) return refused;
@@ -245,6 +450,10 @@ int main(void) {
         cmocka_unit_test(test_huge_gradients_keep_moving),
         cmocka_unit_test(test_muon_sees_directions_alone),
         cmocka_unit_test(test_a_tiny_eps_bounds_the_step),
+        cmocka_unit_test(test_a_skipped_step_is_as_if_it_had_not_been),
+        cmocka_unit_test(test_training_on_a_data_set_skips_too),
+        cmocka_unit_test(test_skipped_steps_are_saved_and_schedules_do_not_count_them),
+        cmocka_unit_test(test_a_gradient_that_is_not_finite_is_told),
     };
     return cmocka_run_group_tests_name("steps", tests, NULL, NULL);
 }

@@ -60,7 +60,7 @@ typedef enum tg_status {
     TG_ERROR_DEVICE = 12,   /* the device or its library refused */
     TG_ERROR_DEVICE_LOST = 13,
     TG_ERROR_LIMIT = 14,      /* a size beyond what this library or the device can hold */
-    TG_ERROR_NOT_FINITE = 15, /* the loss is NaN or infinite */
+    TG_ERROR_NOT_FINITE = 15, /* the loss, or a gradient, is NaN or infinite */
     TG_ERROR_STATE = 16,      /* the object is destroyed or in the wrong state for the call */
     TG_ERROR_UNSUPPORTED = 17,
     TG_ERROR_INTERNAL = 18 /* a fault of this library: please report it */
@@ -1163,6 +1163,7 @@ typedef struct tg_optimizer {
     double clip_norm;         /* [0: off] scale all gradients by min(1, clip_norm / ||g||), ||g|| over all parameters */
     double clip_value;        /* [0: off] every element to [-clip_value, clip_value] */
     bool normalize;           /* g / ||g||, 0 where ||g|| is 0; not together with clip_norm */
+    bool skip_non_finite;     /* a step whose loss or gradient is not finite changes nothing: see tg_step */
     int64_t accumulate;       /* [1] parameters change every so many steps, by the mean of their gradients */
     double average;           /* [0: off] in (0, 1): keep avg = avg + (1 - average) (p - avg) of the parameters, see tg_compile_average */
     const tg_param_group *groups; /* borrowed during the call */
@@ -1297,7 +1298,12 @@ static inline tg_feed tg_feed_bool(const char *name, const uint8_t *data, int64_
 /* One training step. *loss gets the loss (loss may be NULL). A missing, unknown, doubled or wrongly sized or typed feed,
  * or an index outside its table, is an error and changes nothing. Fed indices are checked on the host; indices that the model
  * computes by a small program that runs before the step. A loss that is NaN or infinite gives TG_ERROR_NOT_FINITE after the
- * step: *loss is written and the update has been made. Allocates nothing. */
+ * step: *loss is written and the update has been made. Where the optimizer clips by norm, normalizes or skips, a gradient that is
+ * not finite gives it too (*loss is NaN then, though the loss was finite); elsewhere such a gradient makes parameters NaN or infinite, and
+ * the next step's loss tells. With skip_non_finite, for a loss or a gradient: parameters, moments, averages, accumulated gradients, the
+ * optimizer's own count of steps with its schedule, and user states are as they were, bit for bit, as if the step had not been; but it
+ * counts in tg_model_step_count, its batch and its random numbers are used up, and tg_param_grad_download gives its gradients.
+ * Allocates nothing. */
 TG_API tg_status tg_step(tg_model *model, const tg_feed *feeds, int n, float *loss);
 /* As tg_step; *captures gets every captured tensor, as it was before the update. Returned: destroy with tg_captures_destroy,
  * before the context; it may outlive the model. Handed over on TG_ERROR_NOT_FINITE too; on every other error *captures is NULL.

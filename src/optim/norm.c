@@ -8,6 +8,14 @@ static int32_t norm_square_sum(tg_graph *g, int32_t x, double factor, uint32_t a
     return tg_ir_reduce(g, TG_OP_SUM, tg_ir_binary(g, TG_OP_MUL, part, part), axes);
 }
 
+int32_t tg_norm_huge(tg_graph *g, int32_t x, uint32_t axes) { return norm_square_sum(g, x, ldexp(1.0, -88), axes); }
+
+/* A finite x has less than 2^111 there. A comparison with a number of which there are larger ones is one that no compiler folds away. */
+int32_t tg_norm_finite(tg_graph *g, int32_t huge) {
+    int32_t small = tg_ir_binary(g, TG_OP_LESS, huge, tg_ir_const(g, TG_SCALAR, TG_F32, ldexp(1.0, 112)));
+    return tg_ir_binary(g, TG_OP_AND, small, tg_ir_binary(g, TG_OP_EQUAL, huge, huge));
+}
+
 /* The sums are made in one pass over x. J. L. Blue, ACM TOMS 4, 1978. With up to 2^31 elements: a sum of plain squares from 2^-60 to
  * 2^120 has lost nothing, and those of the other two have neither overflowed nor lost anything where they are taken. */
 tg_norm tg_norm_append(tg_graph *g, int32_t x, uint32_t axes, bool tiny) {
@@ -20,7 +28,7 @@ tg_norm tg_norm_append(tg_graph *g, int32_t x, uint32_t axes, bool tiny) {
         sum = tg_ir_select(g, is_tiny, norm_square_sum(g, x, large, axes), sum);
         unit = tg_ir_select(g, is_tiny, tg_ir_const(g, TG_SCALAR, TG_F32, large), unit);
     }
-    norm.huge = norm_square_sum(g, x, small, axes);
+    norm.huge = tg_norm_huge(g, x, axes);
     norm.norm = tg_ir_unary(g, TG_OP_SQRT, tg_ir_select(g, fits, sum, norm.huge));
     norm.unit = tg_ir_select(g, fits, unit, tg_ir_const(g, TG_SCALAR, TG_F32, small));
     return norm;

@@ -59,6 +59,14 @@ tg_status tg_flatten_params(tg_graph *g, const tg_layout *layout);
 /* The same, but a PARAM that is not frozen becomes its part of the STATE "tg.average"; nothing may write parameters. */
 tg_status tg_flatten_averages(tg_graph *g, const tg_layout *layout);
 
+/* What a graph knows of its own step, where a clipped, normalized or skipping optimiser looks at all gradients anyway: bools of rank 0,
+ * 0 where nothing is looked at. */
+typedef struct tg_watch {
+    int32_t gradients; /* every gradient is finite; with accumulation, their sum since the last update */
+    int32_t step;      /* so is the loss: else a skipping optimiser writes nothing but "tg.gradients" */
+} tg_watch;
+bool tg_optimizer_watches(const tg_optimizer *optimizer);
+
 /* loss (rank 0 f32) -> gradients of all unfrozen params packed as PACK written back to "tg.gradients" (as they are, before accumulation
  * and clipping), then the update of optimizer->kind over the flat tensors, written back. Call before tg_flatten_params; it uses PARAM nodes
  * for the gradient and creates the flat states: "tg.m", "tg.v", "tg.accumulated", "tg.average" as they are needed. Kind NONE (or NULL):
@@ -66,8 +74,9 @@ tg_status tg_flatten_averages(tg_graph *g, const tg_layout *layout);
  * steps, not updates. A parameter that the loss does not use has gradient 0, and decays if its flag says so. With frozen parameters the
  * update covers [0, trained_end) only and is written back as a PACK. The rate is read from the state "tg.lr" so that a new schedule needs
  * no recompilation. Cotangents are those of scale * loss and gradients are divided by `scale`, a power of two: 1 where nothing on the way
- * rounds to less than f32. */
-tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *optimizer, const tg_layout *layout, double scale);
+ * rounds to less than f32. *watch gets nodes (NULL: not wanted). */
+tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *optimizer, const tg_layout *layout, double scale,
+                             tg_watch *watch);
 
 /* The schedule as numbers in the f32 state "tg.lr", [TG_LR_STATE] (their names: lr.c); the last two are start mod 2^20 and
  * 1 + start / 2^20. All zeros (how the state begins, and begins again after a reset): the optimiser's own schedule, which the graph holds

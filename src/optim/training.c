@@ -4,6 +4,7 @@
 #include "trace/trace.h"
 
 #include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -71,7 +72,7 @@ static tg_status training_check_belongs(tg_context *ctx, tg_site site, const tg_
 static tg_status training_check_none(tg_context *ctx, tg_site site, const tg_optimizer *o) {
     const bool said = tg_given(o->lr.peak) || tg_given(o->beta1) || tg_given(o->beta2) || tg_given(o->eps) || tg_given(o->weight_decay) ||
                       tg_given(o->momentum) || o->nesterov || tg_given(o->clip_norm) || tg_given(o->clip_value) || o->normalize ||
-                      o->accumulate != 0 || tg_given(o->average) || o->group_count != 0 || o->decay_filter != NULL;
+                      o->skip_non_finite || o->accumulate != 0 || tg_given(o->average) || o->group_count != 0 || o->decay_filter != NULL;
     if (!said) return TG_OK;
     return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "optimizer: options of an optimizer, but not which one");
 }
@@ -169,14 +170,31 @@ static tg_status training_gradients(tg_update *u, int32_t loss, int32_t *nodes, 
     return g->ctx->status;
 }
 
+bool tg_optimizer_watches(const tg_optimizer *o) {
+    return o->kind != TG_OPTIMIZER_NONE && (o->clip_norm > 0.0 || o->normalize || o->skip_non_finite);
+}
+
+/* Of the gradient as it is now. */
+static bool training_watch(tg_update *u) {
+    if (!tg_optimizer_watches(&u->optimizer)) return true;
+    u->watch.gradients = tg_norm_finite(u->g, tg_ir_reshape(u->g, tg_norm_huge(u->g, u->gradient, 1u), TG_SCALAR));
+    if (!u->optimizer.skip_non_finite) return u->watch.gradients != 0;
+    int32_t small = training_op(u, TG_OP_MUL, u->loss, training_number(u, ldexp(1.0, -88)));
+    int32_t finite = tg_norm_finite(u->g, training_op(u, TG_OP_MUL, small, small));
+    u->watch.step = training_op(u, TG_OP_AND, finite, u->watch.gradients);
+    return u->watch.step != 0;
+}
+
 /* The mean over the steps since the last update; the sum begins anew after an update. */
 static bool training_accumulate(tg_update *u) {
-    if (u->applies == 0) return true;
+    if (u->applies == 0) return training_watch(u);
     const int64_t start = 0;
     int32_t state = tg_update_state(u, "tg.accumulated");
     int32_t sum = training_op(u, TG_OP_ADD, tg_update_cut(u, state, 0, u->layout->trained_end), u->gradient);
     u->gradient = training_op(u, TG_OP_MUL, sum, training_number(u, 1.0 / (double)u->optimizer.accumulate));
+    if (!training_watch(u)) return false;
     int32_t kept = tg_ir_select(u->g, u->applies, training_number(u, 0.0), sum);
+    if (u->watch.step != 0) kept = tg_ir_select(u->g, u->watch.step, kept, tg_update_cut(u, state, 0, u->layout->trained_end));
     if (u->layout->trained_end != u->layout->total) kept = tg_ir_pack(u->g, &kept, &start, 1, u->layout->total);
     return u->gradient != 0 && tg_ir_writeback(u->g, state, kept);
 }
@@ -217,6 +235,7 @@ static int32_t training_normalize(const tg_update *u, int32_t gradient) {
 
 static bool training_shape_gradient(tg_update *u) {
     if (!training_accumulate(u)) return false;
+    if (u->watch.step != 0) u->applies = u->applies != 0 ? training_op(u, TG_OP_AND, u->applies, u->watch.step) : u->watch.step;
     if (u->optimizer.clip_value > 0.0) u->gradient = training_clip_value(u, u->gradient);
     if (u->optimizer.normalize) u->gradient = training_normalize(u, u->gradient);
     if (u->optimizer.clip_norm > 0.0) u->gradient = training_clip_norm(u, u->gradient);
@@ -232,14 +251,13 @@ static int32_t training_applies(const tg_update *u, int32_t steps) {
     return training_op(u, TG_OP_EQUAL, rounded, steps);
 }
 
-/* t = tg.step + 1, written back; the rate from "tg.lr", or from the optimiser's own schedule while that state is 0. */
+/* t = tg.step + 1; the rate from "tg.lr", or from the optimiser's own schedule while that state is 0. */
 static bool training_clock(tg_update *u) {
     tg_graph *g = u->g;
     const int64_t high = TG_LR_STATE - 1, one = 1, accumulate = u->optimizer.accumulate;
     float numbers[TG_LR_STATE];
     int32_t step = tg_ir_state(g, "tg.step", TG_SCALAR, TG_I32, 0.0);
     int32_t t = training_op(u, TG_OP_ADD, step, training_whole(u, 1.0));
-    if (!tg_ir_writeback(g, step, t)) return false;
     tg_lr_encode(u->optimizer.lr, 0, numbers);
     int32_t state = tg_ir_state(g, "tg.lr", training_flat(TG_LR_STATE), TG_F32, 0.0);
     int32_t own = tg_ir_data(g, training_flat(TG_LR_STATE), TG_F32, numbers);
@@ -248,14 +266,18 @@ static bool training_clock(tg_update *u) {
     u->time = tg_ir_cast(g, tg_lr_updates(g, t, accumulate), TG_F32);
     u->rate = tg_lr_nodes(g, tg_ir_select(g, replaced, state, own), t, accumulate);
     if (accumulate > 1) u->applies = training_applies(u, t);
+    u->steps = t;
     return u->time != 0 && u->rate != 0 && (accumulate <= 1 || u->applies != 0);
 }
 
 static bool training_update(tg_update *u) {
     if (u->optimizer.kind == TG_OPTIMIZER_NONE) return true;
     if (!training_clock(u)) return false;
-    if (u->layout->trained_end == 0) return true;
-    return training_shape_gradient(u) && tg_update_append(u);
+    const bool trained = u->layout->trained_end > 0;
+    if (trained && !training_shape_gradient(u)) return false;
+    int32_t step = tg_ir_find_state(u->g, "tg.step");
+    int32_t steps = u->watch.step != 0 ? tg_ir_select(u->g, u->watch.step, u->steps, step) : u->steps;
+    return tg_ir_writeback(u->g, step, steps) && (!trained || tg_update_append(u));
 }
 
 /* ---------------------------------------------------------------- entry points */
@@ -290,7 +312,8 @@ static tg_status training_append(tg_update *u, int32_t loss) {
     return ctx->status != TG_OK ? ctx->status : TG_INTERNAL(ctx, "optimiser");
 }
 
-tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *optimizer, const tg_layout *layout, double scale) {
+tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *optimizer, const tg_layout *layout, double scale,
+                             tg_watch *watch) {
     tg_update call;
     tg_site site = g->current_site;
     tg_status status = tg_optimizer_check(g->ctx, site, optimizer);
@@ -300,6 +323,8 @@ tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *opti
     call.g = g;
     call.layout = layout;
     call.scale = scale;
+    call.loss = loss;
+    if (watch != NULL) *watch = call.watch;
     call.optimizer = training_defaults(optimizer);
     if (tg_ir_find_state(g, "tg.gradients") != 0) {
         if (call.optimizer.kind == TG_OPTIMIZER_NONE) return TG_OK;
@@ -307,6 +332,7 @@ tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *opti
     }
     g->current_site = tg_graph_node(g, loss)->site;
     status = training_append(&call, loss);
+    if (watch != NULL) *watch = call.watch;
     g->current_site = site;
     return status;
 }
@@ -324,7 +350,7 @@ tg_status tg_append_optimizer_at(tg_site site, tg_tensor loss, const tg_optimize
     tg_status status = tg_optimizer_check(g->ctx, site, optimizer);
     if (status == TG_OK) status = tg_mark_params(g, site, optimizer); /* kept: whoever lays out the parameters later must agree */
     if (status == TG_OK) status = tg_layout_make(g, &arena, &layout);
-    if (status == TG_OK) status = tg_append_training(g, loss.id, optimizer, &layout, 1.0);
+    if (status == TG_OK) status = tg_append_training(g, loss.id, optimizer, &layout, 1.0, NULL);
     tg_arena_free(&arena);
     return status;
 }

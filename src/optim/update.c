@@ -183,11 +183,10 @@ typedef struct update_moments {
     int32_t m, v;
 } update_moments;
 
-/* |m| / sqrt v is at most this, by Cauchy and Schwarz: sum of (1 - b1)^2 b1^2i / ((1 - b2) b2^i). Where it has no end, 1 / (1 - b2)
- * stands for it. */
+/* |m| / sqrt v is at most this, by Cauchy and Schwarz: the root of the sum of (1 - b1)^2 b1^2i / ((1 - b2) b2^i), where that ends. */
 static double update_adam_most(const tg_optimizer *o) {
     const double ratio = o->beta1 * o->beta1 / o->beta2;
-    return o->beta2 > 0.0 && ratio < 1.0 ? (1.0 - o->beta1) / sqrt((1.0 - o->beta2) * (1.0 - ratio)) : 1.0 / (1.0 - o->beta2);
+    return o->beta2 > 0.0 && ratio < 1.0 ? (1.0 - o->beta1) / sqrt((1.0 - o->beta2) * (1.0 - ratio)) : (double)FLT_MAX;
 }
 
 /* uncorrected: sqrt(c2) / c1  m / (sqrt v + eps);  corrected: 1 / c1  m / (sqrt v / sqrt c2 + eps). The moments are not stored here. */

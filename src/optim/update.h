@@ -12,7 +12,10 @@ typedef struct tg_update {
     int32_t gradient;       /* [trained_end], accumulated and clipped */
     int32_t time;           /* f32 rank 0: 1 in the first update */
     int32_t rate;           /* f32 rank 0 */
+    int32_t steps;          /* i32 rank 0: made with this one */
     int32_t applies;        /* bool rank 0: this step updates; 0: every step does */
+    tg_watch watch;
+    int32_t loss;
 } tg_update;
 
 /* norm = ||unit x|| over `axes`, whose dims become 1. unit: the power of two for which no square is lost: 1 for ordinary elements, where
@@ -22,6 +25,10 @@ typedef struct tg_norm {
     int32_t norm, unit;
     int32_t huge; /* sum of (2^-88 x)^2: under 2^120 for every finite x */
 } tg_norm;
+/* bool: no element of x is infinite or NaN, from norm.huge or a square like it. */
+int32_t tg_norm_finite(tg_graph *g, int32_t huge);
+/* sum of (2^-88 x)^2 over `axes`; tg_norm_append makes the very same. */
+int32_t tg_norm_huge(tg_graph *g, int32_t x, uint32_t axes);
 tg_norm tg_norm_append(tg_graph *g, int32_t x, uint32_t axes, bool tiny); /* nodes 0: recorded */
 
 int32_t tg_update_state(const tg_update *u, const char *name); /* f32 [total]; 0 recorded */

@@ -81,12 +81,22 @@ static tg_status call_bind(tg_model_call *call) {
     return check != NULL ? call_aim_check(call, check) : call_aim_main(call);
 }
 
-tg_status tg_model_check_loss(tg_context *ctx, int64_t step, float loss) {
-    if (isfinite(loss)) return TG_OK;
-    return tg_fail(ctx, TG_ERROR_NOT_FINITE, TG_SITE_NONE, "step %lld: loss is %s", (long long)step,
-                   isnan(loss) ? "nan"
-                   : loss > 0  ? "inf"
-                               : "-inf");
+tg_step_end tg_model_step_end(const tg_model *model, float loss) {
+    tg_step_end end = {.loss = loss};
+    if (tg_optimizer_watches(&model->optimizer) && loss == TG_BAD_GRADIENT) {
+        end.loss = NAN;
+        end.bad_gradient = true;
+    }
+    end.skipped = model->optimizer.skip_non_finite && !isfinite(end.loss);
+    return end;
+}
+
+tg_status tg_model_check_step(tg_context *ctx, int64_t step, const tg_step_end *end) {
+    if (isfinite(end->loss)) return TG_OK;
+    const char *value = isnan(end->loss) ? "loss is nan" : end->loss > 0 ? "loss is inf" : "loss is -inf";
+    return tg_fail(ctx, TG_ERROR_NOT_FINITE, TG_SITE_NONE, "step %lld: %s%s", (long long)step,
+                   end->bad_gradient ? "a gradient is not finite" : value,
+                   end->skipped ? "; it was skipped: parameters and optimizer are as they were" : "");
 }
 
 tg_status tg_model_check_room(const tg_model *model, const char *call) {
@@ -95,10 +105,17 @@ tg_status tg_model_check_room(const tg_model *model, const char *call) {
                    call, (long long)model->family->steps);
 }
 
-tg_status tg_model_count_step(const tg_model *model, float loss) {
+tg_status tg_model_count_step(const tg_model *model, const tg_step_end *end) {
     model->family->steps++;
+    if (end->skipped) model->family->skipped++;
     model->family->has_gradients = true;
-    return tg_model_check_loss(model->ctx, model->family->steps, loss);
+    return tg_model_check_step(model->ctx, model->family->steps, end);
+}
+
+static tg_status call_finish_step(tg_model_call *call) {
+    call->end = tg_model_step_end(call->model, call->loss);
+    call->loss = call->end.loss;
+    return tg_model_count_step(call->model, &call->end);
 }
 
 /* Nothing is written to the caller's output before the flags are read. */
@@ -114,7 +131,7 @@ static tg_status call_advance(tg_model_call *call) {
         tg_status status = call_read_flags(call);
         return status == TG_OK ? call_aim_main(call) : status;
     }
-    tg_status status = call_is_step(call) ? tg_model_count_step(call->model, call->loss) : call_finish_run(call);
+    tg_status status = call_is_step(call) ? call_finish_step(call) : call_finish_run(call);
     call->variant = NULL;
     return status;
 }

@@ -21,6 +21,7 @@ typedef struct tg_model_call {
     tg_variant *main;      /* what the call is for; before it a step may have index checks to run */
     void *output;          /* of a run: where its result goes */
     float loss;            /* of a step that was made */
+    tg_step_end end;       /* and the rest of it */
     tg_captures *captures; /* asked for and filled when the call is over; whoever takes them leaves NULL */
 } tg_model_call;
 

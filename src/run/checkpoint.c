@@ -1,7 +1,7 @@
 /* checkpoint: a model as a safetensors file. A parameter is stored under its own name, a user state (statistics of a batch norm) as
  * "tg.state/NAME"; of a training model also the optimiser's flat states, cut up per trained parameter ("tg.m/l1.W"), "tg.step" and "tg.lr"
- * (the schedule, so that a resumed run continues bit for bit); metadata: format, version, and of a training model step and seed. A load
- * checks all of it before it writes any of it. Must not know devices. */
+ * (the schedule, so that a resumed run continues bit for bit); metadata: format, version, and of a training model step, seed and how many
+ * steps were skipped. A load checks all of it before it writes any of it. Must not know devices. */
 #include "run/model.h"
 
 #include "io/safetensors.h"
@@ -104,7 +104,7 @@ static tg_status checkpoint_read_places(checkpoint_map *map, tg_family *family, 
 }
 
 static tg_status checkpoint_save(const tg_model *model, checkpoint_map *map, const char *path) {
-    char step[32], seed[32];
+    char step[32], seed[32], skipped[32];
     tg_file_item *items = TG_NEW(&map->arena, tg_file_item, map->places.count + 1);
     if (items == NULL) return TG_ERROR_MEMORY;
     tg_status status = tg_family_snapshot(model->family);
@@ -112,8 +112,11 @@ static tg_status checkpoint_save(const tg_model *model, checkpoint_map *map, con
     if (status != TG_OK) return status;
     snprintf(step, sizeof step, "%lld", (long long)model->family->steps);
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)model->family->seed);
-    const tg_file_text metadata[] = {{"format", "tensorgrad"}, {"version", TG_VERSION}, {"step", step}, {"seed", seed}};
-    return tg_safetensors_save(model->ctx, path, items, map->places.count, metadata, model->training ? 4 : 2);
+    snprintf(skipped, sizeof skipped, "%lld", (long long)model->family->skipped);
+    const tg_file_text metadata[] = {
+        {"format", "tensorgrad"}, {"version", TG_VERSION}, {"step", step}, {"seed", seed}, {"skipped", skipped}};
+    const int pairs = !model->training ? 2 : model->family->skipped == 0 ? 4 : 5;
+    return tg_safetensors_save(model->ctx, path, items, map->places.count, metadata, pairs);
 }
 
 tg_status tg_model_save(tg_model *model, const char *path) {
@@ -135,7 +138,7 @@ typedef struct checkpoint_load {
     tg_safetensors *file;
     const checkpoint_map *map;
     bool training; /* the model trains and the file holds training state */
-    int64_t steps;
+    int64_t steps, skipped;
     uint64_t seed;
 } checkpoint_load;
 
@@ -242,14 +245,18 @@ static tg_status checkpoint_counters(checkpoint_load *load) {
     int32_t value = 0;
     if (counter != NULL) memcpy(&value, counter->data, sizeof value);
     if (value < 0) return tg_fail(load->model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "load: %s: tg.step is %d", load->path, (int)value);
-    uint64_t steps = (uint64_t)value;
-    tg_status status = checkpoint_number(load, "step", INT32_MAX, &steps);
+    uint64_t skipped = 0;
+    tg_status status = checkpoint_number(load, "skipped", (uint64_t)(INT32_MAX - value), &skipped);
+    uint64_t steps = (uint64_t)value + skipped;
+    if (status == TG_OK) status = checkpoint_number(load, "step", INT32_MAX, &steps);
     if (status == TG_OK) status = checkpoint_number(load, "seed", UINT64_MAX, &load->seed);
     if (status != TG_OK) return status;
-    if (counter != NULL && steps != (uint64_t)value)
-        return tg_fail(load->model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "load: %s: %lld steps by its metadata, %d by tg.step", load->path,
-                       (long long)steps, (int)value);
     load->steps = (int64_t)steps;
+    load->skipped = (int64_t)skipped;
+    if (load->skipped > load->steps || (counter != NULL && load->steps - load->skipped != value))
+        return tg_fail(load->model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE,
+                       "load: %s: %lld steps by its metadata, %lld of them skipped, %d by tg.step", load->path, (long long)load->steps,
+                       (long long)load->skipped, (int)value);
     return checkpoint_check_schedule(load);
 }
 
@@ -285,7 +292,10 @@ static tg_status checkpoint_write(const checkpoint_load *load) {
         family->seed = seed;
         return status;
     }
-    if (load->training) family->steps = load->steps;
+    if (load->training) {
+        family->steps = load->steps;
+        family->skipped = load->skipped;
+    }
     return tg_family_snapshot(family);
 }
 

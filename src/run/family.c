@@ -161,7 +161,7 @@ tg_status tg_family_write(tg_family *family, int32_t slot, int64_t first, const 
 }
 
 tg_status tg_family_write_parameters(tg_family *family, int64_t first, const float *data, int64_t count) {
-    int32_t average = family->steps == 0 ? tg_family_find(family, "tg.average") : -1;
+    int32_t average = family->steps == family->skipped ? tg_family_find(family, "tg.average") : -1;
     tg_status status = tg_family_write(family, tg_family_find(family, "tg.parameters"), first, data, count);
     return status == TG_OK && average >= 0 ? tg_family_write(family, average, first, data, count) : status;
 }
@@ -207,6 +207,7 @@ tg_status tg_family_snapshot(tg_family *family) {
     tg_release(family->ctx, copies, bytes);
     if (status != TG_OK) return status;
     family->kept_steps = family->steps;
+    family->kept_skipped = family->skipped;
     family->kept_gradients = family->has_gradients;
     return TG_OK;
 }
@@ -349,11 +350,11 @@ tg_status tg_family_reset(tg_family *family, tg_reset_kind kind) {
         tg_status status = family_fill(family, slot);
         if (status != TG_OK) return status;
     }
-    family->steps = 0;
+    family->steps = family->skipped = 0;
     family->has_gradients = false;
     /* what was not written is as it was trained; of a device that answers later it was read right before */
     if (kind != TG_RESET_ALL && !family->executor->asynchronous) return tg_family_snapshot(family);
-    family->kept_steps = 0;
+    family->kept_steps = family->kept_skipped = 0;
     family->kept_gradients = false;
     return TG_OK;
 }

@@ -8,6 +8,8 @@
 #include "optim/optim.h"
 #include "run/executor.h"
 
+#include <float.h>
+
 /* One state on the device; its slot is its position in the family's list. */
 typedef struct tg_family_state {
     const char *name;
@@ -24,12 +26,23 @@ typedef struct tg_family_state {
 
 #define TG_CHUNK_BYTES 16384 /* initial values are made and written in pieces of this size */
 
+/* What a step tells of itself. */
+typedef struct tg_step_end {
+    float loss;
+    bool bad_gradient; /* a gradient was not finite; the loss, which was, is NaN here */
+    bool skipped;      /* nothing was changed */
+} tg_step_end;
+/* In the place of a loss: a gradient is not finite, though the loss is. Of models whose optimiser watches the gradients. */
+#define TG_BAD_GRADIENT (-FLT_MAX)
+
 /* Steps that are not waited for: ticket n is entry n % TG_TICKETS. */
 typedef struct tg_ticket_entry {
     tg_status status;
-    float loss;
-    int64_t step;  /* its number in training */
-    char *message; /* why the device failed it; NULL: it did not, or there was no memory to keep it in */
+    float loss; /* as the program gives it */
+    tg_step_end end;
+    const tg_model *model; /* under way */
+    int64_t step;          /* its number in training */
+    char *message;         /* why the device failed it; NULL: it did not, or there was no memory to keep it in */
 } tg_ticket_entry;
 typedef struct tg_tickets {
     tg_ticket given, finished; /* the last ones; those between are under way, at most TG_FLIGHTS */
@@ -47,11 +60,12 @@ typedef struct tg_family {
     const tg_graph *traced; /* the root model's: how its parameters begin */
     TG_LIST(tg_family_state) states;
     uint64_t seed;
-    double loss_scale;  /* where halves are used */
-    int64_t steps;      /* training steps since the start */
-    bool has_gradients; /* a step has run since the start, the last reset and the last load */
-    bool keeps;         /* the device can be lost and may be opened again: there is a snapshot of every state */
-    int64_t kept_steps; /* of the snapshot */
+    double loss_scale;                /* where halves are used */
+    int64_t steps;                    /* training steps since the start, skipped ones too */
+    int64_t skipped;                  /* of them; tg.step on the device has the others */
+    bool has_gradients;               /* a step has run since the start, the last reset and the last load */
+    bool keeps;                       /* the device can be lost and may be opened again: there is a snapshot of every state */
+    int64_t kept_steps, kept_skipped; /* of the snapshot */
     bool kept_gradients;
     uint8_t *chunk;      /* TG_CHUNK_BYTES */
     uint8_t *seen;       /* layout.count: scratch of uploads */
@@ -129,9 +143,11 @@ void tg_tickets_settle(tg_family *family);
 void tg_tickets_destroy(tg_family *family); /* settled before */
 /* TG_ERROR_LIMIT: the counter of steps, an i32 on the device, is at its end. */
 tg_status tg_model_check_room(const tg_model *model, const char *call);
-/* A step has been made, with this loss: counts it. TG_OK, TG_ERROR_NOT_FINITE. */
-tg_status tg_model_count_step(const tg_model *model, float loss);
-tg_status tg_model_check_loss(tg_context *ctx, int64_t step, float loss);
+/* loss: as the program gave it. */
+tg_step_end tg_model_step_end(const tg_model *model, float loss);
+/* A step has been made, or skipped: counts it. TG_OK, TG_ERROR_NOT_FINITE. */
+tg_status tg_model_count_step(const tg_model *model, const tg_step_end *end);
+tg_status tg_model_check_step(tg_context *ctx, int64_t step, const tg_step_end *end);
 /* "a, b, c" of at most size - 1 bytes, "..." when cut; "none" for no names. name(user, i) may return NULL: left out. */
 typedef const char *(*tg_name_fn)(const void *user, int64_t i);
 const char *tg_names_text(char *buffer, size_t size, tg_name_fn name, const void *user, int64_t count);

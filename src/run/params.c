@@ -257,10 +257,11 @@ tg_status tg_model_set_lr(tg_model *model, tg_lr schedule) {
     tg_status status = tg_lr_check(model->ctx, TG_SITE_NONE, "set_lr", schedule);
     if (status != TG_OK) return status;
     float encoded[TG_LR_STATE];
-    tg_lr_encode(schedule, family->steps, encoded);
+    tg_lr_encode(schedule, family->steps - family->skipped, encoded);
     status = tg_family_write(family, slot, 0, encoded, TG_LR_STATE);
     if (status != TG_OK) return status;
-    tg_lr_encode(schedule, family->kept_steps, encoded); /* a model that goes back to the snapshot begins the schedule there */
+    tg_lr_encode(schedule, family->kept_steps - family->kept_skipped,
+                 encoded); /* a model that goes back to the snapshot begins the schedule there */
     tg_family_keep(family, slot, 0, encoded, TG_LR_STATE);
     return TG_OK;
 }

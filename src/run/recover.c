@@ -63,6 +63,7 @@ tg_status tg_model_recover(tg_model *model) {
     status = recover_onto(model->root, lost);
     if (status != TG_OK) return status;
     family->steps = family->kept_steps;
+    family->skipped = family->kept_skipped;
     family->has_gradients = family->kept_gradients;
     return TG_OK;
 }

@@ -26,7 +26,11 @@ void tg_tickets_destroy(tg_family *family) {
 static void tickets_end(tg_family *family, tg_ticket_entry *entry, tg_status executed) {
     tg_context *ctx = family->ctx;
     entry->status = executed;
-    if (executed == TG_OK) return;
+    if (executed == TG_OK) {
+        entry->end = tg_model_step_end(entry->model, entry->loss);
+        if (entry->end.skipped) family->skipped++;
+        return;
+    }
     family->steps--; /* it was not made */
     entry->message = tg_alloc(ctx, TICKETS_MESSAGE);
     if (entry->message != NULL)
@@ -77,7 +81,9 @@ static tg_status tickets_start(tg_model *model, tg_variant *variant) {
     tg_ticket_entry *entry = tickets_entry(tickets, tickets->given + 1);
     tg_status status = family->executor->start(family->device, variant->executable, variant->inputs, &entry->loss);
     if (status != TG_OK) return status;
-    tickets_give(family)->step = ++family->steps;
+    entry = tickets_give(family);
+    entry->step = ++family->steps;
+    entry->model = model;
     family->has_gradients = true;
     return TG_OK;
 }
@@ -91,7 +97,7 @@ static tg_status tickets_in_place(tg_model *model) {
     if (status != TG_OK && status != TG_ERROR_NOT_FINITE) return status;
     tg_clear_error(model->ctx);
     tg_ticket_entry *entry = tickets_give(family);
-    entry->loss = call.loss;
+    entry->end = call.end;
     entry->step = family->steps;
     family->tickets->finished++;
     return TG_OK;
@@ -153,8 +159,8 @@ tg_status tg_wait(tg_model *model, tg_ticket ticket, float *loss) {
     if (entry->status != TG_OK && entry->message == NULL)
         return tg_fail(model->ctx, entry->status, TG_SITE_NONE, "step %lld: the device failed it", (long long)entry->step);
     if (entry->status != TG_OK) return tg_fail(model->ctx, entry->status, TG_SITE_NONE, "%s", entry->message);
-    if (loss != NULL) *loss = entry->loss;
-    return tg_model_check_loss(model->ctx, entry->step, entry->loss);
+    if (loss != NULL) *loss = entry->end.loss;
+    return tg_model_check_step(model->ctx, entry->step, &entry->end);
 }
 
 tg_status tg_poll(tg_model *model, tg_ticket ticket, bool *done) {

@@ -124,28 +124,36 @@ static bool train_tell(const tg_train_call *call, int64_t step, float loss) {
     return more;
 }
 
-/* All of them were made: each is told of, up to the one where progress has had enough. *bad: the first whose loss is not finite. */
-static void train_take(tg_train_call *call, const float *losses, int64_t count, int64_t *bad) {
+/* All of them were made: each is told of, up to the one where progress has had enough. Returns how many were finite before the first that
+ * was not, whose end *bad gets. */
+static int64_t train_take(tg_train_call *call, float *losses, int64_t count, tg_step_end *bad) {
     const int64_t before = call->draw.step;
+    int64_t good = count;
     bool wanted = true;
-    *bad = count;
     call->model->family->steps += count;
     call->model->family->has_gradients = true;
     for (int64_t i = 0; i < count; i++) {
-        train_look_at(call, losses[i]);
-        if (*bad == count && !isfinite(losses[i])) *bad = i;
+        const tg_step_end end = tg_model_step_end(call->model, losses[i]);
+        losses[i] = end.loss;
+        if (end.skipped) call->model->family->skipped++;
+        train_look_at(call, end.loss);
+        if (good == count && !isfinite(end.loss)) {
+            good = i;
+            *bad = end;
+        }
         if (wanted) wanted = train_tell(call, before + i + 1, losses[i]);
         if (!wanted && call->result.end == TG_TRAIN_ALL) call->result.end = TG_TRAIN_STOPPED;
     }
+    return good;
 }
 
-tg_status tg_train_next(tg_train_call *call, tg_status executed, const float *losses, int64_t count) {
+tg_status tg_train_next(tg_train_call *call, tg_status executed, float *losses, int64_t count) {
     tg_status status = executed;
-    int64_t bad = 0;
+    tg_step_end bad;
     call->most = 0;
     if (status == TG_OK) {
-        train_take(call, losses, count, &bad);
-        if (bad < count) status = tg_model_check_loss(call->model->ctx, call->draw.step + bad + 1, losses[bad]);
+        const int64_t good = train_take(call, losses, count, &bad);
+        if (good < count) status = tg_model_check_step(call->model->ctx, call->draw.step + good + 1, &bad);
     }
     if (status == TG_OK && call->result.end == TG_TRAIN_ALL) status = train_aim(call);
     if (status != TG_OK) {

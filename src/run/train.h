@@ -26,8 +26,9 @@ typedef struct tg_train_call {
 
 /* All checks. options and losses are borrowed until the end. On an error there is nothing to end. */
 tg_status tg_train_begin(tg_train_call *call, tg_model *model, tg_dataset *dataset, const tg_train_options *options, float *losses);
-/* A submission of `count` steps with these losses was made, or failed with `executed`. Status of the whole: not TG_OK, and it is over. */
-tg_status tg_train_next(tg_train_call *call, tg_status executed, const float *losses, int64_t count);
+/* A submission of `count` steps with these losses, which become what is told of them, was made, or failed with `executed`. Status of the
+ * whole: not TG_OK, and it is over. */
+tg_status tg_train_next(tg_train_call *call, tg_status executed, float *losses, int64_t count);
 /* A step on a batch made on the host begins: the model's inputs are those of the next step, whatever it was fed since. */
 tg_status tg_train_begin_step(tg_train_call *call, tg_model_call *step);
 /* One such step. Nothing is counted: that is for tg_train_next. */

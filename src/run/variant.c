@@ -5,6 +5,7 @@
 
 #include "pass/pass.h"
 
+#include <float.h>
 #include <string.h>
 
 /* A copy through the graph's own serial form. */
@@ -17,10 +18,31 @@ static tg_graph *variant_clone(const tg_graph *g) {
     return copy;
 }
 
+/* Where a gradient is not finite and the loss is, the step tells so in the place of the loss; where steps are skipped, states that the
+ * model writes itself keep their values too. But random numbers go on. */
+static tg_status variant_watch(tg_graph *g, const tg_watch *watch) {
+    if (watch->gradients == 0) return TG_OK;
+    const int32_t loss = g->result, far = tg_ir_const(g, TG_SCALAR, TG_F32, (double)FLT_MAX);
+    int32_t finite = tg_ir_binary(g, TG_OP_LESS, tg_ir_unary(g, TG_OP_ABS, loss), far);
+    int32_t silent = tg_ir_binary(g, TG_OP_AND, finite, tg_ir_unary(g, TG_OP_NOT, watch->gradients));
+    g->result = tg_ir_select(g, silent, tg_ir_const(g, TG_SCALAR, TG_F32, (double)TG_BAD_GRADIENT), loss);
+    for (int64_t i = 0; i < g->writebacks.count && watch->step != 0; i++) {
+        tg_writeback_info *writeback = &g->writebacks.items[i];
+        const tg_node *to = tg_graph_node(g, writeback->destination);
+        if (to->op != TG_OP_STATE || strncmp(g->states.items[to->attr.index].name, "tg.", 3) == 0) continue;
+        writeback->source = tg_ir_select(g, watch->step, writeback->source, writeback->destination);
+        if (writeback->source == 0) return g->ctx->status;
+    }
+    return g->result != 0 ? TG_OK : g->ctx->status;
+}
+
 static tg_status variant_append_training(const tg_model *model, tg_graph *g) {
     if (model->family->layout.trained_end == 0) return TG_OK; /* nothing to differentiate with respect to */
     g->current_site = tg_graph_node(g, g->result)->site;
-    return tg_append_training(g, g->result, &model->optimizer, &model->family->layout, tg_family_loss_scale(model->family));
+    tg_watch watch;
+    tg_status status =
+        tg_append_training(g, g->result, &model->optimizer, &model->family->layout, tg_family_loss_scale(model->family), &watch);
+    return status == TG_OK ? variant_watch(g, &watch) : status;
 }
 
 /* Only the checks stay: the result becomes a constant, so that the passes drop all that no check needs. */

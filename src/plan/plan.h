@@ -25,6 +25,13 @@ typedef struct tg_planner {
     int32_t *node_buffer, *item_buffer, *state_buffer; /* -1: none */
 } tg_planner;
 
+/* lo <= every element <= hi */
+typedef struct tg_plan_range {
+    int64_t lo, hi;
+} tg_plan_range;
+/* range.c: of every i32 and bool node of g, as far as that can be known before anything runs. O(nodes + literal data) */
+void tg_plan_ranges(const tg_graph *g, tg_plan_range *out);
+
 /* order.c: a total order in which every kernel finds its operands, and old states are read before they are overwritten. Moves
  * state writes to kernels of their own where that is the only way. */
 tg_status tg_plan_order(tg_planner *p);

@@ -6,7 +6,8 @@
 
 static const tg_node *plan_node(const tg_planner *p, int32_t id) { return &p->graph->nodes.items[id]; }
 
-/* ---- index checks: on the host where the indices are fed, else as a flag computed beside the step */
+/* ---- index checks: none where it is known that they are right; on the host where they are fed, else as a flag computed
+ * beside the step */
 
 static int32_t fed_through_views(const tg_planner *p, int32_t node) {
     for (;;) {
@@ -42,9 +43,12 @@ static bool make_checks(tg_planner *p) {
     tg_program *program = p->program;
     program->feed_checks = TG_NEW(&program->arena, tg_feed_check, g->checks.count + 1);
     program->computed_checks = TG_NEW(&program->arena, tg_computed_check, g->checks.count + 1);
-    if (!program->feed_checks || !program->computed_checks) return false;
+    tg_plan_range *known = g->checks.count > 0 ? TG_NEW(&p->scratch, tg_plan_range, g->nodes.count) : NULL;
+    if (!program->feed_checks || !program->computed_checks || (g->checks.count > 0 && !known)) return false;
+    if (known) tg_plan_ranges(g, known);
     for (int64_t i = 0; i < g->checks.count; i++) {
         const tg_index_check check = g->checks.items[i];
+        if (known[check.node].lo >= check.lo && known[check.node].hi < check.hi) continue; /* always right */
         tg_site site = tg_site_make(tg_arena_text(&program->arena, check.site.file ? check.site.file : ""), check.site.line);
         const char *op = tg_arena_text(&program->arena, check.op);
         if (!site.file || !op) return false;

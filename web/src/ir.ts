@@ -304,7 +304,7 @@ function planGraph(what: string, above: unknown, graph: Graph, options: IROption
       optimizer: config === null ? null : optimizerNumbers(kind, config),
     })
     try {
-      const program = planned.at(-1)
+      const program = planned[0] // the model's own; one that checks computed indices may follow
       if (program === undefined) throw new ArgumentError('the graph gives no program')
       return { program, info: core.describeModel(model), plan: core.modelText(model, Text.plan), ir: core.modelText(model, Text.ir) }
     } finally {

@@ -11,7 +11,9 @@ static bool keep_compares(int32_t op) { return op == TG_OP_LESS || op == TG_OP_L
 static bool keep_inverts(int32_t op) {
     return op == TG_OP_NEG || op == TG_OP_RECIPROCAL || op == TG_OP_SQRT || op == TG_OP_RSQRT || op == TG_OP_ABS;
 }
-static bool keep_is_arithmetic(int32_t op) { return keep_joins(op) || keep_inverts(op); }
+/* -floor(-(-x)) is -floor(x) to a compiler that sees it whole. */
+static bool keep_rounds(int32_t op) { return op == TG_OP_FLOOR || op == TG_OP_CEIL || op == TG_OP_ROUND; }
+static bool keep_is_arithmetic(int32_t op) { return keep_joins(op) || keep_inverts(op) || keep_rounds(op); }
 
 /* An operand and what its arithmetic is made of, numbers too: kept, they are as good as operands. */
 typedef struct keep_terms {
@@ -58,7 +60,7 @@ bool tg_wgsl_keeps(const tg_wgsl *w, const tg_instruction *in, int operand) {
     if (keep_compares(in->op)) return operand == 0 || op == TG_OP_CONST;
     if (!keep_joins(in->op)) return false;
     if (op == TG_OP_CONST) return true;
-    if (in->src[0] == in->src[1] && operand == 1 && in->op != TG_OP_ADD) return true;
+    if (in->src[0] == in->src[1]) return operand == 1 && in->op != TG_OP_ADD; /* kept twice, both would be the same again */
     return keep_is_arithmetic(op) && keep_meet(kernel, in->src[0], in->src[1]);
 }
 

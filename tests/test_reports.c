@@ -314,6 +314,39 @@ TEST(P25_order_of_nan_infinity_and_zeros, {
           EXACTLY("result", 2, 9, 6, 7, 3, 5, 0, 4, 1, 8), EXACTLY("down", 4, 0, 3, 5, 6, 7, 9, 2, 1, 8));
 })
 
+BUILD_SECOND(prod8, TG_SHAPE(8), tg_prod(x, TG_ALL))
+BUILD_SECOND(prod5, TG_SHAPE(5), tg_prod(x, TG_ALL))
+BUILD(prod_large, return tg_cast(tg_greater(tg_prod(in(g, "x", TG_SHAPE(5)), TG_ALL), (double)FLT_MAX), TG_F32);)
+BUILD_GRADIENT(cumprod5, TG_SHAPE(5), tg_cumprod(x, 0))
+BUILD(cumprod8, return tg_cumprod(in(g, "x", TG_SHAPE(8)), 0);)
+BUILD(prod_1000,
+      return tg_prod(tg_where(tg_equal(tg_mod(tg_arange(g, 1000, TG_I32), 2), 0), in(g, "x", TG_SHAPE(1)), in(g, "y", TG_SHAPE(1))),
+                     TG_ALL);)
+TEST(N56_a_product_that_fits_does_not_overflow_on_the_way, {
+    const double inverse[8] = {1e-30, 1e30, 1e-30, 1e30, 1e-30, 1e30, 1e-30, 1e30};
+    CHECK(build_prod8, FEEDS(FED("x", 1e30, 1e-30, 1e30, 1e-30, 1e30, 1e-30, 1e30, 1e-30), FED("cot", 1)), WANT("result", 1),
+          {"d0", inverse, 8, 1e-5, 0});
+    CHECK(build_prod8, FEEDS(FED("x", 1e30, 1e30, 1e30, 1e30, 1e-30, 1e-30, 1e-30, 1e-30), FED("cot", 1)), WANT("result", 1));
+    CHECK(build_prod8, FEEDS(FED("x", 2e-38, 2e-38, -2e-38, 2e-38, 5e37, 5e37, 5e37, 5e37), FED("cot", 1)), WANT("result", -1));
+    CHECK(build_cumprod8, FEEDS(FED("x", 1e30, 1e-30, 1e30, 1e-30, 1e30, 1e-30, 1e30, 1e-30)),
+          {"result", LIST(1e30, 1, 1e30, 1, 1e30, 1, 1e30, 1), 1e-5, 0});
+    CHECK(build_prod_1000, FEEDS(FED("x", 1e20), FED("y", (double)1e-20f)),
+          {"result", LIST(pow((double)1e20f * (double)1e-20f, 500)), 1e-4, 0});
+    /* what does not fit, and zeros, infinities and NaN, as ever */
+    CHECK(build_prod_large, FEEDS(FED("x", 1e30, 1e30, 1, 1, 1)), EXACTLY("result", 1));
+    CHECK(build_prod5, FEEDS(FED("x", 1e-30, 1e-30, 1, 1, -1), FED("cot", 1)), {"result", LIST(0), 0, 1e-40});
+    CHECK(build_prod5, FEEDS(FED("x", INF, 0, 1, 1, 1), FED("cot", 1)), EXACTLY("result", NOT_A_NUMBER));
+    CHECK(build_prod5, FEEDS(FED("x", -INF, 2, 1, 1, 1), FED("cot", 1)), EXACTLY("result", -INF));
+    CHECK(build_prod5, FEEDS(FED("x", 0, 1e10, 1e10, 1e10, 3), FED("cot", 1)), EXACTLY("result", 0), WANT("d0", 3e30, 0, 0, 0, 0));
+    CHECK(build_prod5, FEEDS(FED("x", 1e-8, 1e-8, 1e-8, 1e-8, 3), FED("cot", 1)), {"result", LIST(3e-32), 1e-5, 0},
+          {"d0", LIST(3e-24, 3e-24, 3e-24, 3e-24, 1e-32), 1e-5, 0});
+    CHECK(build_prod5, FEEDS(FED("x", 2, 3, 5, 7, 11), FED("cot", 1)), EXACTLY("result", 2310), WANT("d0", 1155, 770, 462, 330, 210),
+          WANT("dd", 2 * 385 + 3 * 231 + 4 * 165 + 5 * 105, 385 + 3 * 154 + 4 * 110 + 5 * 70, 231 + 2 * 154 + 4 * 66 + 5 * 42,
+               165 + 2 * 110 + 3 * 66 + 5 * 30, 105 + 2 * 70 + 3 * 42 + 4 * 30));
+    CHECK(build_cumprod5, FEEDS(FED("x", 2, 0, 3, 1e20, 1e-20), FED("cot", 1, 1, 1, 1, 1)), EXACTLY("result", 2, 0, 0, 0, 0),
+          {"d0", LIST(1, 2 + 6 + 6e20 + 6, 0, 0, 0), 1e-5, 0});
+})
+
 /* ---- arithmetic */
 
 BUILD(mod3, const tg_tensor w[2] = {in(g, "x", TG_SHAPE(3)), in(g, "y", TG_SHAPE(3))}; tg_capture("floor", tg_floor_div(w[0], w[1]));
@@ -405,6 +438,7 @@ int main(void) {
         CASE(P18_a_long_running_sum),
         CASE(P20_low_bits_of_integer_draws),
         CASE(P25_order_of_nan_infinity_and_zeros),
+        CASE(N56_a_product_that_fits_does_not_overflow_on_the_way),
         CASE(N41_mod_is_exact_however_large_the_quotient),
         CASE(N41_mod_is_below_its_divisor),
         CASE(P16_integer_division_at_its_edges),

@@ -417,7 +417,7 @@ TG_REDUCE_(sum);  /* f32, i32 */
 TG_REDUCE_(mean); /* f32 */
 TG_REDUCE_(max);  /* f32, i32; NaN wins [NaN for all]; tied elements share the cotangent equally */
 TG_REDUCE_(min);
-TG_REDUCE_(prod); /* f32, i32; halves are multiplied, so no 0 harms the gradient */
+TG_REDUCE_(prod); /* f32, i32; halves are multiplied, so no 0 harms the gradient; no overflow on the way to what fits */
 TG_REDUCE_(any);  /* bool; no gradient */
 TG_REDUCE_(all);  /* bool; no gradient */
 #define tg_sum(...) TG_WITH_2_(tg_sum_at, tg_reduce_options, __VA_ARGS__, .reserved_ = 0)
@@ -454,7 +454,8 @@ typedef struct tg_scan_options {
 } tg_scan_options;
 /* y[i] = sum of x[j], j <= i, along one axis. f32, i32 (wraps around). Sums of blocks of up to 64 (128: one block). */
 TG_API tg_tensor tg_cumsum_at(tg_site site, tg_tensor x, int axis, tg_scan_options options);
-/* y[i] = product of x[j], j <= i, along one axis. f32, i32. log2 n steps, without division: a 0 does no harm to the gradient. */
+/* y[i] = product of x[j], j <= i, along one axis. f32, i32. log2 n steps, without division: a 0 does no harm to the gradient;
+ * no overflow on the way to what fits. */
 TG_API tg_tensor tg_cumprod_at(tg_site site, tg_tensor x, int axis, tg_scan_options options);
 #define tg_cumsum(...) TG_WITH_2_(tg_cumsum_at, tg_scan_options, __VA_ARGS__, .reserved_ = 0)
 #define tg_cumprod(...) TG_WITH_2_(tg_cumprod_at, tg_scan_options, __VA_ARGS__, .reserved_ = 0)

@@ -210,24 +210,84 @@ tg_tensor tg_all_at(tg_site site, tg_tensor x, tg_axes axes, tg_reduce_options o
 
 /* ---------------------------------------------------------------- products */
 
+/* A product as m 2^(16 e), |m| in 2^-8 .. 2^8 unless it is 0, infinite or NaN: neither overflows on the way to a result that does not,
+ * whatever the order. e without gradient; 0 of integers, which wrap around. The bits are those of the plain product. */
+typedef struct product {
+    int32_t m, e;
+} product;
+
+/* |m| over `limit`: divided by 2^(16 steps), under 1 / limit: multiplied by it. */
+static product product_step(const tg_call *call, product p, double limit, double steps) {
+    tg_graph *g = call->graph;
+    const double power = exp2(16 * steps);
+    const int32_t one = tg_compose_number(call, 1.0), zero = tg_compose_number(call, 0.0);
+    const int32_t size = tg_ir_unary(g, TG_OP_ABS, p.m);
+    const int32_t large = tg_ir_binary(g, TG_OP_LESS, tg_compose_number(call, limit), size);
+    int32_t small = tg_ir_binary(g, TG_OP_LESS, size, tg_compose_number(call, 1 / limit));
+    small = tg_ir_binary(g, TG_OP_AND, small, tg_ir_binary(g, TG_OP_LESS, zero, size));
+    const int32_t up = tg_ir_select(g, small, tg_compose_number(call, power), one);
+    const int32_t less = tg_ir_select(g, small, tg_compose_number(call, -steps), zero);
+    p.m = tg_ir_binary(g, TG_OP_MUL, p.m, tg_ir_select(g, large, tg_compose_number(call, 1 / power), up));
+    p.e = tg_ir_binary(g, TG_OP_ADD, p.e, tg_ir_select(g, large, tg_compose_number(call, steps), less));
+    return p;
+}
+
+static product product_begin(const tg_call *call, int32_t x) {
+    if (x == 0 || tg_node_dtype(call, x) != TG_F32) return (product){x, 0};
+    product p = {x, tg_ir_const(call->graph, tg_node_shape(call, x), TG_F32, 0.0)};
+    p = product_step(call, product_step(call, p, 0x1p32, 4), 0x1p32, 4);
+    return product_step(call, product_step(call, p, 0x1p16, 2), 0x1p8, 1);
+}
+
+static product product_times(const tg_call *call, product a, product b) {
+    tg_graph *g = call->graph;
+    const product p = {tg_ir_binary(g, TG_OP_MUL, a.m, b.m), a.e == 0 ? 0 : tg_ir_binary(g, TG_OP_ADD, a.e, b.e)};
+    return p.e == 0 ? p : product_step(call, p, 0x1p8, 1);
+}
+
+/* m 2^(16 e), in steps of which none goes beyond the result. */
+static int32_t product_end(const tg_call *call, product p) {
+    static const double steps[] = {4, 4, 2, 1}; /* further off it is 0 or infinite */
+    tg_graph *g = call->graph;
+    for (int i = 0; i < 4 && p.e != 0; i++) {
+        const double power = exp2(16 * steps[i]), half = steps[i] - 0.5;
+        const int32_t up = tg_ir_binary(g, TG_OP_LESS, tg_compose_number(call, half), p.e);
+        const int32_t down = tg_ir_binary(g, TG_OP_LESS, p.e, tg_compose_number(call, -half));
+        const int32_t shrink = tg_ir_select(g, down, tg_compose_number(call, 1 / power), tg_compose_number(call, 1.0));
+        const int32_t more = tg_ir_select(g, down, tg_compose_number(call, -steps[i]), tg_compose_number(call, 0.0));
+        p.m = tg_ir_binary(g, TG_OP_MUL, p.m, tg_ir_select(g, up, tg_compose_number(call, power), shrink));
+        p.e = tg_ir_binary(g, TG_OP_SUB, p.e, tg_ir_select(g, up, tg_compose_number(call, steps[i]), more));
+    }
+    return p.m;
+}
+
+static int32_t columns_from(const tg_call *call, int32_t x, int64_t rows, int64_t from, int64_t count) {
+    if (x == 0) return 0;
+    return tg_ir_slice(call->graph, x, (const int64_t[]){0, from}, tg_shape_make(2, (const int64_t[]){rows, count}));
+}
+
+static product product_columns(const tg_call *call, product p, int64_t rows, int64_t from, int64_t count) {
+    return (product){columns_from(call, p.m, rows, from, count), columns_from(call, p.e, rows, from, count)};
+}
+
 /* x [rows, n], n a power of two -> [rows, 1]: halves multiplied until one is left. No division, so that a 0 does no harm to the
  * gradient; log2 n roundings deep. */
 static int32_t product_of_halves(const tg_call *call, int32_t x, int64_t rows, int64_t n) {
-    tg_graph *g = call->graph;
-    for (int64_t half = n / 2; half > 0 && x != 0; half /= 2) {
-        tg_shape shape = tg_shape_make(2, (const int64_t[]){rows, half});
-        int32_t low = tg_ir_slice(g, x, (const int64_t[]){0, 0}, shape);
-        x = tg_ir_binary(g, TG_OP_MUL, low, tg_ir_slice(g, x, (const int64_t[]){0, half}, shape));
-    }
-    return x;
+    if (n <= 2)
+        return n < 2 ? x : tg_ir_binary(call->graph, TG_OP_MUL, columns_from(call, x, rows, 0, 1), columns_from(call, x, rows, 1, 1));
+    product p = product_begin(call, x);
+    for (int64_t half = n / 2; half > 0 && p.m != 0; half /= 2)
+        p = product_times(call, product_columns(call, p, rows, 0, half), product_columns(call, p, rows, half, half));
+    return product_end(call, p);
 }
 
-/* x with `count` ones before (or behind) it along the last of two axes. */
-static int32_t beside_ones(const tg_call *call, int32_t x, int64_t count, bool before) {
+/* x with `count` elements of `value` before (or behind) it along the last of two axes. */
+static int32_t beside_numbers(const tg_call *call, int32_t x, int64_t count, bool before, double value) {
+    if (x == 0) return 0;
     tg_shape shape = tg_node_shape(call, x);
     shape.dim[1] = count;
-    int32_t ones = tg_ir_const(call->graph, shape, tg_node_dtype(call, x), 1.0);
-    const int32_t parts[2] = {before ? ones : x, before ? x : ones};
+    int32_t numbers = tg_ir_const(call->graph, shape, tg_node_dtype(call, x), value);
+    const int32_t parts[2] = {before ? numbers : x, before ? x : numbers};
     return tg_ir_concat(call->graph, parts, 2, 1);
 }
 
@@ -248,9 +308,9 @@ tg_tensor tg_prod_at(tg_site site, tg_tensor x, tg_axes axes, tg_reduce_options 
     if (!tg_call_shape_ok(&call, tg_shape_make(2, (const int64_t[]){rows, power}))) return tg_call_poison(&call);
     int32_t flat = tg_ir_permute(call.graph, x.id, order);
     flat = tg_ir_reshape(call.graph, flat, tg_shape_make(2, (const int64_t[]){rows, n}));
-    if (power > n && flat != 0) flat = beside_ones(&call, flat, power - n, false);
-    int32_t product = tg_ir_reshape(call.graph, product_of_halves(&call, flat, rows, power), kept);
-    return finish_reduction(&call, product, mask, options);
+    if (power > n && flat != 0) flat = beside_numbers(&call, flat, power - n, false, 1.0);
+    int32_t whole = tg_ir_reshape(call.graph, product_of_halves(&call, flat, rows, power), kept);
+    return finish_reduction(&call, whole, mask, options);
 }
 
 /* ---------------------------------------------------------------- sums and products of all before */
@@ -355,12 +415,15 @@ tg_tensor tg_cumsum_at(tg_site site, tg_tensor x, int axis, tg_scan_options opti
 /* y[i] = y[i] y[i - d] for d = 1, 2, 4 ... (Hillis & Steele 1986). No division, so that a 0 does no harm to the gradient. */
 tg_tensor tg_cumprod_at(tg_site site, tg_tensor x, int axis, tg_scan_options options) {
     scan s;
-    int32_t y = scan_begin(&s, site, "cumprod", x, axis, options.reverse);
-    if (y == 0) return tg_call_poison(&s.call);
-    tg_graph *g = s.call.graph;
-    for (int64_t d = 1; d < s.n && y != 0; d *= 2) {
-        int32_t rest = tg_ir_slice(g, y, (const int64_t[]){0, 0}, tg_shape_make(2, (const int64_t[]){s.rows, s.n - d}));
-        if (rest != 0) y = tg_ir_binary(g, TG_OP_MUL, y, beside_ones(&s.call, rest, d, true));
+    const int32_t flat = scan_begin(&s, site, "cumprod", x, axis, options.reverse);
+    if (flat == 0) return tg_call_poison(&s.call);
+    product p = s.n > 2 ? product_begin(&s.call, flat) : (product){flat, 0};
+    for (int64_t d = 1; d < s.n && p.m != 0; d *= 2) {
+        product rest = product_columns(&s.call, p, s.rows, 0, s.n - d);
+        rest.m = beside_numbers(&s.call, rest.m, d, true, 1.0);
+        rest.e = beside_numbers(&s.call, rest.e, d, true, 0.0);
+        if (rest.m != 0) p = product_times(&s.call, p, rest);
     }
+    const int32_t y = product_end(&s.call, p);
     return scan_end(&s, options.exclusive ? scan_shift(&s, y, 1.0) : y, options.reverse);
 }

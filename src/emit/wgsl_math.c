@@ -15,6 +15,12 @@ static const wgsl_helper wgsl_helpers[] = {
     {"tg_zero", "var<private> tg_zero_word: u32; // 0\n"
                 "fn tg_zero() -> u32 { return tg_zero_word; }\n"},
     {"tg_keep", "fn tg_keep(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ tg_zero()); } // x, not to be seen through\n"},
+    /* What a + b lost when it was rounded to `sum`, which must be kept; exact, whichever is larger (Knuth). */
+    {"tg_lost", "fn tg_lost(a: f32, b: f32, sum: f32) -> f32 {\n"
+                "    let c = tg_keep(sum - a);\n"
+                "    return (a - (sum - c)) + (b - c);\n}\n"},
+    {"tg_regain", "fn tg_regain(sum: f32, lost: f32) -> f32 { // what is infinite has lost nothing\n"
+                  "    return select(sum + lost, sum, (bitcast<u32>(sum) & 0x7f800000u) == 0x7f800000u);\n}\n"},
     {"tg_inf", "fn tg_inf() -> f32 { return bitcast<f32>(0x7f800000u ^ tg_zero()); }\n"},
     {"tg_not_a_number", "fn tg_not_a_number() -> f32 { return bitcast<f32>(0x7fc00000u ^ tg_zero()); }\n"},
     {"tg_is_nan", "fn tg_is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }\n"},

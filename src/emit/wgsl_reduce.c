@@ -15,11 +15,13 @@ typedef struct wgsl_rows {
     bool across;          /* neighbouring invocations are on neighbouring rows, not on neighbouring points of a row */
     int64_t parts;        /* of a row, each by a workgroup of its own; 1: not split */
     int64_t chunk;        /* points of a part */
+    bool exact;           /* an invocation adds so many points that what rounding loses is added up beside, in lost<i> */
     int64_t *scratch;     /* per body instruction that reduces: first word of its parts' results (an index follows the values) */
 } wgsl_rows;
 
 #define WGSL_ROWS_BUSY 32768     /* invocations that keep a large GPU busy: 132 multiprocessors x 256 */
 #define WGSL_ROWS_SERIAL 1024    /* points that one invocation adds at most */
+#define WGSL_ROWS_PLAIN 4        /* points that one invocation adds without looking at what is lost */
 #define WGSL_ROWS_SPLIT 8192     /* points: shorter rows are left to one workgroup */
 #define WGSL_ROWS_WORKGROUPS 256 /* wanted of a split kernel */
 #define WGSL_ROWS_CHUNK 2048     /* points a part has at least: 8 per invocation */
@@ -85,6 +87,11 @@ static bool wgsl_rows_is_arg(int32_t op) { return op == TG_OP_ARGMAX || op == TG
 static bool wgsl_rows_largest(int32_t op) { return op == TG_OP_REDUCE_MAX || op == TG_OP_ARGMAX; }
 static tg_dtype wgsl_rows_dtype(const tg_wgsl *w, int32_t i) { return w->kernel->body[w->kernel->body[i].src[0]].dtype; }
 static const char *wgsl_rows_type(const tg_wgsl *w, int32_t i) { return wgsl_rows_dtype(w, i) == TG_F32 ? "f32" : "i32"; }
+
+/* A sum of floats over so many points that its rounding shows. */
+static bool wgsl_rows_is_exact(const wgsl_rows *r, int32_t i) {
+    return r->exact && r->w->kernel->body[i].op == TG_OP_SUM && wgsl_rows_dtype(r->w, i) == TG_F32;
+}
 
 static void wgsl_rows_declare(wgsl_rows *r, int32_t i) {
     tg_wgsl *w = r->w;
@@ -156,8 +163,20 @@ static void wgsl_rows_open_loop(wgsl_rows *r) {
     tg_wgsl_decode(w, "n", w->kernel->outer_count, w->kernel->loop_count);
 }
 
+static void wgsl_rows_add_exactly(wgsl_rows *r, int32_t i, int value) {
+    tg_wgsl *w = r->w;
+    const char *keep = tg_wgsl_helper(w, "tg_keep"), *lost = tg_wgsl_helper(w, "tg_lost");
+    tg_wgsl_line(w, "let sum%d = %s(r%d + v%d);", (int)i, keep, (int)i, value);
+    tg_wgsl_line(w, "lost%d = lost%d + %s(r%d, v%d, sum%d);", (int)i, (int)i, lost, (int)i, value, (int)i);
+    tg_wgsl_line(w, "r%d = sum%d;", (int)i, (int)i);
+}
+
 static void wgsl_rows_accumulate(wgsl_rows *r, int32_t i) {
     char into[32], into_at[32], value[32];
+    if (wgsl_rows_is_exact(r, i)) {
+        wgsl_rows_add_exactly(r, i, (int)r->w->kernel->body[i].src[0]);
+        return;
+    }
     snprintf(into, sizeof into, "r%d", (int)i);
     snprintf(into_at, sizeof into_at, "at%d", (int)i);
     snprintf(value, sizeof value, "v%d", (int)r->w->kernel->body[i].src[0]);
@@ -169,14 +188,20 @@ static void wgsl_rows_walk(wgsl_rows *r, int32_t pass) {
     tg_wgsl *w = r->w;
     const tg_kernel *kernel = w->kernel;
     (void)tg_places_want(kernel, w->places, pass, false);
-    for (int32_t i = 0; i < kernel->body_count; i++)
-        if (tg_places_reduces_in(kernel, w->places, i, pass)) wgsl_rows_declare(r, i);
+    for (int32_t i = 0; i < kernel->body_count; i++) {
+        if (!tg_places_reduces_in(kernel, w->places, i, pass)) continue;
+        wgsl_rows_declare(r, i);
+        if (wgsl_rows_is_exact(r, i)) tg_wgsl_line(w, "var lost%d = 0f;", (int)i);
+    }
     wgsl_rows_open_loop(r);
     for (int32_t i = 0; i < kernel->body_count; i++) {
         if (w->places[i].wanted && w->places[i].place == TG_PLACE_ELEMENT) tg_wgsl_instruction(w, i);
         if (tg_places_reduces_in(kernel, w->places, i, pass)) wgsl_rows_accumulate(r, i);
     }
     tg_wgsl_line(w, "}");
+    for (int32_t i = 0; i < kernel->body_count; i++)
+        if (tg_places_reduces_in(kernel, w->places, i, pass) && wgsl_rows_is_exact(r, i))
+            tg_wgsl_line(w, "r%d = %s(r%d, lost%d);", (int)i, tg_wgsl_helper(w, "tg_regain"), (int)i, (int)i);
 }
 
 /* Reads r<i> of every reduction of this depth from the parts' results, one part a lane after another. */
@@ -401,12 +426,14 @@ void tg_wgsl_reduce(tg_wgsl *w) {
     r.lanes = wgsl_rows_words(w) * r.size <= budget ? wgsl_rows_lanes(&r) : 1;
     if (r.lanes > 1 || tg_wgsl_is_lone(w)) wgsl_rows_split(&r);
     else r.parts = 1, r.chunk = r.length;
+    r.exact = r.chunk > r.lanes * WGSL_ROWS_PLAIN;
     if (r.parts > 1) wgsl_rows_in_parts(&r);
     else wgsl_rows_whole(&r);
 }
 
 #undef WGSL_ROWS_BUSY
 #undef WGSL_ROWS_SERIAL
+#undef WGSL_ROWS_PLAIN
 #undef WGSL_ROWS_SPLIT
 #undef WGSL_ROWS_WORKGROUPS
 #undef WGSL_ROWS_CHUNK

@@ -4,12 +4,16 @@
  * from. */
 #include "emit/wgsl.h"
 
+#include <stdio.h>
+
 typedef struct wgsl_adds {
     tg_wgsl *w;
     int32_t at;            /* the SCATTER instruction */
     int64_t points, width; /* n; elements of a row */
     int64_t rows;
     const char *type; /* of a value */
+    bool real;        /* it is a float */
+    char value[16];   /* its name */
     bool *index;      /* per body instruction: the row depends on it */
 } wgsl_adds;
 
@@ -48,6 +52,25 @@ static void wgsl_adds_store(const wgsl_adds *s, const char *row, const char *val
     tg_wgsl_newline(w);
 }
 
+/* `var sum`, to which values are added one after another; a float keeps beside it what rounding loses. */
+static void wgsl_adds_open_sum(const wgsl_adds *s) {
+    tg_wgsl_line(s->w, "var sum: %s = 0;", s->type);
+    if (s->real) tg_wgsl_line(s->w, "var lost = 0f;");
+}
+static void wgsl_adds_add(const wgsl_adds *s, const char *value) {
+    tg_wgsl *w = s->w;
+    if (!s->real) {
+        tg_wgsl_line(w, "sum = sum + %s;", value);
+        return;
+    }
+    tg_wgsl_line(w, "let next_sum = %s(sum + %s);", tg_wgsl_helper(w, "tg_keep"), value);
+    tg_wgsl_line(w, "lost = lost + %s(sum, %s, next_sum);", tg_wgsl_helper(w, "tg_lost"), value);
+    tg_wgsl_line(w, "sum = next_sum;");
+}
+static void wgsl_adds_close_sum(const wgsl_adds *s) {
+    if (s->real) tg_wgsl_line(s->w, "sum = %s(sum, lost);", tg_wgsl_helper(s->w, "tg_regain"));
+}
+
 static void wgsl_adds_decode_width(const wgsl_adds *s, const char *flat) {
     tg_wgsl_decode(s->w, flat, s->w->kernel->m_begin, s->w->kernel->loop_count);
 }
@@ -77,15 +100,16 @@ static void wgsl_adds_chunks(const wgsl_adds *s, int64_t parts, int64_t scratch)
     wgsl_adds_decode_width(s, "column");
     tg_wgsl_body(w, TG_PLACE_TOP);
     tg_wgsl_line(w, "let begin = element / %lld * %lld;", (long long)table, (long long)chunk);
-    tg_wgsl_line(w, "var sum: %s = 0;", s->type);
+    wgsl_adds_open_sum(s);
     tg_wgsl_line(w, "for (var n = begin; n < min(begin + %lld, %lld); n += 1) {", (long long)chunk, (long long)s->points);
     tg_wgsl_decode(w, "n", 0, w->kernel->m_begin);
     wgsl_adds_values(s, true);
     tg_wgsl_line(w, "if (v%d == row) {", (int)wgsl_adds_instruction(s)->src[0]);
     wgsl_adds_values(s, false);
-    tg_wgsl_line(w, "sum = sum + v%d;", (int)wgsl_adds_instruction(s)->src[1]);
+    wgsl_adds_add(s, s->value);
     tg_wgsl_line(w, "}");
     tg_wgsl_line(w, "}");
+    wgsl_adds_close_sum(s);
     if (parts > 1) {
         tg_wgsl_use_scratch(w, s->type);
         tg_wgsl_line(w, "scratch[%lld + element] = sum;", (long long)scratch);
@@ -102,10 +126,12 @@ static void wgsl_adds_join(const wgsl_adds *s, int64_t parts, int64_t scratch) {
     tg_wgsl_line(w, "let row = element / %lld;", (long long)s->width);
     tg_wgsl_line(w, "let column = element %% %lld;", (long long)s->width);
     wgsl_adds_decode_width(s, "column");
-    tg_wgsl_line(w, "var sum: %s = 0;", s->type);
+    wgsl_adds_open_sum(s);
     tg_wgsl_line(w, "for (var q = 0; q < %lld; q += 1) {", (long long)parts);
-    tg_wgsl_line(w, "sum = sum + scratch[%lld + q * %lld + element];", (long long)scratch, (long long)table);
+    tg_wgsl_line(w, "let part = scratch[%lld + q * %lld + element];", (long long)scratch, (long long)table);
+    wgsl_adds_add(s, "part");
     tg_wgsl_line(w, "}");
+    wgsl_adds_close_sum(s);
     wgsl_adds_store(s, "row", "sum");
     wgsl_adds_end(s, table);
 }
@@ -191,13 +217,14 @@ static void wgsl_adds_walk(const wgsl_adds *s, int64_t scratch) {
     tg_wgsl_line(w, "if (scratch[%lld + head] == 0) { return; }", (long long)(scratch + 2 * s->points));
     wgsl_adds_decode_width(s, "column");
     tg_wgsl_body(w, TG_PLACE_TOP);
-    tg_wgsl_line(w, "var sum: %s = 0;", s->type);
+    wgsl_adds_open_sum(s);
     tg_wgsl_line(w, "for (var n = head; n < %lld; n = scratch[%lld + n]) {", (long long)s->points, (long long)(scratch + s->points));
     tg_wgsl_decode(w, "n", 0, w->kernel->m_begin);
     wgsl_adds_values(s, true); /* a value may use what the row is made of */
     wgsl_adds_values(s, false);
-    tg_wgsl_line(w, "sum = sum + v%d;", (int)wgsl_adds_instruction(s)->src[1]);
+    wgsl_adds_add(s, s->value);
     tg_wgsl_line(w, "}");
+    wgsl_adds_close_sum(s);
     tg_wgsl_line(w, "let row = scratch[%lld + head];", (long long)scratch);
     wgsl_adds_store(s, "row", "sum");
     wgsl_adds_end(s, s->points * s->width);
@@ -218,7 +245,9 @@ static void wgsl_adds_one(tg_wgsl *w, int32_t at) {
     s.points = tg_wgsl_points(w, 0, w->kernel->m_begin);
     s.width = tg_wgsl_points(w, w->kernel->m_begin, w->kernel->loop_count);
     s.rows = w->kernel->body[at].rows;
-    s.type = w->kernel->body[w->kernel->body[at].src[1]].dtype == TG_I32 ? "i32" : "f32";
+    s.real = w->kernel->body[w->kernel->body[at].src[1]].dtype != TG_I32;
+    s.type = s.real ? "f32" : "i32";
+    snprintf(s.value, sizeof s.value, "v%d", (int)w->kernel->body[at].src[1]);
     s.index = TG_NEW(w->arena, bool, w->kernel->body_count + 1);
     if (s.index == NULL) {
         w->status = TG_ERROR_MEMORY;

@@ -11,9 +11,9 @@ import { serve } from './serve.mjs'
 
 const ON_CPU = [
   'test_ops', 'test_conv', 'test_nn', 'test_gradients', 'test_random_graphs', 'test_contract', 'test_vm', 'test_optim', 'test_fusion', 'test_life',
-  'test_net_curves', 'test_identities',
+  'test_net_curves', 'test_identities', 'test_sums',
 ]
-const ON_WEBGPU = ['test_ops', 'test_random_graphs', 'test_identities']
+const ON_WEBGPU = ['test_ops', 'test_random_graphs', 'test_identities', 'test_sums']
 
 if (process.argv[2] === '--list') {
   console.log(ON_CPU.join(' '))

@@ -51,13 +51,24 @@ async function inlined(name, bytes) {
   writeFileSync(`${dist}/${name}.js`, `${before}const $worker=${quoted};${page}const $core="${packed}"\n`)
 }
 
-function types() {
+async function types() {
   const bundler = `${here}node_modules/dts-bundle-generator/dist/bin/dts-bundle-generator.js`
   const done = spawnSync(process.execPath, [bundler, '--project', 'tsconfig.types.json', '--no-banner', '--no-check',
     '--export-referenced-types=false', '-o', 'dist/tensorgrad.d.ts', 'src/index.ts'], { cwd: here, encoding: 'utf8' })
   if (done.status !== 0) throw new Error(`dts-bundle-generator: ${done.stderr}${done.stdout}`)
   const file = `${dist}/tensorgrad.d.ts`
-  writeFileSync(file, readFileSync(file, 'utf8').replace(/\n(?:export \{\};\n)+$/, '\n'))
+  writeFileSync(file, await withoutForeignValues(readFileSync(file, 'utf8').replace(/\n(?:export \{\};\n)+$/, '\n')))
+}
+
+/** The bundler forgets that a class is exported as a type alone: a value is what the package has at run time. */
+async function withoutForeignValues(text) {
+  const values = Object.keys(await import(`${dist}/node.js`)), types = []
+  const plain = text.replaceAll(/^export (declare (?:abstract )?class (\w+))/gm, (whole, declared, name) => {
+    if (values.includes(name)) return whole
+    types.push(name)
+    return declared
+  })
+  return types.length === 0 ? plain : `${plain}\nexport type { ${types.join(', ')} };\n`
 }
 
 rmSync(dist, { recursive: true, force: true })
@@ -73,4 +84,4 @@ await bundle('thread-node', 'node-thread', { platform: 'node' })
 copyFileSync(`${wasm}/core.wasm`, `${dist}/tensorgrad.wasm`)
 copyFileSync(`${wasm}/core-threads.wasm`, `${dist}/tensorgrad-threads.wasm`)
 for (const file of ['LICENSE']) copyFileSync(`${here}../${file}`, `${here}${file}`)
-if (!options['no-types']) types()
+if (!options['no-types']) await types()

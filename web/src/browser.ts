@@ -1,6 +1,7 @@
 // The package in one file for browsers: the core and the worker are inlined (by build.mjs), so that nothing else is to be fetched. Needs
 // `blob:` workers; pages whose policy forbids them take split.ts.
 
+import { compileCore, notStarted } from './loading.js'
 import { setPlatform } from './platform.js'
 import { newWorkerName, portOf } from './port.js'
 import { unpackText } from './unpack.js'
@@ -38,12 +39,18 @@ function unpackAside(): Promise<WebAssembly.Module> {
 
 function startWorker() {
   const name = newWorkerName()
-  return portOf(newWorker(name), name, ": does the page's policy forbid blob: workers? tensorgrad/split does without")
+  return portOf(() => newWorker(name), name, ": does the page's policy forbid blob: workers? tensorgrad/split does without")
 }
 
 setPlatform({
   // Where it cannot be: here, if only to hear why. Without workers, what starts one says so.
-  loadModule: () => unpackAside().catch(() => WebAssembly.compile(unpackText(INLINED_CORE))),
-  loadModuleNow: () => new WebAssembly.Module(unpackText(INLINED_CORE)),
+  loadModule: () => unpackAside().catch(() => compileCore(unpackText(INLINED_CORE), 'the packed core')),
+  loadModuleNow: () => {
+    try {
+      return new WebAssembly.Module(unpackText(INLINED_CORE))
+    } catch (error) {
+      throw notStarted(error)
+    }
+  },
   startWorker,
 })

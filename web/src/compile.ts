@@ -372,7 +372,7 @@ async function openPort(what: string, frames: Frames) {
   try {
     return await startWorker()
   } catch (error) {
-    if (!(error instanceof Error) || error instanceof WorkerError) throw error
+    if (!(error instanceof Error)) throw error
     throw blame(new WorkerError(`${what}: the worker does not start: ${error.message}`), null, frames())
   }
 }

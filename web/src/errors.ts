@@ -128,7 +128,7 @@ export class InternalError extends TensorgradError {
     super(message, 18)
   }
 }
-/** The worker died or could not start. */
+/** The worker died or could not start, or the core could not be loaded: the message says what to do. */
 export class WorkerError extends TensorgradError {
   constructor(message: string) {
     super(message, 0)

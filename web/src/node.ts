@@ -3,18 +3,26 @@
 
 import { readFileSync } from 'node:fs'
 import { Worker, type TransferListItem } from 'node:worker_threads'
+import { WorkerError } from './errors.js'
 import { setPlatform } from './platform.js'
 import type { Port } from './protocol.js'
 
 export * from './index.js'
 
-function loadModuleNow(): WebAssembly.Module {
-  return new WebAssembly.Module(readFileSync(new URL('./tensorgrad.wasm', import.meta.url)))
+const PLACE = "the package's files must lie together: where a bundler packs the program, mark tensorgrad as external"
+
+function moduleOf(name: string): WebAssembly.Module {
+  try {
+    return new WebAssembly.Module(readFileSync(new URL(name, import.meta.url)))
+  } catch (error) {
+    throw new WorkerError(`the core does not load: ${(error as Error).message}: ${PLACE}`)
+  }
 }
+const loadModuleNow = (): WebAssembly.Module => moduleOf('./tensorgrad.wasm')
 
 let threaded: Promise<WebAssembly.Module> | null = null
 const loadThreaded = (): Promise<WebAssembly.Module> =>
-  (threaded ??= (async () => new WebAssembly.Module(readFileSync(new URL('./tensorgrad-threads.wasm', import.meta.url))))().catch((error) => {
+  (threaded ??= (async () => moduleOf('./tensorgrad-threads.wasm'))().catch((error) => {
     threaded = null // another try may find it
     throw error
   }))
@@ -22,7 +30,7 @@ const loadThreaded = (): Promise<WebAssembly.Module> =>
 /** A thread keeps the process alive only while a call is in flight. */
 function startWorker(): Port {
   const worker = new Worker(new URL('./node-worker.js', import.meta.url), { execArgv: [] }) // flags of the program are not the thread's
-  let inFlight = 0, ended = false
+  let inFlight = 0, ended = false, answered = false
   worker.unref()
   return {
     post: (message, transfer) => {
@@ -30,11 +38,12 @@ function startWorker(): Port {
       if (inFlight++ === 0) worker.ref()
     },
     onMessage: (listener) => worker.on('message', (message) => {
+      answered = true
       if (--inFlight === 0) worker.unref()
       listener(message)
     }),
     onFailure: (listener) => {
-      worker.on('error', listener)
+      worker.on('error', (error: Error) => listener(answered ? error : new Error(`it could not start: ${error.message}: ${PLACE}`)))
       worker.on('messageerror', listener)
       worker.on('exit', (code) => ended || listener(new Error(`it ended with code ${code}`)))
     },

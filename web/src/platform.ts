@@ -2,7 +2,8 @@
 // everything else asks here. Knows no home.
 
 import { Core, type GpuHooks } from './core.js'
-import { StateError, UnsupportedError } from './errors.js'
+import { StateError, TensorgradError, UnsupportedError } from './errors.js'
+import { notStarted } from './loading.js'
 import type { StartWorker } from './protocol.js'
 
 export interface Platform {
@@ -37,7 +38,10 @@ function start(module: WebAssembly.Module): Core {
 
 /** The page's core: traces and plans, never runs. */
 export function loadCore(): Promise<Core> {
-  return (loading ??= core !== null ? Promise.resolve(core) : home().loadModule().then(start))
+  return (loading ??= core !== null ? Promise.resolve(core) : home().loadModule().then(start).catch((error: unknown) => {
+    loading = null // another try may find it
+    throw error instanceof TensorgradError ? error : notStarted(error)
+  }))
 }
 
 export function coreNow(): Core {

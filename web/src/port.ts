@@ -7,7 +7,8 @@ export const lockOf = (workerName: string): string => `tensorgrad worker ${worke
 export const newWorkerName = (): string => Array.from(crypto.getRandomValues(new Uint32Array(3)), (part) => part.toString(36)).join('')
 
 /** `hint` for the message of a worker that does not even start. */
-export function portOf(worker: Worker, name: string, hint: string): Port {
+export function portOf(make: () => Worker, name: string, hint: string): Port {
+  const worker = started(make, hint)
   const ended = new AbortController()
   let answered = false
   return {
@@ -28,6 +29,14 @@ export function portOf(worker: Worker, name: string, hint: string): Port {
       ended.abort()
       worker.terminate()
     },
+  }
+}
+
+function started(make: () => Worker, hint: string): Worker {
+  try {
+    return make()
+  } catch (error) {
+    throw new Error(typeof Worker === 'undefined' ? 'there are no workers here' : `${(error as Error).message}${hint}`)
   }
 }
 

@@ -9,7 +9,10 @@ setStartThread(() => {
     post: (message: ThreadMessage) => worker.postMessage(message),
     onMessage: (listener) => {
       worker.onmessage = (event: MessageEvent<'ready'>) => listener(event.data)
-      worker.onerror = () => listener(null)
+      worker.onerror = (event) => {
+        event.preventDefault() // else it is an error of the page too
+        listener(null)
+      }
     },
     terminate: () => worker.terminate(),
   }

@@ -8,6 +8,7 @@ import {
 } from './core.js'
 import { DeviceError, InternalError, NotFiniteError, serialiseError, StateError, TensorgradError, UnsupportedError } from './errors.js'
 import { Executable, findAdapter, Gpu, NoGpu, openGpu, type Feeder, type StateRange } from './gpu.js'
+import { notStarted } from './loading.js'
 import { lrNumbers } from './lr.js'
 import { messageNumbers } from './optimizer.js'
 import { joined } from './protocol.js'
@@ -235,7 +236,7 @@ class Worker {
 
   async #createRuntime(body: Body<'createRuntime'>): Promise<GraphMessage> {
     if (body.module === null) throw new InternalError('the page posted no core')
-    const core = (this.#core ??= (await this.#createThreads(body)) ?? Core.create(body.module, this.#hooks))
+    const core = (this.#core ??= (await this.#createThreads(body)) ?? this.#createCore(body.module))
     const { gpu, why } = await this.#openDevice(body.device, body.adapter)
     const options = {
       training: body.training, seed: body.seed, device: gpu === null ? 'cpu' as const : 'webgpu' as const, noFusion: body.noFusion,
@@ -252,6 +253,14 @@ class Worker {
       this.#opened = null
       gpu?.close()
       throw error
+    }
+  }
+
+  #createCore(module: WebAssembly.Module): Core {
+    try {
+      return Core.create(module, this.#hooks)
+    } catch (error) {
+      throw error instanceof TensorgradError ? error : notStarted(error)
     }
   }
 

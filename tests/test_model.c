@@ -1699,6 +1699,88 @@ static void errors_are_of_the_last_call(void **state) {
     tg_model_destroy(m);
 }
 
+/* ---------------------------------------------------------------- advice */
+
+typedef struct advice {
+    int count;
+    char text[1024];
+} advice;
+
+static void log_advice(void *user, tg_log_level level, const char *message) {
+    advice *a = user;
+    if (level != TG_LOG_WARNING) return;
+    a->count++;
+    (void)snprintf(a->text, sizeof a->text, "%s", message);
+}
+
+static tg_tensor build_advised(tg_graph *g, void *user) {
+    const int kind = *(const int *)user;
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(3), TG_F32), w = tg_param(g, "w", TG_SHAPE(3), .init = tg_init_ones()), y = tg_mul(x, w);
+    switch (kind) {
+    case 0: y = tg_cast(tg_argmax(y, 0), TG_F32); break;
+    case 1: y = tg_sign(y); break;
+    case 2: y = tg_cast(tg_cast(y, TG_I32), TG_F32); break;
+    case 3: y = tg_stop_gradient(y); break;
+    case 4: y = tg_where(tg_greater(y, 0), x, 1); break;
+    case 5: y = x; break;
+    case 6: (void)tg_nn_linear(g, "forgotten", 3, 2); break;
+    case 7:
+        y = tg_add(y, tg_round(tg_param(g, "v", TG_SHAPE(3))));
+        break;
+    /* these are as they are meant */
+    case 8: y = tg_add(y, tg_stop_gradient(tg_sub(tg_round(y), y))); break;
+    case 9: y = tg_add(y, tg_stop_gradient(tg_param(g, "target", TG_SHAPE(3)))); break;
+    case 10: y = tg_add(y, tg_round(tg_param(g, "fixed", TG_SHAPE(3), .frozen = true))); break;
+    case 11: tg_capture("seen", tg_param(g, "watched", TG_SHAPE(3))); break;
+    case 12: y = tg_mul(y, tg_cast(tg_greater(y, 0), TG_F32)); break;
+    default: break;
+    }
+    return tg_sum(y, TG_ALL);
+}
+
+static void what_cannot_learn_is_said(void **state) {
+    (void)state;
+    static const char *const says[] = {
+        "argmax", "sign", "cast", "stop_gradient", "greater", "never used", "forgotten.W, forgotten.b", "round",
+    };
+    for (int kind = 0; kind <= 13; kind++) {
+        advice a = {0, ""};
+        tg_context *ctx = tg_context_create(&(tg_context_options){.log = log_advice, .log_user = &a});
+        const tg_compile_options o = {.device = TG_DEVICE_CPU, .optimizer = tg_sgd(.lr = tg_lr_constant(0.1))};
+        tg_model *m = tg_compile(ctx, build_advised, &kind, &o);
+        if (m == NULL) fail_msg("kind %d: %s", kind, tg_error_message(ctx));
+        const int wanted = kind > 7 ? 0 : kind == 5 ? 2 : 1; /* 5: nothing learns, and it is not even used */
+        if (a.count != wanted) fail_msg("kind %d: %d warnings, the last: %s", kind, a.count, a.text);
+        if (wanted > 0 && (strstr(a.text, says[kind]) == NULL || strstr(a.text, "test_model.c:") == NULL)) fail_msg("kind %d: %s", kind, a.text);
+        tg_model_destroy(m);
+        tg_context_destroy(ctx);
+    }
+}
+
+/* Without an optimizer, a second step whose gradients nobody has read; said once. */
+static void steps_that_change_nothing_are_said(void **state) {
+    (void)state;
+    const float x[3] = {1, 2, 3};
+    const tg_feed feed = tg_feed_f32("x", x, 3);
+    for (int reads = 0; reads < 2; reads++) {
+        advice a = {0, ""};
+        int kind = 13;
+        float loss, gradient[3];
+        tg_context *ctx = tg_context_create(&(tg_context_options){.log = log_advice, .log_user = &a});
+        const tg_compile_options o = {.device = TG_DEVICE_CPU};
+        tg_model *m = tg_compile(ctx, build_advised, &kind, &o);
+        assert_non_null(m);
+        for (int step = 0; step < 4; step++) {
+            assert_int_equal(tg_step(m, &feed, 1, &loss), TG_OK);
+            if (reads) assert_int_equal(tg_param_grad_download(m, "w", gradient, 3), TG_OK);
+        }
+        assert_int_equal(a.count, reads ? 0 : 1);
+        if (!reads) assert_non_null(strstr(a.text, "without an optimizer"));
+        tg_model_destroy(m);
+        tg_context_destroy(ctx);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
@@ -1750,6 +1832,8 @@ int main(void) {
         TEST(info_and_texts),
         TEST(f16_on_the_cpu_is_f32),
         TEST(errors_are_of_the_last_call),
+        TEST(what_cannot_learn_is_said),
+        TEST(steps_that_change_nothing_are_said),
     };
     return cmocka_run_group_tests_name("model", tests, NULL, NULL);
 }

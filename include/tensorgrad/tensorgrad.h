@@ -98,7 +98,7 @@ typedef void (*tg_log_fn)(void *user, tg_log_level level, const char *message);
 
 typedef struct tg_context_options {
     const tg_allocator *allocator; /* copied; NULL, or one of its functions NULL: malloc */
-    tg_log_fn log;                 /* NULL: silence */
+    tg_log_fn log;                 /* NULL: silence. Warnings say, among others, what of a model cannot learn, and where it was made */
     void *log_user;
 } tg_context_options;
 

@@ -42,6 +42,8 @@ struct tg_context {
 tg_status tg_fail(tg_context *ctx, tg_status code, tg_site site, const char *format, ...) TG_PRINTF(4, 5);
 tg_status tg_fail_memory(tg_context *ctx, size_t bytes);
 tg_status tg_fail_internal(tg_context *ctx, const char *file, int line, const char *what);
+/* To the context's log, if there is one: "file:line: ..." where there is a site. */
+void tg_warn(const tg_context *ctx, tg_site site, const char *format, ...) TG_PRINTF(3, 4);
 #define TG_SITE_NONE tg_site_make("", 0)
 /* if (!(invariant)) return TG_INTERNAL(ctx, "..."); — instead of assert */
 #define TG_INTERNAL(ctx, what) tg_fail_internal((ctx), __FILE__, __LINE__, (what))

@@ -10,7 +10,7 @@
 #  include <malloc.h>
 #endif
 
-enum { CONTEXT_BLOCK_ALIGN = 64 };
+enum { CONTEXT_BLOCK_ALIGN = 64, CONTEXT_WARNING_MAX = 2048 };
 
 static void *context_default_alloc(void *user, size_t size) {
     (void)user;
@@ -98,6 +98,19 @@ tg_status tg_fail(tg_context *ctx, tg_status code, tg_site site, const char *for
     if (length < 0) ctx->message[0] = '\0';
     if (length >= TG_MESSAGE_MAX) context_mark_cut(ctx->message);
     return code;
+}
+
+void tg_warn(const tg_context *ctx, tg_site site, const char *format, ...) {
+    char message[CONTEXT_WARNING_MAX];
+    if (!ctx || !ctx->log) return;
+    const char *file = site.file && site.file[0] ? site.file : NULL;
+    const int begin = file ? snprintf(message, sizeof message / 2, "%s:%d: ", file, site.line) : 0;
+    const size_t used = begin < 0 ? 0 : begin < CONTEXT_WARNING_MAX / 2 ? (size_t)begin : CONTEXT_WARNING_MAX / 2 - 1;
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(message + used, sizeof message - used, format, arguments);
+    va_end(arguments);
+    ctx->log(ctx->log_user, TG_LOG_WARNING, message);
 }
 
 tg_status tg_fail_memory(tg_context *ctx, size_t bytes) {

@@ -13,6 +13,8 @@ static const tg_vjp_rule *const grad_rules[TG_OP_COUNT] = {
 #undef TG_OP
 };
 
+bool tg_grad_has_rule(tg_op op) { return grad_rules[op] != NULL && grad_rules[op]->apply != NULL; }
+
 /* true when every element of the node is +0: a constant, or a view of one. */
 static bool grad_is_zero(const tg_graph *g, int32_t id) {
     const tg_node *node = tg_graph_node(g, id);

@@ -109,6 +109,7 @@ tg_status tg_model_count_step(const tg_model *model, const tg_step_end *end) {
     model->family->steps++;
     if (end->skipped) model->family->skipped++;
     model->family->has_gradients = true;
+    tg_advise_steps(model);
     return tg_model_check_step(model->ctx, model->family->steps, end);
 }
 

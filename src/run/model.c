@@ -85,7 +85,11 @@ static tg_model *model_compile_root(tg_context *ctx, tg_graph *traced, const tg_
     model->training = training;
     model->any_size = chosen.any_size;
     model->max_sizes = chosen.max_sizes;
-    if (model_compile(model, &chosen) == TG_OK) return model;
+    if (model_compile(model, &chosen) == TG_OK) {
+        const bool optimizes = chosen.optimizer.kind != TG_OPTIMIZER_NONE || tg_ir_find_state(model->traced, "tg.gradients") != 0;
+        if (training && optimizes) tg_advise_training(model->traced);
+        return model;
+    }
     tg_model_destroy(model);
     return NULL;
 }

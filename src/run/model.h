@@ -63,6 +63,7 @@ typedef struct tg_family {
     double loss_scale;                /* where halves are used */
     int64_t steps;                    /* training steps since the start, skipped ones too */
     int64_t skipped;                  /* of them; tg.step on the device has the others */
+    bool gradients_read;              /* somebody asked for them */
     bool has_gradients;               /* a step has run since the start, the last reset and the last load */
     bool keeps;                       /* the device can be lost and may be opened again: there is a snapshot of every state */
     int64_t kept_steps, kept_skipped; /* of the snapshot */
@@ -204,6 +205,10 @@ tg_status tg_family_open_again(tg_family *family, tg_device **device);
 
 /* TG_ERROR_STATE unless there are gradients of a last step. */
 tg_status tg_model_check_gradients(const tg_model *model);
+
+/* ---- advice: warnings for the context's log */
+void tg_advise_training(tg_graph *g);        /* a root that an optimiser trains has been compiled */
+void tg_advise_steps(const tg_model *model); /* a step has been counted */
 
 /* ---- variants */
 tg_variant *tg_model_variant(tg_model *model, tg_variant_kind kind); /* made when first asked for; NULL recorded */

@@ -91,6 +91,7 @@ tg_status tg_param_average_download(tg_model *model, const char *name, float *da
 tg_status tg_model_check_gradients(const tg_model *model) {
     if (!model->training) return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "param_grad_download: a forward model has no gradients");
     if (!model->family->has_gradients) return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "param_grad_download: no step has run yet");
+    model->family->gradients_read = true;
     return TG_OK;
 }
 

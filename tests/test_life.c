@@ -103,7 +103,7 @@ static const tg_feed *batch_of(batch *b, int64_t size, uint64_t seed) {
 
 /* Every state of `from` that `to` has, by its name, and the step counter. */
 static void move_states(const tg_model *from, tg_model *to) {
-    tg_model_enter(from);
+    tg_model_enter(from, TG_SITE_NONE);
     for (int32_t slot = 0; slot < from->family->states.count; slot++) {
         const tg_family_state *state = &from->family->states.items[slot];
         const int32_t there = tg_family_find(to->family, state->name);

@@ -1278,19 +1278,17 @@ FAMILY(captures) {
             (tg_capture_at(HERE, "h", X(3)), tg_capture_at(HERE, "h", Y(3))));
 }
 
-/* Scope calls carry no site. */
 static tg_tensor scoped(tg_graph *g, const char *name, bool formatted) {
-    if (formatted) tg_scope_pushf(g, "%0600d", 1);
-    else tg_scope_push(g, name);
+    if (formatted) tg_scope_pushf_at(HERE, g, "%0600d", 1);
+    else tg_scope_push_at(HERE, g, name);
     return poison_of(g);
 }
-#define MISTAKE_WITHOUT_SITE(status, text, ...) mistake_at(g, (__VA_ARGS__), TG_ERROR_##status, text, __LINE__, tg_site_make("", 0))
 
 FAMILY(scopes) {
-    MISTAKE_WITHOUT_SITE(ARGUMENT, "scope_push: the name is empty", scoped(g, "", false));
-    MISTAKE_WITHOUT_SITE(ARGUMENT, "scope_push: the name is NULL", scoped(g, NULL, false));
-    MISTAKE_WITHOUT_SITE(LIMIT, "scope_pushf: the name is longer than 511 characters", scoped(g, NULL, true));
-    MISTAKE_WITHOUT_SITE(TRACE, "scope_pop: no scope is open", (tg_scope_pop(g), poison_of(g)));
+    MISTAKE(ARGUMENT, "scope_push: the name is empty", scoped(g, "", false));
+    MISTAKE(ARGUMENT, "scope_push: the name is NULL", scoped(g, NULL, false));
+    MISTAKE(LIMIT, "scope_pushf: the name is longer than 511 characters", scoped(g, NULL, true));
+    MISTAKE(TRACE, "scope_pop: no scope is open", (tg_scope_pop_at(HERE, g), poison_of(g)));
 }
 
 /* ---------------------------------------------------------------- gradients */

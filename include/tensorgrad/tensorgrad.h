@@ -2,7 +2,8 @@
  *
  * The whole public C API. Rules that hold for every function:
  *  - Nothing aborts, exits or prints. A mistake is recorded on the context (status, message, the caller's
- *    file and line) and the first mistake since the context was last cleared wins.
+ *    file and line) and the first mistake since the context was last cleared wins. Calls that can fail are macros that
+ *    pass their line: tg_step(...) is tg_step_at(TG_SITE, ...), the function that bindings and wrappers call with a site of theirs.
  *  - Tensor operations take and return tg_tensor by value. An operation that fails returns the poison tensor
  *    (id 0); an operation on poison returns poison and records nothing. Check once, after tg_compile.
  *  - Shapes are row-major, axes may be negative (-1 is the last). Broadcasting is NumPy's.
@@ -250,9 +251,12 @@ TG_API tg_tensor tg_param_at(tg_site site, tg_graph *g, const char *name, tg_sha
 #define tg_param(...) TG_WITH_3_(tg_param_at, tg_param_options, __VA_ARGS__, .reserved_ = 0)
 
 /* Names of parameters made between push and pop are prefixed "name.". Any depth. */
-TG_API void tg_scope_push(tg_graph *g, const char *name);
-TG_API void tg_scope_pushf(tg_graph *g, const char *format, ...);
-TG_API void tg_scope_pop(tg_graph *g);
+TG_API void tg_scope_push_at(tg_site site, tg_graph *g, const char *name);
+#define tg_scope_push(...) tg_scope_push_at(TG_SITE, __VA_ARGS__)
+TG_API void tg_scope_pushf_at(tg_site site, tg_graph *g, const char *format, ...);
+#define tg_scope_pushf(...) tg_scope_pushf_at(TG_SITE, __VA_ARGS__)
+TG_API void tg_scope_pop_at(tg_site site, tg_graph *g);
+#define tg_scope_pop(...) tg_scope_pop_at(TG_SITE, __VA_ARGS__)
 
 /* A value fed on every step. One axis may be TG_ANY, its size then follows from the elements that a call feeds: see
  * tg_compile_options.any_size. In the build function such an axis has the size that is being traced (tg_tensor_shape tells). More than
@@ -1213,7 +1217,8 @@ typedef struct tg_adapter_info {
 } tg_adapter_info;
 /* Fills out[0 .. min(capacity, *count)) in the order of preference; *count gets how many there are: 0, with TG_OK, when there is no
  * library (the reason is logged). The number of an adapter here is what "#number" means in tg_compile_options.adapter. */
-TG_API tg_status tg_adapters(tg_context *ctx, tg_adapter_info *out, int capacity, int *count);
+TG_API tg_status tg_adapters_at(tg_site site, tg_context *ctx, tg_adapter_info *out, int capacity, int *count);
+#define tg_adapters(...) tg_adapters_at(TG_SITE, __VA_ARGS__)
 /* Models that ask for the same (library, adapter, precision) share one WebGPU device, in whatever contexts and threads they are: opening
  * one takes a tenth of a second and more, and drivers allow only so many. It stays open when its last model is destroyed, for the next
  * one: at most two such idle devices are kept, those used last, and the library's instance. This closes them and gives back their
@@ -1260,16 +1265,20 @@ typedef struct tg_compile_options {
 /* Traces, differentiates with respect to every unfrozen parameter, fuses, plans, initialises. options may be NULL. A build
  * function cannot compile or trace: TG_ERROR_TRACE. A call that feeds a size for the first time compiles too.
  * Returned: destroy with tg_model_destroy. NULL on error, see tg_error(ctx). */
-TG_API tg_model *tg_compile(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options);
+TG_API tg_model *tg_compile_at(tg_site site, tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options);
+#define tg_compile(...) tg_compile_at(TG_SITE, __VA_ARGS__)
 /* Forward only: the built tensor is the output, any shape and dtype. The optimizer of the options is not looked at. */
-TG_API tg_model *tg_compile_forward(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options);
+TG_API tg_model *tg_compile_forward_at(tg_site site, tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options);
+#define tg_compile_forward(...) tg_compile_forward_at(TG_SITE, __VA_ARGS__)
 /* A forward graph that shares `parent`'s parameters, states, threads, any_size and max_sizes. All its parameters must exist there; it lists
  * all of the parent's, used or not. Its runs make no writebacks. Destroyed with its parent at the latest; destroying it earlier is fine.
  * Resets, uploads and loads through it act on the shared values. Random numbers are drawn anew in each run. */
-TG_API tg_model *tg_compile_sibling(tg_model *parent, tg_build_fn build, void *user);
+TG_API tg_model *tg_compile_sibling_at(tg_site site, tg_model *parent, tg_build_fn build, void *user);
+#define tg_compile_sibling(...) tg_compile_sibling_at(TG_SITE, __VA_ARGS__)
 /* The same over the averages of the parent's parameters (tg_optimizer.average), which until the first update are what the parameters
  * begin with; frozen parameters stand for themselves. A parent that keeps no average is TG_ERROR_STATE. */
-TG_API tg_model *tg_compile_average(tg_model *parent, tg_build_fn build, void *user);
+TG_API tg_model *tg_compile_average_at(tg_site site, tg_model *parent, tg_build_fn build, void *user);
+#define tg_compile_average(...) tg_compile_average_at(TG_SITE, __VA_ARGS__)
 /* Cascades to siblings. NULL is fine. */
 TG_API void tg_model_destroy(tg_model *model);
 TG_API tg_context *tg_model_context(const tg_model *model);
@@ -1305,17 +1314,22 @@ static inline tg_feed tg_feed_bool(const char *name, const uint8_t *data, int64_
  * optimizer's own count of steps with its schedule, and user states are as they were, bit for bit, as if the step had not been; but it
  * counts in tg_model_step_count, its batch and its random numbers are used up, and tg_param_grad_download gives its gradients.
  * Allocates nothing. */
-TG_API tg_status tg_step(tg_model *model, const tg_feed *feeds, int n, float *loss);
+TG_API tg_status tg_step_at(tg_site site, tg_model *model, const tg_feed *feeds, int n, float *loss);
+#define tg_step(...) tg_step_at(TG_SITE, __VA_ARGS__)
 /* As tg_step; *captures gets every captured tensor, as it was before the update. Returned: destroy with tg_captures_destroy,
  * before the context; it may outlive the model. Handed over on TG_ERROR_NOT_FINITE too; on every other error *captures is NULL.
  * The first call compiles a program of its own. */
-TG_API tg_status tg_step_captures(tg_model *model, const tg_feed *feeds, int n, float *loss, tg_captures **captures);
+TG_API tg_status tg_step_captures_at(tg_site site, tg_model *model, const tg_feed *feeds, int n, float *loss, tg_captures **captures);
+#define tg_step_captures(...) tg_step_captures_at(TG_SITE, __VA_ARGS__)
 /* The built tensor (the loss of a training model), no update and no writebacks; random numbers are drawn anew. `capacity` is in elements
  * and must be at least the output's count; elements are of the output's dtype. NaN and infinity are values like any other. Feeds and
  * indices as in tg_step. The first call on a training model compiles a program of its own; later ones allocate nothing. */
-TG_API tg_status tg_run(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity);
+TG_API tg_status tg_run_at(tg_site site, tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity);
+#define tg_run(...) tg_run_at(TG_SITE, __VA_ARGS__)
 /* As tg_run and tg_step_captures; on an error *captures is NULL. */
-TG_API tg_status tg_run_captures(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity, tg_captures **captures);
+TG_API tg_status tg_run_captures_at(tg_site site, tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity,
+                                    tg_captures **captures);
+#define tg_run_captures(...) tg_run_captures_at(TG_SITE, __VA_ARGS__)
 
 /* ---- steps that are not waited for. tg_step_async checks as tg_step does, and fails as it does, nothing changed and *ticket 0; else it
  * hands the step to the device and returns, the number of the step in *ticket: 1, 2, ... of a model and its life. What the step itself
@@ -1324,22 +1338,27 @@ TG_API tg_status tg_run_captures(tg_model *model, const tg_feed *feeds, int n, v
  * before it, and so does destroying. In place, and done when it returns: on the CPU, of a model that computes indices, and where the
  * model has nothing to run. Allocates nothing once three steps have been under way. */
 typedef int64_t tg_ticket;
-TG_API tg_status tg_step_async(tg_model *model, const tg_feed *feeds, int n, tg_ticket *ticket);
+TG_API tg_status tg_step_async_at(tg_site site, tg_model *model, const tg_feed *feeds, int n, tg_ticket *ticket);
+#define tg_step_async(...) tg_step_async_at(TG_SITE, __VA_ARGS__)
 /* The step's status and loss, as tg_step gives them (loss may be NULL); a ticket may be waited for again. The last TG_TICKETS steps are
  * remembered: of older ones, and of tickets that were never given, TG_ERROR_NOT_FOUND. */
 #define TG_TICKETS 256
-TG_API tg_status tg_wait(tg_model *model, tg_ticket ticket, float *loss);
+TG_API tg_status tg_wait_at(tg_site site, tg_model *model, tg_ticket ticket, float *loss);
+#define tg_wait(...) tg_wait_at(TG_SITE, __VA_ARGS__)
 /* *done: tg_wait would not wait. */
-TG_API tg_status tg_poll(tg_model *model, tg_ticket ticket, bool *done);
+TG_API tg_status tg_poll_at(tg_site site, tg_model *model, tg_ticket ticket, bool *done);
+#define tg_poll(...) tg_poll_at(TG_SITE, __VA_ARGS__)
 
 /* ---- many steps in one call, on data that is there. A data set gives rows for inputs of a training model: arrays[i] has `rows` rows of
  * the input of that name, whose first axis is the batch (all inputs listed have the same batch B; `rows` may be less). What is wrong
  * with names, dtypes, counts, bools and indices, anywhere in the data, is said here, as tg_step says it of a batch. The data is
  * copied. Returned: destroy with tg_dataset_destroy, before the context; the model may be destroyed first. NULL on error. */
-TG_API tg_dataset *tg_dataset_create(tg_model *model, const tg_feed *arrays, int n, int64_t rows);
+TG_API tg_dataset *tg_dataset_create_at(tg_site site, tg_model *model, const tg_feed *arrays, int n, int64_t rows);
+#define tg_dataset_create(...) tg_dataset_create_at(TG_SITE, __VA_ARGS__)
 /* The same in batches of `batch` rows, for inputs whose first axis is TG_ANY. 0: as the model was compiled first. Any other model:
  * TG_ERROR_SHAPE unless its batch is that. */
-TG_API tg_dataset *tg_dataset_create_batch(tg_model *model, const tg_feed *arrays, int n, int64_t rows, int64_t batch);
+TG_API tg_dataset *tg_dataset_create_batch_at(tg_site site, tg_model *model, const tg_feed *arrays, int n, int64_t rows, int64_t batch);
+#define tg_dataset_create_batch(...) tg_dataset_create_batch_at(TG_SITE, __VA_ARGS__)
 TG_API void tg_dataset_destroy(tg_dataset *dataset); /* NULL is fine */
 
 /* Which rows step t takes, t being tg_model_step_count before it, i = 0 .. B - 1:
@@ -1385,41 +1404,54 @@ typedef struct tg_train_result {
  * too. The data set must be this model's and on its device: after tg_model_recover it is made anew. TG_ERROR_STATE for a model that neither
  * has an optimizer nor writes anything back; TG_ERROR_NOT_FINITE as of tg_step, behind
  * the last step of its submission. What is refused changes nothing. Allocates nothing. */
-TG_API tg_status tg_train(tg_model *model, tg_dataset *dataset, const tg_train_options *options, float *losses, tg_train_result *result);
+TG_API tg_status tg_train_at(tg_site site, tg_model *model, tg_dataset *dataset, const tg_train_options *options, float *losses,
+                             tg_train_result *result);
+#define tg_train(...) tg_train_at(TG_SITE, __VA_ARGS__)
 
 TG_API int tg_captures_count(const tg_captures *captures);
 TG_API const char *tg_captures_name(const tg_captures *captures, int i);
 TG_API bool tg_captures_has(const tg_captures *captures, const char *name);
 /* Owned by captures. NULL and TG_ERROR_NOT_FOUND (known names listed) when there is none; shape, dtype may be NULL. */
-TG_API const void *tg_captures_get(const tg_captures *captures, const char *name, tg_shape *shape, tg_dtype *dtype);
+TG_API const void *tg_captures_get_at(tg_site site, const tg_captures *captures, const char *name, tg_shape *shape, tg_dtype *dtype);
+#define tg_captures_get(...) tg_captures_get_at(TG_SITE, __VA_ARGS__)
 TG_API void tg_captures_destroy(tg_captures *captures);
 
 TG_API int tg_model_param_count(const tg_model *model);
 TG_API const char *tg_model_param_name(const tg_model *model, int i);
-TG_API tg_status tg_model_param_shape(const tg_model *model, const char *name, tg_shape *shape);
+TG_API tg_status tg_model_param_shape_at(tg_site site, const tg_model *model, const char *name, tg_shape *shape);
+#define tg_model_param_shape(...) tg_model_param_shape_at(TG_SITE, __VA_ARGS__)
 /* One parameter by name; count must equal its element count. */
-TG_API tg_status tg_param_upload(tg_model *model, const char *name, const float *data, int64_t count);
-TG_API tg_status tg_param_download(tg_model *model, const char *name, float *data, int64_t count);
+TG_API tg_status tg_param_upload_at(tg_site site, tg_model *model, const char *name, const float *data, int64_t count);
+#define tg_param_upload(...) tg_param_upload_at(TG_SITE, __VA_ARGS__)
+TG_API tg_status tg_param_download_at(tg_site site, tg_model *model, const char *name, float *data, int64_t count);
+#define tg_param_download(...) tg_param_download_at(TG_SITE, __VA_ARGS__)
 /* Its average, see tg_compile_average. */
-TG_API tg_status tg_param_average_download(tg_model *model, const char *name, float *data, int64_t count);
+TG_API tg_status tg_param_average_download_at(tg_site site, tg_model *model, const char *name, float *data, int64_t count);
+#define tg_param_average_download(...) tg_param_average_download_at(TG_SITE, __VA_ARGS__)
 /* Gradient of the last step, before clipping; zeros for a frozen parameter. TG_ERROR_STATE before the first step, after a reset
  * or a load, and for forward models. */
-TG_API tg_status tg_param_grad_download(tg_model *model, const char *name, float *data, int64_t count);
+TG_API tg_status tg_param_grad_download_at(tg_site site, tg_model *model, const char *name, float *data, int64_t count);
+#define tg_param_grad_download(...) tg_param_grad_download_at(TG_SITE, __VA_ARGS__)
 /* Many at once: every name and length is checked before anything is written. partial: names may be missing. */
-TG_API tg_status tg_params_upload(tg_model *model, const tg_feed *params, int n, bool partial);
+TG_API tg_status tg_params_upload_at(tg_site site, tg_model *model, const tg_feed *params, int n, bool partial);
+#define tg_params_upload(...) tg_params_upload_at(TG_SITE, __VA_ARGS__)
 /* Puts a model in the place of another: the parameters and user states of `to` that `from` has too, by name and shape, get its values;
  * *count (NULL: not wanted) gets how many parameters. The two may differ in device and context; errors are recorded on `to`'s. All is read
  * before anything is written. */
-TG_API tg_status tg_params_carry(tg_model *to, tg_model *from, int *count);
+TG_API tg_status tg_params_carry_at(tg_site site, tg_model *to, tg_model *from, int *count);
+#define tg_params_carry(...) tg_params_carry_at(TG_SITE, __VA_ARGS__)
 
 /* Initial values again (same seed, same values); optimiser state, user states, random numbers and step counter back to the start. A
  * schedule set by tg_model_set_lr stays in force and begins again. */
-TG_API tg_status tg_model_reset(tg_model *model);
+TG_API tg_status tg_model_reset_at(tg_site site, tg_model *model);
+#define tg_model_reset(...) tg_model_reset_at(TG_SITE, __VA_ARGS__)
 /* Optimiser state and step counter back to the start, the schedule as above; parameters and user states stay, random numbers go on. */
-TG_API tg_status tg_model_reset_optimizer(tg_model *model);
+TG_API tg_status tg_model_reset_optimizer_at(tg_site site, tg_model *model);
+#define tg_model_reset_optimizer(...) tg_model_reset_optimizer_at(TG_SITE, __VA_ARGS__)
 /* Replaces the schedule; a decaying schedule begins at its start now. Governs decoupled decay too. TG_ERROR_STATE for a model
  * without an optimizer. */
-TG_API tg_status tg_model_set_lr(tg_model *model, tg_lr schedule);
+TG_API tg_status tg_model_set_lr_at(tg_site site, tg_model *model, tg_lr schedule);
+#define tg_model_set_lr(...) tg_model_set_lr_at(TG_SITE, __VA_ARGS__)
 TG_API int64_t tg_model_step_count(const tg_model *model);
 
 /* Parameters and the model's own user states (and, for training models, optimiser state, schedule, step counter, seed, where steps stand in
@@ -1428,8 +1460,10 @@ TG_API int64_t tg_model_step_count(const tg_model *model);
  * model or a sibling: its parameters and the states that the model has, which must be there; the rest is left out. A file without training
  * state into a training model: the parameters, the states that it has, and all else from the start. Gradients are not kept. Where training
  * state is loaded, the seed of later resets is the file's. */
-TG_API tg_status tg_model_save(tg_model *model, const char *path);
-TG_API tg_status tg_model_load(tg_model *model, const char *path);
+TG_API tg_status tg_model_save_at(tg_site site, tg_model *model, const char *path);
+#define tg_model_save(...) tg_model_save_at(TG_SITE, __VA_ARGS__)
+TG_API tg_status tg_model_load_at(tg_site site, tg_model *model, const char *path);
+#define tg_model_load(...) tg_model_load_at(TG_SITE, __VA_ARGS__)
 
 /* Losing a GPU is TG_ERROR_DEVICE_LOST, from the call that meets it and from all calls that need the device after it. Recovering
  * opens a device again and goes on from the last snapshot: all parameters, states and the step count as they were after the
@@ -1437,9 +1471,11 @@ TG_API tg_status tg_model_load(tg_model *model, const char *path);
  * rest of the snapshot as old as it is. A download of one parameter takes none: values of different ages make no model.)
  * TG_OK and nothing done for a device that is not lost; TG_ERROR_STATE for an application's own. On an error the model stays
  * lost, and another try is allowed. Siblings are recovered with their parent, through either handle. */
-TG_API tg_status tg_model_recover(tg_model *model);
+TG_API tg_status tg_model_recover_at(tg_site site, tg_model *model);
+#define tg_model_recover(...) tg_model_recover_at(TG_SITE, __VA_ARGS__)
 /* Takes a host copy of everything tg_model_recover puts back; one read of every state. Nothing on the CPU, which is never lost. */
-TG_API tg_status tg_model_snapshot(tg_model *model);
+TG_API tg_status tg_model_snapshot_at(tg_site site, tg_model *model);
+#define tg_model_snapshot(...) tg_model_snapshot_at(TG_SITE, __VA_ARGS__)
 
 /* ---------------------------------------------------------------- inspection */
 
@@ -1459,13 +1495,15 @@ typedef struct tg_model_info {
     tg_precision precision;   /* in use: F32 where F16 was asked for and is not offered */
 } tg_model_info;
 /* Of a model with TG_ANY, what is told here and below is of the size used last. */
-TG_API tg_status tg_model_get_info(tg_model *model, tg_model_info *info);
+TG_API tg_status tg_model_get_info_at(tg_site site, tg_model *model, tg_model_info *info);
+#define tg_model_get_info(...) tg_model_get_info_at(TG_SITE, __VA_ARGS__)
 TG_API tg_shape tg_model_output_shape(const tg_model *model);
 TG_API tg_dtype tg_model_output_dtype(const tg_model *model);
 typedef enum tg_text { TG_TEXT_IR = 0, TG_TEXT_KERNELS, TG_TEXT_PLAN, TG_TEXT_DOT, TG_TEXT_C, TG_TEXT_WGSL } tg_text;
 /* Owned by the model, valid until the next tg_model_text or its destruction. NULL on error. WGSL of a CPU model: for a device with
  * the guaranteed limits. */
-TG_API const char *tg_model_text(tg_model *model, tg_text what);
+TG_API const char *tg_model_text_at(tg_site site, tg_model *model, tg_text what);
+#define tg_model_text(...) tg_model_text_at(TG_SITE, __VA_ARGS__)
 
 /* What a kernel of the training step (of the run of a model that is not trained) takes. */
 typedef struct tg_kernel_time {
@@ -1478,7 +1516,8 @@ typedef struct tg_kernel_time {
  * kernels, until another call or the model's end (where inputs have TG_ANY: steps of the size used last); `times` is the caller's and must
  * live that long. On the CPU only: elsewhere TG_ERROR_UNSUPPORTED. TG_ERROR_ARGUMENT for a negative count. A step gets slower by some 50 ns
  * a kernel. */
-TG_API tg_status tg_model_time_kernels(tg_model *model, tg_kernel_time *times, int count);
+TG_API tg_status tg_model_time_kernels_at(tg_site site, tg_model *model, tg_kernel_time *times, int count);
+#define tg_model_time_kernels(...) tg_model_time_kernels_at(TG_SITE, __VA_ARGS__)
 
 /* ---- tuning. How contractions, chains and kernels side by side are laid out on a GPU follows from rules of ours unless the user's table
  * says otherwise: tensorgrad/tuning.txt in XDG_CACHE_HOME, ~/.cache or %LOCALAPPDATA%, or the file that TENSORGRAD_TUNING names ("off":
@@ -1504,18 +1543,21 @@ typedef struct tg_tune_options {
  * out; what it says of others stays. The file is replaced as a whole, so that two processes cannot spoil it. options may be NULL.
  * TG_ERROR_DEVICE: the model is on the CPU, or the second device failed. TG_ERROR_STATE: the table is switched off. TG_ERROR_IO: it
  * cannot be written. TG_ERROR_FORMAT: the file there is no table; it is left alone. */
-TG_API tg_status tg_model_tune(tg_model *model, const tg_tune_options *options);
+TG_API tg_status tg_model_tune_at(tg_site site, tg_model *model, const tg_tune_options *options);
+#define tg_model_tune(...) tg_model_tune_at(TG_SITE, __VA_ARGS__)
 
 /* The instruction set in use on this machine: "avx512", "avx2", "neon", "simd128", "scalar". */
 TG_API const char *tg_cpu_name(void);
 /* c[m, n] = a[m, k] b[k, n], row-major, sizes at least 1, on the calling thread: what the benchmark of matmul:N measures. */
-TG_API tg_status tg_gemm(tg_context *ctx, int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c);
+TG_API tg_status tg_gemm_at(tg_site site, tg_context *ctx, int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c);
+#define tg_gemm(...) tg_gemm_at(TG_SITE, __VA_ARGS__)
 
 /* ---------------------------------------------------------------- the open IR */
 
 /* Runs build in a fresh trace and returns the graph (destroy with tg_graph_destroy), the built tensor in *result. NULL on error.
  * Operations on its tensors after that are TG_ERROR_TRACE. */
-TG_API tg_graph *tg_trace(tg_context *ctx, tg_build_fn build, void *user, tg_tensor *result);
+TG_API tg_graph *tg_trace_at(tg_site site, tg_context *ctx, tg_build_fn build, void *user, tg_tensor *result);
+#define tg_trace(...) tg_trace_at(TG_SITE, __VA_ARGS__)
 TG_API void tg_graph_destroy(tg_graph *graph);
 TG_API tg_shape tg_tensor_shape(tg_tensor t); /* poison: rank 0 and f32 */
 TG_API tg_dtype tg_tensor_dtype(tg_tensor t);

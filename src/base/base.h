@@ -31,6 +31,7 @@ struct tg_context {
     tg_site site;     /* its file is copied into site_file */
     char site_file[512];
     char message[TG_MESSAGE_MAX];
+    tg_site call_site; /* of the public call in progress, whose file lives as long: where errors are that name no other */
     tg_graph *trace;    /* the trace in progress, or NULL */
     int64_t live_bytes; /* allocated through this context and not released (tests pin it) */
     int64_t live_blocks;

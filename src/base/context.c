@@ -90,7 +90,8 @@ static void context_mark_cut(char *message) {
 tg_status tg_fail(tg_context *ctx, tg_status code, tg_site site, const char *format, ...) {
     if (!ctx || ctx->status != TG_OK || code == TG_OK) return code;
     ctx->status = code;
-    context_keep_site(ctx, site);
+    const bool nowhere = site.line == 0 && (site.file == NULL || site.file[0] == '\0');
+    context_keep_site(ctx, nowhere ? ctx->call_site : site);
     va_list arguments;
     va_start(arguments, format);
     const int length = vsnprintf(ctx->message, TG_MESSAGE_MAX, format, arguments);

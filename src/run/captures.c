@@ -55,9 +55,9 @@ bool tg_captures_has(const tg_captures *captures, const char *name) { return cap
 
 static const char *captures_known_name(const void *user, int64_t i) { return ((const tg_captures *)user)->item[i].name; }
 
-const void *tg_captures_get(const tg_captures *captures, const char *name, tg_shape *shape, tg_dtype *dtype) {
+const void *tg_captures_get_at(tg_site site, const tg_captures *captures, const char *name, tg_shape *shape, tg_dtype *dtype) {
     if (captures == NULL) return NULL;
-    tg_model_begin(captures->ctx);
+    tg_model_begin(captures->ctx, site);
     int i = captures_find(captures, name);
     if (i < 0) {
         char names[TG_NAMES_TEXT];

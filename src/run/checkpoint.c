@@ -119,9 +119,9 @@ static tg_status checkpoint_save(const tg_model *model, checkpoint_map *map, con
     return tg_safetensors_save(model->ctx, path, items, map->places.count, metadata, pairs);
 }
 
-tg_status tg_model_save(tg_model *model, const char *path) {
+tg_status tg_model_save_at(tg_site site, tg_model *model, const char *path) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(model);
+    tg_model_enter(model, site);
     if (path == NULL || path[0] == '\0') return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "save: no path");
     checkpoint_map map;
     tg_status status = checkpoint_map_make(&map, model);
@@ -326,9 +326,9 @@ static tg_status checkpoint_load_file(const tg_model *model, const checkpoint_ma
     return status;
 }
 
-tg_status tg_model_load(tg_model *model, const char *path) {
+tg_status tg_model_load_at(tg_site site, tg_model *model, const char *path) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(model);
+    tg_model_enter(model, site);
     if (path == NULL || path[0] == '\0') return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "load: no path");
     checkpoint_map map;
     tg_status status = checkpoint_map_make(&map, model);

@@ -154,9 +154,9 @@ static tg_dataset *dataset_create(tg_model *model, const tg_feed *arrays, int n,
     return NULL;
 }
 
-tg_dataset *tg_dataset_create_batch(tg_model *model, const tg_feed *arrays, int n, int64_t rows, int64_t batch) {
+tg_dataset *tg_dataset_create_batch_at(tg_site site, tg_model *model, const tg_feed *arrays, int n, int64_t rows, int64_t batch) {
     if (model == NULL) return NULL;
-    tg_model_enter(model);
+    tg_model_enter(model, site);
     if (dataset_check_call(model, arrays, n, rows, batch) != TG_OK) return NULL;
     if (model->size != 0) {
         const int64_t size = batch > 0 ? batch : model->size;
@@ -168,8 +168,8 @@ tg_dataset *tg_dataset_create_batch(tg_model *model, const tg_feed *arrays, int 
     return model != NULL ? dataset_create(model, arrays, n, rows, batch) : NULL;
 }
 
-tg_dataset *tg_dataset_create(tg_model *model, const tg_feed *arrays, int n, int64_t rows) {
-    return tg_dataset_create_batch(model, arrays, n, rows, 0);
+tg_dataset *tg_dataset_create_at(tg_site site, tg_model *model, const tg_feed *arrays, int n, int64_t rows) {
+    return tg_dataset_create_batch_at(site, model, arrays, n, rows, 0);
 }
 
 void tg_dataset_destroy(tg_dataset *dataset) {

@@ -15,8 +15,9 @@
 
 /* ---------------------------------------------------------------- small things all of src/run uses */
 
-void tg_model_begin(tg_context *ctx) {
+void tg_model_begin(tg_context *ctx, tg_site site) {
     if (ctx->trace == NULL) tg_clear_error(ctx);
+    ctx->call_site = site;
 }
 
 const char *tg_names_text(char *buffer, size_t size, tg_name_fn name, const void *user, int64_t count) {

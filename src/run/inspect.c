@@ -8,9 +8,9 @@
 
 static const tg_variant *inspect_main(const tg_model *model) { return model->variants[model->training ? TG_VARIANT_STEP : TG_VARIANT_RUN]; }
 
-tg_status tg_model_get_info(tg_model *model, tg_model_info *info) {
+tg_status tg_model_get_info_at(tg_site site, tg_model *model, tg_model_info *info) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_begin(model->ctx, site);
     model = tg_sizes_last(model);
     if (info == NULL) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "get_info: info is NULL");
     const tg_family *family = model->family;
@@ -67,9 +67,9 @@ static tg_status inspect_print(const tg_model *model, tg_text what, tg_text_buff
     return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "text: there is no text %d", (int)what);
 }
 
-const char *tg_model_text(tg_model *model, tg_text what) {
+const char *tg_model_text_at(tg_site site, tg_model *model, tg_text what) {
     if (model == NULL) return NULL;
-    tg_model_begin(model->ctx);
+    tg_model_begin(model->ctx, site);
     tg_text_clear(&model->text);
     if (inspect_print(tg_sizes_last(model), what, &model->text) != TG_OK || model->text.failed) return NULL;
     return model->text.data != NULL ? model->text.data : "";
@@ -88,9 +88,9 @@ static void inspect_loops(const tg_kernel *kernel, char *text, size_t size) {
     }
 }
 
-tg_status tg_model_time_kernels(tg_model *model, tg_kernel_time *times, int count) {
+tg_status tg_model_time_kernels_at(tg_site site, tg_model *model, tg_kernel_time *times, int count) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_begin(model->ctx, site);
     if (count < 0) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "time_kernels: the count is %d", count);
     model = tg_sizes_last(model);
     const tg_variant *variant = inspect_main(model);

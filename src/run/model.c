@@ -139,9 +139,10 @@ static tg_model *model_compile_sibling(tg_model *parent, tg_graph *traced, bool 
 }
 
 /* tg_trace clears the last call's error, but not a trace's. */
-static tg_model *model_trace_root(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options, bool training) {
+static tg_model *model_trace_root(tg_site site, tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options,
+                                  bool training) {
     if (ctx == NULL) return NULL;
-    tg_model_begin(ctx);
+    tg_model_begin(ctx, site);
     if (tg_sizes_check_options(ctx, options) != TG_OK) return NULL;
     tg_compile_options chosen;
     memset(&chosen, 0, sizeof chosen);
@@ -160,16 +161,18 @@ static tg_model *model_trace_sibling(tg_model *parent, tg_build_fn build, void *
     return model;
 }
 
-tg_model *tg_compile(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options) {
-    return model_trace_root(ctx, build, user, options, true);
+tg_model *tg_compile_at(tg_site site, tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options) {
+    return model_trace_root(site, ctx, build, user, options, true);
 }
 
-tg_model *tg_compile_forward(tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options) {
-    return model_trace_root(ctx, build, user, options, false);
+tg_model *tg_compile_forward_at(tg_site site, tg_context *ctx, tg_build_fn build, void *user, const tg_compile_options *options) {
+    return model_trace_root(site, ctx, build, user, options, false);
 }
 
-tg_model *tg_compile_sibling(tg_model *parent, tg_build_fn build, void *user) {
-    return parent != NULL ? model_trace_sibling(parent, build, user, false) : NULL;
+tg_model *tg_compile_sibling_at(tg_site site, tg_model *parent, tg_build_fn build, void *user) {
+    if (parent == NULL) return NULL;
+    tg_model_begin(parent->ctx, site);
+    return model_trace_sibling(parent, build, user, false);
 }
 
 static bool model_has_average(const tg_model *parent) {
@@ -178,16 +181,16 @@ static bool model_has_average(const tg_model *parent) {
     return false;
 }
 
-tg_model *tg_compile_average(tg_model *parent, tg_build_fn build, void *user) {
+tg_model *tg_compile_average_at(tg_site site, tg_model *parent, tg_build_fn build, void *user) {
     if (parent == NULL) return NULL;
-    tg_model_begin(parent->ctx);
+    tg_model_begin(parent->ctx, site);
     if (!model_has_average(parent)) return NULL;
     return model_trace_sibling(parent, build, user, true);
 }
 
 /* A graph from bytes instead of a build function. */
 static tg_graph *model_read(tg_context *ctx, const void *bytes, size_t size) {
-    tg_model_begin(ctx);
+    tg_model_begin(ctx, TG_SITE_NONE);
     if (ctx->trace != NULL) {
         tg_fail(ctx, TG_ERROR_TRACE, TG_SITE_NONE, "compile: a trace is in progress: a build function cannot compile");
         return NULL;
@@ -205,7 +208,7 @@ tg_model *tg_compile_bytes(tg_context *ctx, const void *bytes, size_t size, cons
 
 tg_model *tg_compile_sibling_bytes(tg_model *parent, const void *bytes, size_t size, bool averaged) {
     if (parent == NULL) return NULL;
-    tg_model_begin(parent->ctx);
+    tg_model_begin(parent->ctx, TG_SITE_NONE);
     if (averaged && !model_has_average(parent)) return NULL;
     return model_compile_sibling(parent, model_read(parent->ctx, bytes, size), averaged);
 }
@@ -279,15 +282,15 @@ static tg_status model_step(tg_model *model, const tg_feed *feeds, int n, float 
     return status;
 }
 
-tg_status tg_step(tg_model *model, const tg_feed *feeds, int n, float *loss) {
+tg_status tg_step_at(tg_site site, tg_model *model, const tg_feed *feeds, int n, float *loss) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(model);
+    tg_model_enter(model, site);
     return model_step(model, feeds, n, loss, NULL);
 }
 
-tg_status tg_step_captures(tg_model *model, const tg_feed *feeds, int n, float *loss, tg_captures **captures) {
+tg_status tg_step_captures_at(tg_site site, tg_model *model, const tg_feed *feeds, int n, float *loss, tg_captures **captures) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(model);
+    tg_model_enter(model, site);
     if (captures == NULL) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "step: captures is NULL");
     *captures = NULL;
     return model_step(model, feeds, n, loss, captures);
@@ -314,15 +317,16 @@ static tg_status model_run(tg_model *model, const tg_feed *feeds, int n, void *o
     return TG_OK;
 }
 
-tg_status tg_run(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity) {
+tg_status tg_run_at(tg_site site, tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(model);
+    tg_model_enter(model, site);
     return model_run(model, feeds, n, output, capacity, NULL);
 }
 
-tg_status tg_run_captures(tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity, tg_captures **captures) {
+tg_status tg_run_captures_at(tg_site site, tg_model *model, const tg_feed *feeds, int n, void *output, int64_t capacity,
+                             tg_captures **captures) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(model);
+    tg_model_enter(model, site);
     if (captures == NULL) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "run: captures is NULL");
     *captures = NULL;
     return model_run(model, feeds, n, output, capacity, captures);

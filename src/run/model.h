@@ -136,10 +136,11 @@ struct tg_captures {
     } item[];
 };
 
-/* ---- every public call that reports a status begins with this: the last call's error is forgotten, a trace's is not */
-void tg_model_begin(tg_context *ctx);
+/* ---- every public call that reports a status begins with this: the last call's error is forgotten, a trace's is not; errors
+ * that name no other line are at `site` from now on */
+void tg_model_begin(tg_context *ctx, tg_site site);
 /* The same of a call that needs the device: first, all steps that are under way end. */
-void tg_model_enter(const tg_model *model);
+void tg_model_enter(const tg_model *model, tg_site site);
 void tg_tickets_settle(tg_family *family);
 void tg_tickets_destroy(tg_family *family); /* settled before */
 /* TG_ERROR_LIMIT: the counter of steps, an i32 on the device, is at its end. */

@@ -44,18 +44,18 @@ static tg_status params_check_count(const tg_model *model, const char *call, con
     return TG_OK;
 }
 
-tg_status tg_model_param_shape(const tg_model *model, const char *name, tg_shape *shape) {
+tg_status tg_model_param_shape_at(tg_site site, const tg_model *model, const char *name, tg_shape *shape) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_begin(model->ctx, site);
     const tg_layout_entry *entry = params_find(model, "param_shape", name);
     if (entry == NULL) return model->ctx->status;
     if (shape != NULL) *shape = entry->shape;
     return TG_OK;
 }
 
-tg_status tg_param_upload(tg_model *model, const char *name, const float *data, int64_t count) {
+tg_status tg_param_upload_at(tg_site site, tg_model *model, const char *name, const float *data, int64_t count) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(model);
+    tg_model_enter(model, site);
     const tg_layout_entry *entry = params_find(model, "param_upload", name);
     if (entry == NULL) return model->ctx->status;
     tg_status status = params_check_count(model, "param_upload", entry, data, count);
@@ -70,15 +70,15 @@ static tg_status params_read(tg_model *model, const char *call, int32_t slot, co
     return status == TG_OK ? tg_family_read(model->family, slot, entry->offset, data, count) : status;
 }
 
-tg_status tg_param_download(tg_model *model, const char *name, float *data, int64_t count) {
+tg_status tg_param_download_at(tg_site site, tg_model *model, const char *name, float *data, int64_t count) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(model);
+    tg_model_enter(model, site);
     return params_read(model, "param_download", tg_family_find(model->family, "tg.parameters"), name, data, count);
 }
 
-tg_status tg_param_average_download(tg_model *model, const char *name, float *data, int64_t count) {
+tg_status tg_param_average_download_at(tg_site site, tg_model *model, const char *name, float *data, int64_t count) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(model);
+    tg_model_enter(model, site);
     int32_t slot = tg_family_find(model->family, "tg.average");
     if (slot < 0)
         return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE,
@@ -95,9 +95,9 @@ tg_status tg_model_check_gradients(const tg_model *model) {
     return TG_OK;
 }
 
-tg_status tg_param_grad_download(tg_model *model, const char *name, float *data, int64_t count) {
+tg_status tg_param_grad_download_at(tg_site site, tg_model *model, const char *name, float *data, int64_t count) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(model);
+    tg_model_enter(model, site);
     tg_status status = tg_model_check_gradients(model);
     if (status != TG_OK) return status;
     const tg_layout_entry *entry = params_find(model, "param_grad_download", name);
@@ -141,9 +141,9 @@ static tg_status params_check_all(tg_model *model, const tg_feed *params, int n,
     return TG_OK;
 }
 
-tg_status tg_params_upload(tg_model *model, const tg_feed *params, int n, bool partial) {
+tg_status tg_params_upload_at(tg_site site, tg_model *model, const tg_feed *params, int n, bool partial) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(model);
+    tg_model_enter(model, site);
     tg_status status = params_check_all(model, params, n, partial);
     for (int i = 0; i < n && status == TG_OK; i++) {
         const tg_layout_entry *entry = tg_layout_find(&model->family->layout, params[i].name);
@@ -214,12 +214,12 @@ static tg_status params_move_states(tg_model *to, const tg_model *from, char *va
     return TG_OK;
 }
 
-tg_status tg_params_carry(tg_model *to, tg_model *from, int *count) {
+tg_status tg_params_carry_at(tg_site site, tg_model *to, tg_model *from, int *count) {
     int carried = 0;
     if (to == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(to);
+    tg_model_enter(to, site);
     if (from == NULL) return tg_fail(to->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "params_carry: from is NULL");
-    tg_model_enter(from);
+    tg_model_enter(from, site);
     const size_t state_bytes = params_state_bytes(to->family), bytes = state_bytes + (size_t)to->family->layout.total * sizeof(float);
     char *states = tg_alloc(to->ctx, bytes);
     if (states == NULL) return TG_ERROR_MEMORY;
@@ -236,22 +236,22 @@ tg_status tg_params_carry(tg_model *to, tg_model *from, int *count) {
 /* ---------------------------------------------------------------- reset, learning rate, steps */
 
 /* The schedule in force (the optimiser's, or the one of tg_model_set_lr) begins again too. */
-tg_status tg_model_reset(tg_model *model) {
+tg_status tg_model_reset_at(tg_site site, tg_model *model) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(model);
+    tg_model_enter(model, site);
     return tg_family_reset(model->family, TG_RESET_ALL);
 }
 
 /* Moments, step counter and gradients to 0, the schedule in force begins again; parameters and user states stay. */
-tg_status tg_model_reset_optimizer(tg_model *model) {
+tg_status tg_model_reset_optimizer_at(tg_site site, tg_model *model) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(model);
+    tg_model_enter(model, site);
     return tg_family_reset(model->family, TG_RESET_OPTIMIZER);
 }
 
-tg_status tg_model_set_lr(tg_model *model, tg_lr schedule) {
+tg_status tg_model_set_lr_at(tg_site site, tg_model *model, tg_lr schedule) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(model);
+    tg_model_enter(model, site);
     tg_family *family = model->family;
     int32_t slot = tg_family_find(family, "tg.lr");
     if (slot < 0) return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "set_lr: the model was compiled without an optimizer");

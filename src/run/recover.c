@@ -47,9 +47,9 @@ static tg_status recover_onto(tg_model *root, tg_device *lost) {
     return status;
 }
 
-tg_status tg_model_recover(tg_model *model) {
+tg_status tg_model_recover_at(tg_site site, tg_model *model) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(model);
+    tg_model_enter(model, site);
     tg_family *family = model->family;
     if (model->root->trains) return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "recover: the model is being trained");
     if (!family->executor->can_be_lost || !family->executor->is_lost(family->device)) return TG_OK;
@@ -68,8 +68,8 @@ tg_status tg_model_recover(tg_model *model) {
     return TG_OK;
 }
 
-tg_status tg_model_snapshot(tg_model *model) {
+tg_status tg_model_snapshot_at(tg_site site, tg_model *model) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(model);
+    tg_model_enter(model, site);
     return tg_family_snapshot(model->family);
 }

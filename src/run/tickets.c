@@ -54,8 +54,8 @@ void tg_tickets_settle(tg_family *family) {
     while (family->tickets != NULL && family->tickets->finished < family->tickets->given) tickets_collect(family, true, &done);
 }
 
-void tg_model_enter(const tg_model *model) {
-    tg_model_begin(model->ctx);
+void tg_model_enter(const tg_model *model, tg_site site) {
+    tg_model_begin(model->ctx, site);
     tg_tickets_settle(model->family);
 }
 
@@ -125,9 +125,9 @@ static tg_status tickets_step(tg_model *model, const tg_feed *feeds, int n) {
     return status;
 }
 
-tg_status tg_step_async(tg_model *model, const tg_feed *feeds, int n, tg_ticket *ticket) {
+tg_status tg_step_async_at(tg_site site, tg_model *model, const tg_feed *feeds, int n, tg_ticket *ticket) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_begin(model->ctx, site);
     if (ticket == NULL) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "step_async: ticket is NULL");
     *ticket = 0;
     tg_status status = tickets_step(model, feeds, n);
@@ -147,9 +147,9 @@ static tg_status tickets_check(const tg_model *model, const char *call, tg_ticke
                    TG_TICKETS);
 }
 
-tg_status tg_wait(tg_model *model, tg_ticket ticket, float *loss) {
+tg_status tg_wait_at(tg_site site, tg_model *model, tg_ticket ticket, float *loss) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_begin(model->ctx, site);
     tg_status status = tickets_check(model, "wait", ticket);
     if (status != TG_OK) return status;
     tg_tickets *tickets = model->family->tickets;
@@ -163,9 +163,9 @@ tg_status tg_wait(tg_model *model, tg_ticket ticket, float *loss) {
     return tg_model_check_step(model->ctx, entry->step, &entry->end);
 }
 
-tg_status tg_poll(tg_model *model, tg_ticket ticket, bool *done) {
+tg_status tg_poll_at(tg_site site, tg_model *model, tg_ticket ticket, bool *done) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_begin(model->ctx, site);
     if (done == NULL) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "poll: done is NULL");
     tg_status status = tickets_check(model, "poll", ticket);
     if (status != TG_OK) return status;

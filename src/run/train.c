@@ -119,8 +119,9 @@ static void train_look_at(tg_train_call *call, float loss) {
 static bool train_tell(const tg_train_call *call, int64_t step, float loss) {
     const tg_train_options *options = &call->options;
     if (options->progress == NULL) return true;
+    const tg_site site = call->model->ctx->call_site;
     const bool more = options->progress(options->progress_user, step, loss);
-    tg_model_begin(call->model->ctx);
+    tg_model_begin(call->model->ctx, site);
     return more;
 }
 
@@ -201,10 +202,11 @@ static tg_status train_submit(tg_train_call *call, int64_t *count) {
     return family->executor->run_feeder(family->device, dataset->feeder, &run, dataset->losses, count);
 }
 
-tg_status tg_train(tg_model *model, tg_dataset *dataset, const tg_train_options *options, float *losses, tg_train_result *result) {
+tg_status tg_train_at(tg_site site, tg_model *model, tg_dataset *dataset, const tg_train_options *options, float *losses,
+                      tg_train_result *result) {
     tg_train_call call;
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_enter(model);
+    tg_model_enter(model, site);
     if (dataset != NULL && dataset->model != NULL && dataset->model->owner == model)
         model = dataset->model; /* of the size of its batches */
     tg_status status = tg_train_begin(&call, model, dataset, options, losses);

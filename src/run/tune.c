@@ -432,10 +432,10 @@ static tg_status tune_check(tg_model *model, const tg_tune_options *options) {
     return TG_OK;
 }
 
-tg_status tg_model_tune(tg_model *model, const tg_tune_options *options) {
+tg_status tg_model_tune_at(tg_site site, tg_model *model, const tg_tune_options *options) {
     const tg_tune_options none = {.seconds = 0.0};
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx);
+    tg_model_begin(model->ctx, site);
     if (options == NULL) options = &none;
     tg_status status = tune_check(model, options);
     if (status != TG_OK) return status;

@@ -309,16 +309,16 @@ void tg_call_pop_scope(const tg_call *call) {
     if (call->graph->scopes.count > 0) call->graph->scopes.count--;
 }
 
-void tg_scope_push(tg_graph *g, const char *name) {
+void tg_scope_push_at(tg_site site, tg_graph *g, const char *name) {
     tg_call call;
-    if (!enter_unstamped(&call, TG_SITE_NONE, "scope_push", g)) return;
+    if (!enter_unstamped(&call, site, "scope_push", g)) return;
     if (tg_call_name_ok(&call, name)) tg_call_push_scope(&call, name);
 }
 
-void tg_scope_pushf(tg_graph *g, const char *format, ...) {
+void tg_scope_pushf_at(tg_site site, tg_graph *g, const char *format, ...) {
     tg_call call;
     char name[512];
-    if (!enter_unstamped(&call, TG_SITE_NONE, "scope_pushf", g)) return;
+    if (!enter_unstamped(&call, site, "scope_pushf", g)) return;
     if (!tg_call_name_ok(&call, format)) return;
     va_list arguments;
     va_start(arguments, format);
@@ -331,9 +331,9 @@ void tg_scope_pushf(tg_graph *g, const char *format, ...) {
     if (tg_call_name_ok(&call, name)) tg_call_push_scope(&call, name);
 }
 
-void tg_scope_pop(tg_graph *g) {
+void tg_scope_pop_at(tg_site site, tg_graph *g) {
     tg_call call;
-    if (!enter_unstamped(&call, TG_SITE_NONE, "scope_pop", g)) return;
+    if (!enter_unstamped(&call, site, "scope_pop", g)) return;
     if (g->scopes.count == 0) {
         tg_call_fail(&call, TG_ERROR_TRACE, NULL, 0, "no scope is open");
         return;
@@ -371,7 +371,9 @@ tg_graph *tg_trace_sized(tg_context *ctx, tg_build_fn build, void *user, int64_t
     ctx->trace = g;
     g->building = true;
     g->size = size;
+    const tg_site outer = ctx->call_site; /* calls that the build function makes have their own */
     tg_tensor built = build(g, user);
+    ctx->call_site = outer;
     g->building = false;
     ctx->trace = NULL;
     g->current_op = NULL;
@@ -384,7 +386,8 @@ tg_graph *tg_trace_sized(tg_context *ctx, tg_build_fn build, void *user, int64_t
     return g;
 }
 
-tg_graph *tg_trace(tg_context *ctx, tg_build_fn build, void *user, tg_tensor *result) {
+tg_graph *tg_trace_at(tg_site site, tg_context *ctx, tg_build_fn build, void *user, tg_tensor *result) {
+    if (ctx != NULL) ctx->call_site = site;
     tg_graph *g = tg_trace_sized(ctx, build, user, 0);
     if (g != NULL && result != NULL) *result = (tg_tensor){g, g->result};
     return g;

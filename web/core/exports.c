@@ -172,7 +172,7 @@ static tg_tensor web_build(tg_graph *g, void *user) {
 WEB_EXPORT(int32_t, trace)(void) {
     int32_t number = (int32_t)web_graphs.count + 1;
     if (!tg_grow(web_context, (void **)&web_graphs.items, &web_graphs.capacity, number, sizeof(tg_graph *))) return 0;
-    if (tg_trace(web_context, web_build, NULL, NULL) != NULL) return number;
+    if (tg_trace_at(TG_SITE_NONE, web_context, web_build, NULL, NULL) != NULL) return number;
     if (web_graphs.count == number) web_graphs.items[number - 1] = NULL;
     return 0;
 }
@@ -606,8 +606,8 @@ WEB_EXPORT(int32_t, draw)
     default: return tg_bernoulli_at(site, g, shape, web_either(p)).id;
     }
 }
-WEB_EXPORT(void, scope_push)(int32_t graph, const char *name) { tg_scope_push(web_graph_of(graph), name); }
-WEB_EXPORT(void, scope_pop)(int32_t graph) { tg_scope_pop(web_graph_of(graph)); }
+WEB_EXPORT(void, scope_push)(int32_t graph, const char *name) { tg_scope_push_at(TG_SITE_NONE, web_graph_of(graph), name); }
+WEB_EXPORT(void, scope_pop)(int32_t graph) { tg_scope_pop_at(TG_SITE_NONE, web_graph_of(graph)); }
 WEB_EXPORT(int32_t, capture)(const char *file, int32_t line, const char *name, int32_t graph, int32_t id) {
     return tg_capture_at(tg_site_make(file, line), name, web_tensor_of(graph, id)).id;
 }
@@ -680,7 +680,7 @@ WEB_EXPORT(const char *, name)(int32_t graph, int32_t id) {
 
 WEB_EXPORT(double, lr_value)(const double lr[WEB_LR], double t) {
     tg_lr schedule = web_lr_of(lr);
-    tg_model_begin(web_context);
+    tg_model_begin(web_context, TG_SITE_NONE);
     if (tg_lr_check(web_context, TG_SITE_NONE, "resolveLR", schedule) != TG_OK) return (double)NAN;
     return tg_lr_value(schedule, web_whole(t));
 }
@@ -737,7 +737,7 @@ static void web_model_info(const tg_model_info *info) {
 
 WEB_EXPORT(const char *, model_describe)(tg_model *model) {
     tg_model_info info;
-    if (tg_model_get_info(model, &info) != TG_OK) return NULL;
+    if (tg_model_get_info_at(TG_SITE_NONE, model, &info) != TG_OK) return NULL;
     tg_text_clear(&web_text);
     WEB_ADD("{\"training\":%s,", web_flag(model->training));
     web_add_key("device", info.device);
@@ -757,22 +757,24 @@ WEB_EXPORT(const char *, model_describe)(tg_model *model) {
     return web_text_done();
 }
 
-WEB_EXPORT(const char *, model_text)(tg_model *model, int32_t what) { return tg_model_text(model, (tg_text)what); }
+WEB_EXPORT(const char *, model_text)(tg_model *model, int32_t what) { return tg_model_text_at(TG_SITE_NONE, model, (tg_text)what); }
 
 WEB_EXPORT(int32_t, model_upload)(tg_model *model, const tg_feed *params, int32_t n, int32_t partial) {
-    return (int32_t)tg_params_upload(model, params, n, partial != 0);
+    return (int32_t)tg_params_upload_at(TG_SITE_NONE, model, params, n, partial != 0);
 }
 WEB_EXPORT(int32_t, model_read)(tg_model *model, int32_t slot, int32_t first, void *data, int32_t count) {
-    tg_model_begin(web_context);
+    tg_model_begin(web_context, TG_SITE_NONE);
     return (int32_t)tg_family_read(model->family, slot, first, data, count);
 }
 WEB_EXPORT(int32_t, model_check_grads)(tg_model *model) {
-    tg_model_begin(web_context);
+    tg_model_begin(web_context, TG_SITE_NONE);
     return (int32_t)tg_model_check_gradients(model);
 }
-WEB_EXPORT(int32_t, model_reset)(tg_model *model) { return (int32_t)tg_model_reset(model); }
-WEB_EXPORT(int32_t, model_reset_optimizer)(tg_model *model) { return (int32_t)tg_model_reset_optimizer(model); }
-WEB_EXPORT(int32_t, model_set_lr)(tg_model *model, const double lr[WEB_LR]) { return (int32_t)tg_model_set_lr(model, web_lr_of(lr)); }
+WEB_EXPORT(int32_t, model_reset)(tg_model *model) { return (int32_t)tg_model_reset_at(TG_SITE_NONE, model); }
+WEB_EXPORT(int32_t, model_reset_optimizer)(tg_model *model) { return (int32_t)tg_model_reset_optimizer_at(TG_SITE_NONE, model); }
+WEB_EXPORT(int32_t, model_set_lr)(tg_model *model, const double lr[WEB_LR]) {
+    return (int32_t)tg_model_set_lr_at(TG_SITE_NONE, model, web_lr_of(lr));
+}
 WEB_EXPORT(double, model_steps)(tg_model *model) { return (double)tg_model_step_count(model); }
 
 WEB_EXPORT(void, snapshot_put)(tg_model *model, int32_t slot, const void *data) {
@@ -783,7 +785,7 @@ WEB_EXPORT(void, snapshot_end)(tg_model *model) {
     model->family->kept_steps = model->family->steps;
     model->family->kept_gradients = model->family->has_gradients;
 }
-WEB_EXPORT(int32_t, model_recover)(tg_model *model) { return (int32_t)tg_model_recover(model); }
+WEB_EXPORT(int32_t, model_recover)(tg_model *model) { return (int32_t)tg_model_recover_at(TG_SITE_NONE, model); }
 
 /* ---------------------------------------------------------------- calls */
 
@@ -795,7 +797,7 @@ struct web_call {
 };
 
 WEB_EXPORT(web_call *, call_create)(tg_model *model) {
-    tg_model_begin(web_context);
+    tg_model_begin(web_context, TG_SITE_NONE);
     web_call *call = tg_alloc(web_context, sizeof *call);
     if (call == NULL) return NULL;
     call->model = model;
@@ -813,7 +815,7 @@ WEB_EXPORT(void, call_destroy)(web_call *call) {
 
 WEB_EXPORT(int32_t, call_begin)(web_call *call, int32_t kind, const tg_feed *feeds, int32_t n) {
     static const tg_call_kind kinds[] = {TG_CALL_STEP, TG_CALL_RUN, TG_CALL_STEP_CAPTURES, TG_CALL_RUN_CAPTURES};
-    tg_model_begin(web_context);
+    tg_model_begin(web_context, TG_SITE_NONE);
     tg_model_call_end(&call->call);
     return (int32_t)tg_model_call_begin(&call->call, call->model, kinds[kind & 3], feeds, n, call->result);
 }
@@ -859,7 +861,7 @@ WEB_EXPORT(void, call_end)(web_call *call) { tg_model_call_end(&call->call); }
 /* ---------------------------------------------------------------- many steps */
 
 WEB_EXPORT(tg_dataset *, dataset_create)(tg_model *model, const tg_feed *arrays, int32_t n, int32_t rows) {
-    return tg_dataset_create(model, arrays, n, rows);
+    return tg_dataset_create_at(TG_SITE_NONE, model, arrays, n, rows);
 }
 WEB_EXPORT(void, dataset_destroy)(tg_dataset *dataset) { tg_dataset_destroy(dataset); }
 WEB_EXPORT(int32_t, dataset_feeder)(const tg_dataset *dataset) { return tg_web_feeder_number(dataset->feeder); }
@@ -873,7 +875,7 @@ struct web_train {
 
 WEB_EXPORT(web_train *, train_begin)
 (tg_model *model, tg_dataset *dataset, const double options[WEB_TRAIN], const tg_feed *feeds, int32_t n) {
-    tg_model_begin(web_context);
+    tg_model_begin(web_context, TG_SITE_NONE);
     web_train *train = tg_alloc(web_context, sizeof *train);
     if (train == NULL) return NULL;
     train->options = (tg_train_options){.steps = web_whole(options[0]),
@@ -898,13 +900,13 @@ WEB_EXPORT(int32_t, train_program)(const web_train *train) { return tg_web_execu
 WEB_EXPORT(const void *const *, train_inputs)(const web_train *train) { return train->call.variant->inputs; }
 WEB_EXPORT(float *, train_losses)(const web_train *train) { return train->call.dataset->losses; }
 WEB_EXPORT(int32_t, train_next)(web_train *train, int32_t status, int32_t count) {
-    if (status == 0) tg_model_begin(web_context);
+    if (status == 0) tg_model_begin(web_context, TG_SITE_NONE);
     return (int32_t)tg_train_next(&train->call, (tg_status)status, train->call.dataset->losses, count);
 }
 WEB_EXPORT(int32_t, train_run)(web_train *train, int32_t count) {
     tg_train_call *call = &train->call;
     tg_status status = TG_OK;
-    tg_model_begin(web_context);
+    tg_model_begin(web_context, TG_SITE_NONE);
     for (int32_t i = 0; i < count && status == TG_OK && call->most > 0; i++) {
         float loss = 0;
         status = tg_train_on_host(call, &loss);
@@ -914,7 +916,7 @@ WEB_EXPORT(int32_t, train_run)(web_train *train, int32_t count) {
     return (int32_t)status;
 }
 WEB_EXPORT(int32_t, train_step)(web_train *train, web_call *call) {
-    tg_model_begin(web_context);
+    tg_model_begin(web_context, TG_SITE_NONE);
     tg_model_call_end(&call->call);
     return (int32_t)tg_train_begin_step(&train->call, &call->call);
 }

@@ -14,9 +14,10 @@ static tg_kernel gemm_kernel(int64_t m, int64_t n, int64_t k) {
     return kernel;
 }
 
-tg_status tg_gemm(tg_context *ctx, int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c) {
+tg_status tg_gemm_at(tg_site site, tg_context *ctx, int64_t m, int64_t n, int64_t k, const float *a, const float *b, float *c) {
     if (ctx == NULL) return TG_ERROR_ARGUMENT;
     if (ctx->trace == NULL) tg_clear_error(ctx); /* a trace in progress keeps its first error */
+    ctx->call_site = site;
     if (a == NULL || b == NULL || c == NULL) return tg_fail(ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "gemm: a, b or c is NULL");
     if (m < 1 || n < 1 || k < 1)
         return tg_fail(ctx, TG_ERROR_SHAPE, TG_SITE_NONE, "gemm: sizes must be at least 1: m %lld, n %lld, k %lld", (long long)m,

@@ -420,9 +420,10 @@ tg_status tg_webgpu_adapters_with(tg_context *ctx, const tg_webgpu_api *api, tg_
     tg_webgpu_share_end();
     return status;
 }
-tg_status tg_adapters(tg_context *ctx, tg_adapter_info *out, int capacity, int *count) {
+tg_status tg_adapters_at(tg_site site, tg_context *ctx, tg_adapter_info *out, int capacity, int *count) {
     if (ctx == NULL) return TG_ERROR_ARGUMENT;
     if (ctx->trace == NULL) tg_clear_error(ctx); /* a trace in progress keeps its first error */
+    ctx->call_site = site;
     if (count == NULL || capacity < 0 || (out == NULL && capacity > 0))
         return tg_fail(ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "adapters: count is NULL, or capacity %d does not go with out", capacity);
     tg_webgpu_api api;

@@ -26,7 +26,7 @@ def macro_arguments(text):
     prototypes = {"TG_UNARY_": "x", "TG_BINARY_": "a, b", "TG_REDUCE_": "x, axes, options"}
     names = {f"tg_{name}": prototypes[kind] for kind, name in re.findall(r"^(TG_(?:UNARY|BINARY|REDUCE)_)\((\w+)\)", text, re.M)}
     for name, parameters in re.findall(r"^TG_API [\w ]+?\*?\b(tg_\w+)_at\(tg_site site, ([^;]*)\);", text, re.M):
-        names[name] = ", ".join(re.search(r"(\w+)$", each.strip()).group(1) for each in parameters.split(","))
+        names[name] = ", ".join(re.search(r"(\w+|\.\.\.)$", each.strip()).group(1) for each in parameters.split(","))
     out = {}
     for name, arguments, body in re.findall(r"^#\s*define (tg_\w+)\(([^)]*)\) *(?:\\\n)? *(.*)", text, re.M):
         if arguments == "...":

@@ -272,7 +272,7 @@ def webgpu_environment():
             "TENSORGRAD_TEST_WEBGPU": "required", "TENSORGRAD_TEST_HOME": "webgpu"}, ""
 
 
-WEBGPU_SUITES = "^test_(ops|conv|nn|gradients|random_graphs|random|cases|values|identities|kinds|attack|fusion|sums|wgsl|webgpu|webgpu_many|webgpu_training|train|life|net_curves|steps)$"
+WEBGPU_SUITES = "^test_(ops|conv|nn|gradients|random_graphs|random|cases|values|identities|reports|kinds|attack|fusion|sums|wgsl|webgpu|webgpu_many|webgpu_training|train|life|net_curves|steps)$"
 # with the guaranteed limits a software adapter is given the kernels of a GPU, workgroup memory and all
 GUARANTEED_SUITES = "^test_(ops|identities|random_graphs|fusion|sums|wgsl|wgsl_contract)$"
 

@@ -347,6 +347,18 @@ TEST(N56_a_product_that_fits_does_not_overflow_on_the_way, {
           {"d0", LIST(1, 2 + 6 + 6e20 + 6, 0, 0, 0), 1e-5, 0});
 })
 
+BUILD(rope6, return tg_rope(in(g, "x", TG_SHAPE(6, 2)), .positions = tg_input(g, "at", TG_SHAPE(6), TG_I32));)
+TEST(P24_rope_at_far_positions,
+     { /* an angle is off by 1e-7 of itself at most */
+       const double at[6] = {8000, 16000, 32768, 65535, 99999, 100000};
+       double want[12];
+       for (int i = 0; i < 6; i++) {
+           want[2 * i] = cos(at[i]);
+           want[2 * i + 1] = sin(at[i]);
+       }
+       CHECK(build_rope6, FEEDS(FED("x", 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0), {"at", at, 6}), {"result", want, 12, 0, .01});
+     })
+
 /* ---- arithmetic */
 
 BUILD(mod3, const tg_tensor w[2] = {in(g, "x", TG_SHAPE(3)), in(g, "y", TG_SHAPE(3))}; tg_capture("floor", tg_floor_div(w[0], w[1]));
@@ -398,6 +410,14 @@ TEST(P27_casts_there_and_back, {
     CHECK(build_cast_pairs, FEEDS(FED("x", .3, 1.7, -.4, -1.6, NOT_A_NUMBER, 3e9), FED("k", -1, 0, 256)),
           WANT("result", 0, 1, 0, -1, 0, 2147483648.), EXACTLY("k", 1, 0, 1));
 })
+BUILD(folded, const tg_tensor x = in(g, "x", TG_SHAPE(3)), z = in(g, "z", TG_SHAPE(3)); tg_capture("over", tg_div(0.0, z));
+      tg_capture("loss", tg_add(1.0, tg_mul(0.0, tg_mean(tg_exp(x), TG_ALL)))); return tg_mul(x, 0.0);)
+TEST(N30_what_compilers_fold_and_floats_do_not_have, { /* and N31, N32 */
+                                                       CHECK(build_folded,
+                                                             FEEDS(FED("x", INF, NOT_A_NUMBER, 2), FED("z", 0, NOT_A_NUMBER, 2)),
+                                                             EXACTLY("result", NOT_A_NUMBER, NOT_A_NUMBER, 0),
+                                                             EXACTLY("over", NOT_A_NUMBER, NOT_A_NUMBER, 0), EXACTLY("loss", NOT_A_NUMBER));
+})
 BUILD(identities, const tg_tensor x = in(g, "x", TG_SHAPE(4)); tg_capture("div", tg_div(x, x)); tg_capture("add", tg_add(x, 0.0));
       tg_capture("pow", tg_pow(x, 0.0)); return tg_sub(x, x);)
 TEST(P33_identities_that_do_not_hold_at_infinity, {
@@ -444,6 +464,8 @@ int main(void) {
         CASE(P16_integer_division_at_its_edges),
         CASE(P17_powers),
         CASE(P27_casts_there_and_back),
+        CASE(N30_what_compilers_fold_and_floats_do_not_have),
+        CASE(P24_rope_at_far_positions),
         CASE(P33_identities_that_do_not_hold_at_infinity),
     };
     return cmocka_run_group_tests_name("reports", tests, NULL, NULL);

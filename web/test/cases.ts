@@ -1116,6 +1116,73 @@ check(
   },
 )
 
+// ---------------------------------------------------------------- reported of other systems: tests/test_reports.c by id
+
+const column = { x: f([3], 3e20, 4e20, 0), c: f([], 1) }
+check('N10: norm of large numbers', column, (x) => back(norm(T(x, 'x')), x, 'x'), { y: [5e20], dx: [0.6, 0.8, 0] })
+check(
+  'N10: norm of small numbers',
+  { x: f([3], 3e-25, 4e-25, 0), c: f([], 1) },
+  (x) => ({ ...back(norm(T(x, 'x')), x, 'x'), scaled: mul(norm(T(x, 'x')), 1e25) }),
+  { scaled: [5], dx: [0.6, 0.8, 0] },
+)
+check(
+  'N12: std of large numbers',
+  { x: f([4], 1e20, -1e20, 2e20, 0), c: f([], 1) },
+  (x) => back(std(T(x, 'x')), x, 'x'),
+  { y: [1.11803399e20], dx: [0.111803399, -0.335410197, 0.335410197, -0.111803399] },
+)
+check(
+  'N41, N42: mod',
+  { x: f([5], 1e9, 123456792, 3e7, 5, -5), y: f([5], 7, 7, -7, Infinity, Infinity), u: f([3], 0.7, 1, 5.5), v: f([3], 0.1, 0.1, 1.1) },
+  (x) => ({ whole: mod(T(x, 'x'), T(x, 'y')), part: mod(T(x, 'u'), T(x, 'v')), floor: floorDiv(T(x, 'u'), T(x, 'v')) }),
+  { whole: [6, 4, -5, 5, Infinity], part: [0.0999999791, 0.0999999866, 1.0999999], floor: [6, 9, 4] },
+)
+check(
+  'N50: bce with logits far out',
+  { x: f([6], -Infinity, Infinity, -Infinity, Infinity, 15, 20), t: f([6], 0, 0, 1, 1, 1, 1), c: f([6], 1, 1, 1, 1, 1, 1) },
+  (x) => back(nn.bceWithLogits(T(x, 'x'), T(x, 't'), { reduction: 'none' }), x, 'x'),
+  { y: [0, Infinity, Infinity, 0, 3.059022737e-7, 2.06115362e-9], dx: [0, 1, -1, 0, -3.059022269e-7, -2.06115362e-9] },
+  { atol: 1e-14 },
+)
+check(
+  'N51: an ignored row of infinities',
+  { x: f([2, 3], -Infinity, -Infinity, -Infinity, 1, 2, 3), t: i([2], -100, 1), c: f([], 1) },
+  (x) => back(nn.crossEntropy(T(x, 'x'), T(x, 't'), -100), x, 'x'),
+  { y: [1.40760596], dx: [0, 0, 0, 0.0900305732, -0.755271529, 0.665240956] },
+)
+check(
+  'N53: logsumexp of nothing',
+  { x: f([2], -Infinity, -Infinity), c: f([], 1) },
+  (x) => back(logsumexp(T(x, 'x'), 0), x, 'x'),
+  { y: [-Infinity], dx: [0, 0] },
+)
+for (const [name, op] of Object.entries({ silu, gelu, geluTanh, hardSwish }))
+  check(
+    `N54, N55: ${name} far out`,
+    { x: f([4], -Infinity, Infinity, -2e19, 2e19), c: f([4], 1, 1, 1, 1) },
+    (x) => back(op(T(x, 'x')), x, 'x'),
+    { y: [0, Infinity, 0, 2e19], dx: [0, 1, 0, 1] },
+  )
+check(
+  'N56: products that fit',
+  { x: f([8], 1e30, 1e-30, 1e30, 1e-30, 1e30, 1e-30, 1e30, 1e-30) },
+  (x) => ({ all: prod(T(x, 'x')), each: cumprod(T(x, 'x'), 0) }),
+  { all: [1], each: [1e30, 1, 1e30, 1, 1e30, 1, 1e30, 1] },
+)
+check(
+  'N60: einsum repeats an axis of 1',
+  { a: f([2, 1], 2, -1), b: f([3, 4], 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12) },
+  (x) => ({ y: einsum('ij,jk->ik', T(x, 'a'), T(x, 'b')) }),
+  { y: [30, 36, 42, 48, -15, -18, -21, -24] },
+)
+check(
+  'N61: the gradient of a NaN maximum',
+  { x: f([3], NaN, 1, NaN), c: f([], 1) },
+  (x) => back(max(T(x, 'x')), x, 'x'),
+  { y: [NaN], dx: [NaN, NaN, NaN] },
+)
+
 export const cases: readonly Case[] = all
 
 // ---------------------------------------------------------------- running them

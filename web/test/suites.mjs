@@ -11,7 +11,7 @@ import { serve } from './serve.mjs'
 
 const ON_CPU = [
   'test_ops', 'test_conv', 'test_nn', 'test_gradients', 'test_random_graphs', 'test_contract', 'test_vm', 'test_optim', 'test_fusion', 'test_life',
-  'test_net_curves', 'test_identities', 'test_sums',
+  'test_net_curves', 'test_identities', 'test_reports', 'test_sums',
 ]
 const ON_WEBGPU = ['test_ops', 'test_random_graphs', 'test_identities', 'test_sums']
 

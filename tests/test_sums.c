@@ -1,6 +1,6 @@
 /* Sums of many terms keep their digits: over rows, over columns, of everything, of table rows and in contractions, wherever a kernel adds
  * them up. Against the f64 reference on the same numbers: equal terms, whose rounding errors all point one way, and random positive
- * ones. And what is infinite stays so. */
+ * ones. Norms of equal numbers are 0. And what is infinite stays so. */
 #include "support.h"
 
 #include <math.h>
@@ -116,6 +116,50 @@ static void sums_keep_their_digits(void **state) {
     if (bad > 0) fail_msg("%d sums", bad);
 }
 
+/* ---------------------------------------------------------------- rows of equal numbers */
+
+typedef struct level_case {
+    int64_t width;
+    double value;
+} level_case;
+
+static void fill_level(void *user, const char *name, tg_shape shape, tg_dtype dtype, double *out, int64_t count) {
+    const level_case *c = user;
+    (void)shape;
+    (void)dtype;
+    for (int64_t i = 0; i < count; i++) out[i] = name[0] == 'x' ? c->value : 1.0;
+}
+static tg_tensor build_level(tg_graph *g, void *user) {
+    const level_case *c = user;
+    const tg_tensor x = tg_input(g, "x", TG_SHAPE(8, c->width), TG_F32);
+    const tg_layer_norm layer = tg_nn_layer_norm(g, "layer", c->width);
+    const tg_group_norm group = tg_nn_group_norm(g, "group", 1, c->width);
+    const tg_batch_norm batch = tg_nn_batch_norm(g, "batch", 8);
+    const tg_tensor bias = tg_full(g, TG_SHAPE(c->width), 1.0, TG_F32); /* what the filled parameters add */
+    tg_capture("group", tg_sub(tg_nn_group_norm_fwd(group, x), bias));
+    tg_capture("batch", tg_sub(tg_nn_batch_norm_fwd(batch, tg_reshape(x, TG_SHAPE(1, 8, c->width)), true), bias));
+    tg_capture("std", tg_std(x, TG_AXES(1)));
+    tg_capture("variance", tg_variance(x, TG_AXES(1)));
+    return tg_sub(tg_nn_layer_norm_fwd(layer, x), bias);
+}
+/* The mean of equal numbers is not always that number in f32; a norm magnifies what is left by 1 / sqrt(eps), 316. */
+static void norms_of_equal_numbers_are_0(void **state) {
+    (void)state;
+    static const int64_t widths[] = {7, 100, 768, 1000, 1023, 4000, 10000};
+    static const double values[] = {3.3, 255.3, 1000.1, 0.1}; /* pytorch/pytorch#5410 */
+    for (int i = 0; i < SUPPORT_COUNT(widths) * SUPPORT_COUNT(values); i++) {
+        level_case now = {widths[i / SUPPORT_COUNT(values)], values[i % SUPPORT_COUNT(values)]};
+        const support_case c = {build_level, &now, fill_level, &now};
+        support_outputs got;
+        if (!support_run_home(&c, &(support_options){0}, &got)) fail_msg("%s", got.message);
+        for (int k = 0; k < got.count; k++)
+            for (int64_t at = 0; at < got.items[k].count && strncmp(got.items[k].name, "after", 5) != 0; at++)
+                if (!(fabs(got.items[k].data[at]) <= 1e-6))
+                    fail_msg("%s of %d times %g is %g", got.items[k].name, (int)now.width, now.value, got.items[k].data[at]);
+        support_outputs_free(&got);
+    }
+}
+
 /* ---------------------------------------------------------------- infinities, small beside large */
 
 static void fill_special(void *user, const char *name, tg_shape shape, tg_dtype dtype, double *out, int64_t count) {
@@ -160,6 +204,7 @@ static void what_is_infinite_stays_so(void **state) {
 int main(void) {
     const int refused = support_home_refuses("test_sums");
     if (refused) return refused;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sums_keep_their_digits), cmocka_unit_test(what_is_infinite_stays_so)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sums_keep_their_digits), cmocka_unit_test(norms_of_equal_numbers_are_0),
+                                       cmocka_unit_test(what_is_infinite_stays_so)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -101,9 +101,9 @@ static int32_t norm_scale(const tg_call *call, int32_t x, int32_t eps) {
     return tg_ir_unary(call->graph, TG_OP_RSQRT, norm_binary(call, TG_OP_ADD, x, eps));
 }
 
-/* x / sqrt(mean(x^2) + eps) over the axes. *mean_square, unless NULL: mean(x^2). */
-static int32_t rms_normalized(const tg_call *call, int32_t x, uint32_t axes, double eps, int32_t *mean_square) {
-    const tg_squares squares = tg_compose_squares(call, x, axes, eps);
+/* x / sqrt(mean(x^2) + eps) over the axes; `roughly` is about x. *mean_square, unless NULL: mean(x^2). */
+static int32_t rms_normalized(const tg_call *call, int32_t x, int32_t roughly, uint32_t axes, double eps, int32_t *mean_square) {
+    const tg_squares squares = tg_compose_squares(call, x, roughly, axes, eps);
     const int32_t count = tg_compose_number(call, (double)norm_count(call, x, axes));
     const int32_t mean = norm_binary(call, TG_OP_DIV, squares.sum, count);
     if (mean_square != NULL) *mean_square = tg_compose_unscaled(call, squares, mean);
@@ -114,7 +114,8 @@ static int32_t rms_normalized(const tg_call *call, int32_t x, uint32_t axes, dou
 
 /* (x - mean) / sqrt(variance + eps) over the axes, biased variance. */
 static int32_t standardized(const tg_call *call, int32_t x, uint32_t axes, double eps) {
-    return rms_normalized(call, norm_binary(call, TG_OP_SUB, x, tg_compose_mean(call, x, axes)), axes, eps, NULL);
+    const tg_centred centred = tg_compose_centred(call, x, tg_compose_mean(call, x, axes), axes);
+    return rms_normalized(call, centred.twice, centred.once, axes, eps, NULL);
 }
 
 static bool all_f32(const tg_call *call, const tg_tensor *operands, int count) {
@@ -156,7 +157,7 @@ tg_tensor tg_nn_rms_norm_fwd_at(tg_site site, tg_rms_norm layer, tg_tensor x) {
     const tg_tensor operands[2] = {x, layer.g};
     if (!enter_rows(&call, site, "rms_norm", operands, 2)) return tg_call_poison(&call);
     const uint32_t last = 1u << (unsigned)(tg_node_shape(&call, x.id).rank - 1);
-    return tg_call_result(&call, norm_binary(&call, TG_OP_MUL, rms_normalized(&call, x.id, last, layer.eps, NULL), layer.g.id));
+    return tg_call_result(&call, norm_binary(&call, TG_OP_MUL, rms_normalized(&call, x.id, x.id, last, layer.eps, NULL), layer.g.id));
 }
 
 /* ---------------------------------------------------------------- over channels, axis 1 of [N, C, ...] */
@@ -228,9 +229,9 @@ tg_tensor tg_nn_batch_norm_fwd_at(tg_site site, tg_batch_norm layer, tg_tensor x
         return tg_call_fail(&call, TG_ERROR_SHAPE, &x.id, 1, "training needs at least 2 numbers for each channel: %s",
                             TG_LABEL(&call, x.id));
     const int32_t mean = tg_compose_mean(&call, x.id, axes);
-    const int32_t centred = norm_binary(&call, TG_OP_SUB, x.id, mean);
+    const tg_centred centred = tg_compose_centred(&call, x.id, mean, axes);
     int32_t variance = 0;
-    const int32_t normalized = rms_normalized(&call, centred, axes, layer.eps, &variance);
+    const int32_t normalized = rms_normalized(&call, centred.twice, centred.once, axes, layer.eps, &variance);
     const int32_t y = gained(&call, normalized, layer.g.id, layer.b.id);
     const int32_t unbiased = tg_compose_scale(&call, variance, (double)count / (double)(count - 1));
     const tg_tensor result = tg_call_result(&call, y);

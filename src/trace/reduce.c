@@ -27,6 +27,13 @@ int32_t tg_compose_mean(const tg_call *call, int32_t x, uint32_t axes) {
     return tg_ir_binary(call->graph, TG_OP_DIV, sum, tg_ir_const(call->graph, TG_SCALAR, TG_F32, count));
 }
 
+tg_centred tg_compose_centred(const tg_call *call, int32_t x, int32_t mean, uint32_t axes) {
+    tg_graph *g = call->graph;
+    const int32_t once = tg_ir_binary(g, TG_OP_SUB, x, mean);
+    const int32_t left = tg_ir_unary(g, TG_OP_STOP_GRADIENT, tg_compose_mean(call, once, axes));
+    return (tg_centred){once, tg_ir_binary(g, TG_OP_SUB, once, left)};
+}
+
 static bool enter_reduction(tg_call *call, tg_site site, const char *name, tg_tensor x, tg_axes axes, unsigned dtypes, uint32_t *mask) {
     return tg_call_enter(call, site, name, &x, 1) && tg_call_takes(call, x.id, dtypes) && tg_call_axes(call, x.id, axes, mask);
 }
@@ -107,9 +114,10 @@ static int32_t squares_choose(const tg_call *call, int32_t large, int32_t small,
 
 /* The plain sum tells which rows to scale. It has no gradient: that is of the second sum alone, which is the same in most rows.
  * to_small 0: none is small. */
-static tg_squares squares_scaled(const tg_call *call, int32_t x, uint32_t axes, double eps, double to_large, double to_small) {
+static tg_squares squares_scaled(const tg_call *call, int32_t x, int32_t roughly, uint32_t axes, double eps, double to_large,
+                                 double to_small) {
     tg_graph *g = call->graph;
-    const int32_t plain = sum_of_squares(call, x, axes);
+    const int32_t plain = sum_of_squares(call, roughly, axes);
     const int32_t fits = tg_ir_binary(g, TG_OP_LESS, plain, tg_compose_number(call, SQUARES_MOST));
     const int32_t large = tg_ir_unary(g, TG_OP_NOT, fits); /* NaN, too */
     int32_t small = 0;
@@ -123,8 +131,8 @@ static tg_squares squares_scaled(const tg_call *call, int32_t x, uint32_t axes, 
     };
 }
 
-tg_squares tg_compose_squares(const tg_call *call, int32_t x, uint32_t axes, double eps) {
-    return squares_scaled(call, x, axes, eps, SQUARES_LARGE, eps < SQUARES_LEAST ? SQUARES_SMALL : 0.0);
+tg_squares tg_compose_squares(const tg_call *call, int32_t x, int32_t roughly, uint32_t axes, double eps) {
+    return squares_scaled(call, x, roughly, axes, eps, SQUARES_LARGE, eps < SQUARES_LEAST ? SQUARES_SMALL : 0.0);
 }
 
 int32_t tg_compose_unscaled(const tg_call *call, tg_squares squares, int32_t x) {
@@ -132,16 +140,16 @@ int32_t tg_compose_unscaled(const tg_call *call, tg_squares squares, int32_t x) 
     return tg_ir_binary(call->graph, TG_OP_MUL, once, squares.inverse);
 }
 
-/* x - mean, and what to divide the sum of its squares by: 0 with the error recorded where nothing is left to divide by. */
-static int32_t about_mean(const tg_call *call, int32_t x, uint32_t axes, int32_t correction, int32_t *divisor) {
+/* x - mean, and what to divide the sum of its squares by: zeros with the error recorded where nothing is left to divide by. */
+static tg_centred about_mean(const tg_call *call, int32_t x, uint32_t axes, int32_t correction, int32_t *divisor) {
     int64_t count = reduced_count(tg_node_shape(call, x), axes);
     if (correction < 0 || correction >= count) {
         tg_call_fail(call, TG_ERROR_ARGUMENT, &x, 1, "the correction %d is not in 0 .. %lld, for %lld elements: %s", (int)correction,
                      (long long)count - 1, (long long)count, TG_LABEL(call, x));
-        return 0;
+        return (tg_centred){0, 0};
     }
     *divisor = tg_compose_number(call, (double)(count - correction));
-    return tg_ir_binary(call->graph, TG_OP_SUB, x, tg_compose_mean(call, x, axes));
+    return tg_compose_centred(call, x, tg_compose_mean(call, x, axes), axes);
 }
 
 /* Only the sum may be too large: what the result needs is within a factor of the count of it, and so is the gradient. */
@@ -150,9 +158,9 @@ tg_tensor tg_variance_at(tg_site site, tg_tensor x, tg_axes axes, tg_variance_op
     uint32_t mask = 0;
     int32_t divisor = 0;
     if (!enter_reduction(&call, site, "variance", x, axes, TG_TAKES_F32, &mask)) return tg_call_poison(&call);
-    const int32_t centred = about_mean(&call, x.id, mask, options.correction, &divisor);
-    if (centred == 0) return tg_call_poison(&call);
-    const tg_squares squares = squares_scaled(&call, centred, mask, 0.0, 0x1p-16, 0.0);
+    const tg_centred centred = about_mean(&call, x.id, mask, options.correction, &divisor);
+    if (centred.once == 0) return tg_call_poison(&call);
+    const tg_squares squares = squares_scaled(&call, centred.twice, centred.once, mask, 0.0, 0x1p-16, 0.0);
     const int32_t spread = tg_compose_unscaled(&call, squares, tg_ir_binary(call.graph, TG_OP_DIV, squares.sum, divisor));
     return finish_reduction(&call, spread, mask, (tg_reduce_options){.keepdims = options.keepdims});
 }
@@ -162,16 +170,16 @@ tg_tensor tg_std_at(tg_site site, tg_tensor x, tg_axes axes, tg_variance_options
     uint32_t mask = 0;
     int32_t divisor = 0;
     if (!enter_reduction(&call, site, "std", x, axes, TG_TAKES_F32, &mask)) return tg_call_poison(&call);
-    const int32_t centred = about_mean(&call, x.id, mask, options.correction, &divisor);
-    if (centred == 0) return tg_call_poison(&call);
-    const tg_squares squares = tg_compose_squares(&call, centred, mask, 0.0);
+    const tg_centred centred = about_mean(&call, x.id, mask, options.correction, &divisor);
+    if (centred.once == 0) return tg_call_poison(&call);
+    const tg_squares squares = tg_compose_squares(&call, centred.twice, centred.once, mask, 0.0);
     int32_t root = root_or_zero(&call, tg_ir_binary(call.graph, TG_OP_DIV, squares.sum, divisor));
     root = tg_ir_binary(call.graph, TG_OP_MUL, root, squares.inverse);
     return finish_reduction(&call, root, mask, (tg_reduce_options){.keepdims = options.keepdims});
 }
 
 static int32_t euclidean_norm(const tg_call *call, int32_t x, uint32_t axes) {
-    const tg_squares squares = tg_compose_squares(call, x, axes, 0.0);
+    const tg_squares squares = tg_compose_squares(call, x, x, axes, 0.0);
     return tg_ir_binary(call->graph, TG_OP_MUL, root_or_zero(call, squares.sum), squares.inverse);
 }
 

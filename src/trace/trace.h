@@ -68,15 +68,22 @@ int32_t tg_compose_number(const tg_call *call, double value); /* rank-0 f32 */
 int32_t tg_compose_scale(const tg_call *call, int32_t x, double factor);
 int32_t tg_compose_mean(const tg_call *call, int32_t x, uint32_t axes);      /* keeps the axes as 1 */
 int32_t tg_compose_drop_axes(const tg_call *call, int32_t x, uint32_t axes); /* removes axes of size 1 */
+/* x minus its mean over the axes (kept as 1), and that minus its own mean, without gradient: what rounding left of the first mean. So a
+ * row of equal numbers is 0, and other rows are about 0 to the last digit. A row's first and second sum are of two passes in any case. */
+typedef struct tg_centred {
+    int32_t once, twice;
+} tg_centred;
+tg_centred tg_compose_centred(const tg_call *call, int32_t x, int32_t mean, uint32_t axes);
 /* A sum of squares that stays in f32 wherever its root does: sum((x scale)^2), scale a power of two for each row, without gradient, 1
  * unless the row is huge or, where that shows beside eps >= 0, tiny. */
 typedef struct tg_squares {
     int32_t sum, scale, inverse; /* inverse: 1 / scale */
     int32_t eps;                 /* eps scale^2 */
 } tg_squares;
-tg_squares tg_compose_squares(const tg_call *call, int32_t x, uint32_t axes, double eps); /* keeps the axes as 1 */
+/* Keeps the axes as 1. roughly: what tells the size of a row, x itself or about that. */
+tg_squares tg_compose_squares(const tg_call *call, int32_t x, int32_t roughly, uint32_t axes, double eps);
 int32_t tg_compose_unscaled(const tg_call *call, tg_squares squares, int32_t x); /* x / scale^2 */
-int32_t tg_compose_matmul(const tg_call *call, int32_t x, int32_t w);        /* [..., M, K] x [K, N] */
+int32_t tg_compose_matmul(const tg_call *call, int32_t x, int32_t w);            /* [..., M, K] x [K, N] */
 /* x - max(x) and log(sum(exp(x - max))) over one axis, which stays as 1. The maximum carries no gradient. counted: bool that broadcasts
  * to x; where it is false x - max(x) becomes 0, without gradient. 0: none. */
 void tg_compose_shifted(const tg_call *call, int32_t x, int axis, int32_t counted, int32_t *shifted, int32_t *log_sum);

@@ -1347,6 +1347,8 @@ const tg_webgpu_api *fake_webgpu_begin(const fake_options *options) {
     return &fake.api;
 }
 
+const tg_webgpu_api *fake_webgpu_table(void) { return &fake.api; }
+
 static void fake_free_object(fake_object *o) {
     while (o->commands != NULL) {
         fake_command *c = o->commands;

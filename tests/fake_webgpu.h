@@ -74,6 +74,7 @@ typedef struct fake_counts {
 /* Frees all that was before. options may be NULL. */
 const tg_webgpu_api *fake_webgpu_begin(const fake_options *options);
 void fake_webgpu_end(void);
+const tg_webgpu_api *fake_webgpu_table(void); /* of the library that was begun last */
 const fake_counts *fake_webgpu_counts(void);
 const char *fake_webgpu_first_mistake(void); /* "" when there was none */
 const char *fake_webgpu_call_name(fake_call call);

@@ -5,9 +5,11 @@
 #include "fake_webgpu.h"
 #include "support.h"
 
+#include "run/model.h"
 #include "run/webgpu/webgpu.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -1019,6 +1021,177 @@ static void a_device_that_computes_wrongly(void **state) {
         }
 }
 
+/* AUTO goes on to the next real GPU, and says so; who asks for WebGPU hears of the first. */
+static void the_next_adapter_is_tried(void **state) {
+    (void)state;
+    fake_adapter list[] = {fake_adapter_make("Tower RTX", TG_WGPU_ADAPTER_DISCRETE),
+                           fake_adapter_make("Bank Graphics", TG_WGPU_ADAPTER_INTEGRATED),
+                           fake_adapter_make("Slow Raster", TG_WGPU_ADAPTER_CPU)};
+    for (int skill = FAKE_WRONG; skill <= FAKE_NOTHING; skill++)
+        for (int flavour = 0; flavour < 3; flavour++) {
+            const fake_options options = {.flavour = flavours[flavour], .adapters = list, .adapter_count = 3};
+            list[0].skill = (fake_skill)skill;
+            list[1].skill = FAKE_RIGHT;
+            assert_string_equal(opened_adapter(&options, NULL, true), "Bank Graphics");
+            assert_error(opened_adapter(&options, NULL, false), TG_ERROR_DEVICE, "Tower RTX", "first computation");
+            assert_string_equal(opened_adapter(&options, "bank", false), "Bank Graphics");
+            list[1].skill = (fake_skill)skill; /* the software adapter is no choice of AUTO */
+            assert_error(opened_adapter(&options, NULL, true), TG_ERROR_DEVICE, "Bank Graphics", "first computation");
+        }
+}
+
+/* ---------------------------------------------------------------- several models, one GPU */
+
+enum { CROWD = 4 };
+
+static tg_device *crowd_open(tg_context *ctx, const tg_webgpu_api *api, const char *adapter, bool alone) {
+    const tg_open_options open = {.threads = 1, .adapter = adapter, .alone = alone};
+    tg_device *device = NULL;
+    if (tg_webgpu_open_with(ctx, api, &open, &device) != TG_OK) fail_msg("%s", tg_error_message(ctx));
+    return device;
+}
+
+/* Equal wishes share; a device is kept when its last model goes, two at most, those used last; one that was lost, or alone, is not. */
+static void devices_are_shared_and_kept(void **state) {
+    (void)state;
+    for (int flavour = 0; flavour < 3; flavour++) {
+        const fake_options options = {.flavour = flavours[flavour]};
+        const tg_webgpu_api *api = begin_fake(&options);
+        const int64_t *calls = fake_webgpu_counts()->of;
+        tg_context *ctx = support_context(), *other = support_context();
+        tg_device *a = crowd_open(ctx, api, NULL, false), *b = crowd_open(other, api, "", false), *c = crowd_open(ctx, api, "fake", false),
+                  *d = crowd_open(ctx, api, NULL, true);
+        assert_true(tg_webgpu_same_gpu(a, b) && !tg_webgpu_same_gpu(a, c) && !tg_webgpu_same_gpu(a, d));
+        assert_int_equal(calls[FAKE_create_instance], 1);
+        assert_int_equal(calls[FAKE_adapter_request_device], 3);
+        tg_webgpu_executor.close(d); /* alone: not kept */
+        assert_int_equal(calls[FAKE_device_destroy], 1);
+        tg_webgpu_executor.close(a);
+        assert_int_equal(calls[FAKE_device_destroy], 1);
+        tg_webgpu_executor.close(b);
+        a = crowd_open(other, api, NULL, false);
+        assert_int_equal(calls[FAKE_adapter_request_device], 3);
+        tg_webgpu_executor.close(a);
+        tg_webgpu_executor.close(c);
+        d = crowd_open(ctx, api, "#0", false);
+        assert_int_equal(calls[FAKE_device_destroy], 1);
+        tg_webgpu_executor.close(d); /* the third that is idle: the first goes */
+        assert_int_equal(calls[FAKE_device_destroy], 2);
+        c = crowd_open(ctx, api, "fake", false);
+        assert_int_equal(calls[FAKE_adapter_request_device], 4);
+        a = crowd_open(ctx, api, NULL, false);
+        assert_int_equal(calls[FAKE_adapter_request_device], 5);
+        tg_webgpu_executor.close(a);
+        tg_webgpu_executor.close(c);
+        fake_webgpu_lose(); /* while nobody uses them: the next one opens another all the same */
+        a = crowd_open(ctx, api, NULL, false);
+        assert_int_equal(calls[FAKE_adapter_request_device], 6);
+        support_assert_no_error(ctx);
+        tg_webgpu_executor.close(a);
+        tg_close_idle_devices();
+        assert_int_equal(fake_webgpu_counts()->live, 0);
+        assert_nothing_left("sharing", flavour, 0, other);
+        assert_nothing_left("sharing", flavour, 0, ctx);
+        tg_context_destroy(other);
+        tg_context_destroy(ctx);
+    }
+}
+
+/* Each model has its own states, results and errors, whatever goes wrong for another; and what has the same source is compiled once. */
+static void one_models_faults_are_not_anothers(void **state) {
+    (void)state;
+    scene sc;
+    scene_make_with(&sc, build_step, NULL, 7);
+    const tg_webgpu_api *api = begin_fake(NULL);
+    support_allocator counts[CROWD];
+    static seen records[CROWD];
+    session crowd[CROWD];
+    float want[8] = {0}, loss = 0;
+    for (int i = 0; i < CROWD; i++) session_begin(&crowd[i], &sc, &counts[i], api, &records[i]);
+    const int64_t made = fake_webgpu_counts()->pipelines;
+    assert_int_equal(made - 1, tg_webgpu_count(crowd[0].device)->pipelines); /* and the proof's */
+    for (int i = 0; i < 8; i++) session_step(&crowd[0], &want[i]);
+    for (int way = 0; way < FAKE_WAYS; way++)
+        for (int64_t n = 1; n < 200; n++) { /* every call of a step of the second one fails */
+            void *outputs[SCENE_OUTPUTS] = {&loss};
+            fake_webgpu_fail(n, way);
+            const tg_status status = tg_webgpu_executor.run(crowd[1].device, crowd[1].executable, (const void *const *)sc.inputs, outputs);
+            const bool failed = fake_webgpu_counts()->failed;
+            fake_webgpu_fail(0, 0);
+            if (!failed) break;
+            if (status == TG_OK) fail_msg("call %lld failed in way %d and nobody said so", (long long)n, way);
+            tg_clear_error(crowd[1].ctx);
+            void *others[SCENE_OUTPUTS] = {NULL};
+            session_must(&crowd[3], tg_webgpu_executor.run(crowd[3].device, crowd[3].executable, (const void *const *)sc.inputs, others));
+            support_assert_no_error(crowd[3].ctx);
+        }
+    for (int i = 0; i < 8; i++) { /* as the first */
+        session_step(&crowd[2], &loss);
+        assert_memory_equal(&loss, &want[i], sizeof loss);
+    }
+    assert_int_equal(fake_webgpu_counts()->pipelines, made);
+    for (int i = 0; i < CROWD; i++) {
+        tg_webgpu_executor.unload(crowd[i].device, crowd[i].executable);
+        tg_webgpu_executor.close(crowd[i].device);
+    }
+    for (int i = 0; i < CROWD; i++) {
+        assert_nothing_left("crowd", i, 0, crowd[i].ctx);
+        tg_context_destroy(crowd[i].ctx);
+    }
+    scene_free(&sc);
+}
+
+/* The fake is for one thread: what two threads do is right only if each call of it is made under the lock. */
+static void *run_in_a_thread(void *user) {
+    session *s = user;
+    float loss = 0;
+    void *outputs[SCENE_OUTPUTS] = {&loss};
+    for (int i = 0; i < 200 && s->failures == 0; i++) {
+        const void *const *inputs = (const void *const *)s->scene->inputs;
+        if (tg_webgpu_executor.run(s->device, s->executable, inputs, outputs) != TG_OK) s->failures++;
+        if (i % 8 == 0 && session_states(s, i % 16 == 0) != TG_OK) s->failures++;
+        s->seen->used = 0;
+        if (i % 20 != 0) continue;
+        tg_webgpu_executor.unload(s->device, s->executable);
+        tg_webgpu_executor.close(s->device);
+        tg_close_idle_devices();
+        s->device = NULL;
+        s->executable = NULL;
+        const tg_open_options open = {.threads = 1};
+        if (tg_webgpu_open_with(s->ctx, fake_webgpu_table(), &open, &s->device) != TG_OK || session_make_states(s) != TG_OK ||
+            tg_webgpu_executor.load(s->device, s->scene->program.program, s->scene->slots, &s->executable) != TG_OK)
+            s->failures++;
+    }
+    return NULL;
+}
+
+static void threads_share_one_gpu(void **state) {
+    (void)state;
+    scene sc;
+    scene_make_with(&sc, build_step, NULL, 7);
+    for (int timing = 0; timing < 3; timing++) {
+        const fake_options options = {.at_once = timing == 1, .delay = timing == 2 ? 2 : 0};
+        const tg_webgpu_api *api = begin_fake(&options);
+        support_allocator counts[CROWD];
+        static seen records[CROWD];
+        session crowd[CROWD];
+        pthread_t threads[CROWD];
+        for (int i = 0; i < CROWD; i++) session_begin(&crowd[i], &sc, &counts[i], api, &records[i]);
+        for (int i = 0; i < CROWD; i++) assert_int_equal(pthread_create(&threads[i], NULL, run_in_a_thread, &crowd[i]), 0);
+        for (int i = 0; i < CROWD; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+        for (int i = 0; i < CROWD; i++) {
+            if (crowd[i].failures > 0) fail_msg("thread %d: %s", i, tg_error_message(crowd[i].ctx));
+            tg_webgpu_executor.unload(crowd[i].device, crowd[i].executable);
+            tg_webgpu_executor.close(crowd[i].device);
+        }
+        for (int i = 0; i < CROWD; i++) {
+            assert_nothing_left("threads", i, 0, crowd[i].ctx);
+            tg_context_destroy(crowd[i].ctx);
+        }
+    }
+    scene_free(&sc);
+}
+
 static void adapters_are_listed(void **state) {
     (void)state;
     const fake_adapter both[] = {fake_adapter_make("Bank Graphics 770", TG_WGPU_ADAPTER_INTEGRATED),
@@ -1373,6 +1546,49 @@ static void recovery_goes_on_from_the_snapshot(void **state) {
     model_end("recovery", 0, ctx, m);
     tg_context_destroy(ctx);
     remove(path);
+}
+
+/* All models on a device are lost with it, and recover one by one onto one new device. */
+static void models_are_lost_and_recovered_together(void **state) {
+    (void)state;
+    enum { MODELS = 3 };
+    view kept[MODELS], again;
+    tg_model *models[MODELS];
+    tg_context *contexts[MODELS];
+    begin_library(NULL);
+    memset(kept, 0, sizeof kept);
+    memset(&again, 0, sizeof again);
+    for (int i = 0; i < MODELS; i++) {
+        contexts[i] = support_context();
+        models[i] = model_make(contexts[i]);
+        assert_non_null(models[i]);
+        model_must(contexts[i], model_steps(models[i], i + 1, &kept[i]));
+        model_must(contexts[i], tg_model_snapshot(models[i]));
+        assert_true(tg_webgpu_same_gpu(models[0]->family->device, models[i]->family->device));
+    }
+    for (int round = 0; round < 3; round++) {
+        const int64_t opened = library.counts()->of[FAKE_adapter_request_device];
+        library.lose();
+        for (int i = 0; i < MODELS; i++) assert_int_equal(model_steps(models[i], 1, &again), TG_ERROR_DEVICE_LOST);
+        for (int i = 0; i < MODELS; i++) {
+            const int m = (i + round) % MODELS;
+            for (int j = i; j < MODELS; j++) /* those that have not recovered are lost still */
+                assert_int_equal(model_steps(models[(j + round) % MODELS], 1, &again), TG_ERROR_DEVICE_LOST);
+            model_must(contexts[m], tg_model_recover(models[m]));
+            again = kept[m];
+            model_must(contexts[m], view_take(models[m], &again));
+            assert_memory_equal(&again, &kept[m], sizeof again);
+            assert_true(tg_webgpu_same_gpu(models[round % MODELS]->family->device, models[m]->family->device));
+        }
+        assert_int_equal(library.counts()->of[FAKE_adapter_request_device], opened + 1);
+    }
+    for (int i = 0; i < MODELS; i++) model_must(contexts[i], model_steps(models[i], 1, &again));
+    for (int i = 1; i < MODELS; i++) tg_model_destroy(models[i]);
+    model_end("together", 0, contexts[0], models[0]);
+    for (int i = 0; i < MODELS; i++) {
+        assert_int_equal(contexts[i]->live_blocks, 0);
+        tg_context_destroy(contexts[i]);
+    }
 }
 
 /* Steps of three sizes, one of which goes for another in between. */
@@ -1783,6 +1999,10 @@ int main(void) {
         cmocka_unit_test(adapters_are_chosen),
         cmocka_unit_test(an_adapter_that_executes_nothing),
         cmocka_unit_test(a_device_that_computes_wrongly),
+        cmocka_unit_test(the_next_adapter_is_tried),
+        cmocka_unit_test(devices_are_shared_and_kept),
+        cmocka_unit_test(one_models_faults_are_not_anothers),
+        cmocka_unit_test(threads_share_one_gpu),
         cmocka_unit_test(adapters_are_listed),
         cmocka_unit_test(halves_are_tried_out),
         cmocka_unit_test(trying_out_may_fail),
@@ -1792,6 +2012,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(auto_takes_the_cpu_instead, library_open, library_close),
         cmocka_unit_test_setup_teardown(a_model_recovers_from_every_loss, library_open, library_close),
         cmocka_unit_test_setup_teardown(recovery_goes_on_from_the_snapshot, library_open, library_close),
+        cmocka_unit_test_setup_teardown(models_are_lost_and_recovered_together, library_open, library_close),
         cmocka_unit_test_setup_teardown(sizes_are_freed_and_recovered, library_open, library_close),
         cmocka_unit_test_setup_teardown(every_call_of_compiling_a_size_fails, library_open, library_close),
         cmocka_unit_test_setup_teardown(every_call_of_a_recovery_fails, library_open, library_close),

@@ -26,7 +26,8 @@ const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout
 
 // ---------------------------------------------------------------- adapters
 
-export interface FoundAdapter { adapter: GPUAdapter; name: string }
+/** `executes`: false is an adapter that takes every command and does nothing; it was asked for by name. */
+export interface FoundAdapter { adapter: GPUAdapter; name: string; executes: boolean }
 
 /** Says why WebGPU is not to be had. */
 export class NoGpu extends Error {}
@@ -38,6 +39,9 @@ function adapterName(adapter: GPUAdapter): string {
 
 const isSoftware = (adapter: GPUAdapter): boolean =>
   adapter.info.isFallbackAdapter || /swiftshader|llvmpipe|basic render/i.test(adapterName(adapter))
+
+/** Dawn offers its Null backend where it finds no driver. */
+const executesNothing = (adapter: GPUAdapter): boolean => /\bnull backend\b/i.test(`${adapter.info.device} ${adapterName(adapter)}`)
 
 /** A browser that has just started may have no adapter at first. */
 async function askTwice(gpu: GPU, options: GPURequestAdapterOptions): Promise<GPUAdapter | null> {
@@ -57,8 +61,9 @@ export async function findAdapter(gpu: GPU | null | undefined, wanted: string, r
     const name = adapterName(adapter)
     seen.push(name)
     if (!name.toLowerCase().includes(wanted.toLowerCase())) continue
+    if (wanted === '' && executesNothing(adapter)) throw new NoGpu(`the only WebGPU adapter executes nothing (${name}): is a driver installed?`)
     if (real && wanted === '' && isSoftware(adapter)) throw new NoGpu(`the only WebGPU adapter is a software one (${name})`)
-    return { adapter, name }
+    return { adapter, name, executes: !executesNothing(adapter) }
   }
   throw new NoGpu(`no WebGPU adapter is called ${JSON.stringify(wanted)} (adapters: ${[...new Set(seen)].join(', ')})`)
 }
@@ -68,12 +73,63 @@ const WANTED_LIMITS = [
   'maxComputeWorkgroupSizeY', 'maxComputeWorkgroupStorageSize', 'maxComputeWorkgroupsPerDimension', 'maxBufferSize',
 ] as const
 
-/** All that the adapter offers of what we use; halves, so that the core may use them where a model asks for them. */
-export async function openGpu({ adapter, name }: FoundAdapter): Promise<Gpu> {
+/** All that the adapter offers of what we use; halves, so that the core may use them where a model asks for them. A device that does not
+ *  compute as it should is NoGpu. */
+export async function openGpu({ adapter, name, executes }: FoundAdapter): Promise<Gpu> {
   const requiredLimits: Record<string, number> = {}
   for (const limit of WANTED_LIMITS) requiredLimits[limit] = adapter.limits[limit]
   const requiredFeatures: GPUFeatureName[] = adapter.features.has('shader-f16') ? ['shader-f16'] : []
-  return new Gpu(await adapter.requestDevice({ requiredLimits, requiredFeatures }), name, isSoftware(adapter))
+  const gpu = new Gpu(await adapter.requestDevice({ requiredLimits, requiredFeatures }), executes ? name : `${name}, which executes nothing`, isSoftware(adapter))
+  if (!executes) return gpu
+  const wrong = await prove(gpu).catch((error: Error) => error.message)
+  if (wrong === null) return gpu
+  gpu.close()
+  throw new NoGpu(`the adapter ${name} does not pass its first computation: ${wrong}`)
+}
+
+// ---------------------------------------------------------------- a first computation, as src/run/webgpu/proof.h has it
+
+const PROOF_WORDS = 64
+const PROOF = `@group(0) @binding(0) var<storage, read_write> given: array<u32>;
+@group(0) @binding(1) var<storage, read_write> found: array<u32>;
+@compute @workgroup_size(32)
+fn main(@builtin(global_invocation_id) id: vec3u) {
+  let i = id.x;
+  let mixed = given[i] * 2654435761u + given[(i * 7u + 3u) % 64u];
+  found[i] = mixed ^ bitcast<u32>(f32(given[i] >> 12u) * 0.5 + 1.0);
+}
+`
+
+function proofAnswer(given: Uint32Array): Uint32Array {
+  const bits = new Uint32Array(Float32Array.from(given, (word) => (word >>> 12) * 0.5 + 1).buffer)
+  return given.map((word, i) => (Math.imul(word, 2654435761) + (given[(i * 7 + 3) % PROOF_WORDS] as number)) ^ (bits[i] as number))
+}
+
+/** New words each time, so that no answer of another time is one: null, or what is wrong. There are adapters that execute nothing, and drivers
+ *  that are broken, and neither says so. */
+async function prove(gpu: Gpu): Promise<string | null> {
+  const { storage, copyDestination, copySource, mapRead } = USAGE, { device } = gpu
+  const given = Uint32Array.from({ length: PROOF_WORDS }, () => Math.random() * 2 ** 32)
+  const pipeline = await gpu.pipeline(PROOF, 2, 'a first computation')
+  const [fed, answer, back] = [storage | copyDestination, storage | copySource, mapRead | copyDestination].map((usage) => gpu.buffer(given.byteLength, usage)) as
+    [GPUBuffer, GPUBuffer, GPUBuffer]
+  await gpu.guarded('a first computation', () => {
+    device.queue.writeBuffer(fed, 0, given)
+    const encoder = device.createCommandEncoder(), pass = encoder.beginComputePass()
+    pass.setPipeline(pipeline)
+    pass.setBindGroup(0, device.createBindGroup({
+      layout: gpu.layout(2), entries: [fed, answer].map((buffer, binding) => ({ binding, resource: { buffer } })),
+    }))
+    pass.dispatchWorkgroups(PROOF_WORDS / 32)
+    pass.end()
+    encoder.copyBufferToBuffer(answer, 0, back, 0, given.byteLength)
+    device.queue.submit([encoder.finish()])
+    return back.mapAsync(MAP_READ)
+  })
+  const found = new Uint32Array(back.getMappedRange()).slice()
+  for (const buffer of [fed, answer, back]) gpu.drop(buffer)
+  const right = proofAnswer(given), i = found.findIndex((word, at) => word !== right[at])
+  return i < 0 ? null : `word ${i} of the answer is ${found[i]}, and right is ${right[i]}: it executes nothing, or wrongly`
 }
 
 // ---------------------------------------------------------------- values: four bytes an element on the device, a bool one byte outside

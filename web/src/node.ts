@@ -27,6 +27,17 @@ const loadThreaded = (): Promise<WebAssembly.Module> =>
     throw error
   }))
 
+let keeper: Worker | null = null
+
+/** Each model's thread has Dawn open its own device. With the last of them the GPU's driver would be unloaded, and some can be loaded only so
+ *  often in a process (NVIDIA's some thirty times): from the first model on a GPU on, one more thread keeps it, asleep. */
+function keepDriver(): void {
+  if (keeper !== null) return
+  keeper = new Worker(new URL('./node-worker.js', import.meta.url), { execArgv: [], workerData: 'keep the driver' })
+  keeper.on('error', () => undefined) // then the driver comes and goes
+  keeper.unref()
+}
+
 /** A thread keeps the process alive only while a call is in flight. */
 function startWorker(): Port {
   const worker = new Worker(new URL('./node-worker.js', import.meta.url), { execArgv: [] }) // flags of the program are not the thread's
@@ -39,6 +50,7 @@ function startWorker(): Port {
     },
     onMessage: (listener) => worker.on('message', (message) => {
       answered = true
+      if (message === 'on a GPU') return keepDriver()
       if (--inFlight === 0) worker.unref()
       listener(message)
     }),

@@ -1,19 +1,28 @@
 // The worker's entry in Node. WebGPU comes from the package `webgpu` (Dawn), where it is installed.
 
-import { parentPort, Worker } from 'node:worker_threads'
+import { parentPort, Worker, workerData } from 'node:worker_threads'
 import type { TransferListItem } from 'node:worker_threads'
 import { serve } from './worker.js'
 import type { Request } from './protocol.js'
 import type { Thread } from './threads.js'
 
+const isKeeper = workerData === 'keep the driver' // a thread without models: see node.ts
 let found: GPU | null | undefined // kept: the package's adapters live as long as this does
 
 async function gpu(): Promise<GPU | null> {
   if (found !== undefined) return found
   const name = 'webgpu' // not resolved by bundlers: it is optional
   const dawn = (await import(/* @vite-ignore */ name).catch(() => null)) as { create(flags: string[]): GPU } | null
-  return (found = dawn === null ? null : dawn.create([]))
+  found = dawn === null ? null : dawn.create([])
+  if (found !== null && !isKeeper) parentPort?.postMessage('on a GPU')
+  return found
 }
+
+/** With an adapter its driver stays loaded. */
+async function keepDriver(): Promise<void> {
+  kept = (await (await gpu())?.requestAdapter()) ?? null
+}
+let kept: GPUAdapter | null = null
 
 /** What is not one of the three counts as not set, and is said. */
 function deviceOfEnvironment(): string {
@@ -36,8 +45,13 @@ function startThread(): Thread {
   }
 }
 
-const receive = serve(
-  { gpu, startThread, noGpu: 'the package webgpu is not installed', device: deviceOfEnvironment(), adapter: process.env['TENSORGRAD_ADAPTER'] ?? '' },
-  (message, transfer) => parentPort?.postMessage(message, transfer as TransferListItem[]),
-)
-parentPort?.on('message', (request: Request) => receive(request))
+const home = {
+  gpu, startThread, noGpu: 'the package webgpu is not installed', device: deviceOfEnvironment(), adapter: process.env['TENSORGRAD_ADAPTER'] ?? '',
+}
+if (!isKeeper) {
+  const receive = serve(home, (message, transfer) => parentPort?.postMessage(message, transfer as TransferListItem[]))
+  parentPort?.on('message', (request: Request) => receive(request))
+} else {
+  await keepDriver().catch(() => undefined)
+  parentPort?.on('message', () => kept) // a thread that listens does not end
+}

@@ -302,20 +302,37 @@ await test('a step that takes long is cut into submissions, between which the pa
   assert.ok(ms < 24 || perStep > 1, `${perStep} submissions in ${ms} ms`)
   return `${perStep} submissions in ${ms.toFixed(0)} ms`
 })
+const idle = 'GPUComputePassEncoder.prototype.dispatchWorkgroups = function () {}'
+await test('a device that executes nothing is an error, and with auto the CPU, which says why', async () => {
+  await assert.rejects(faulty(idle, async () => (await import('/built/home.js')).curve('mlp-sin', 'webgpu', 5, 1)),
+    /DeviceError: compile: WebGPU cannot be used: the adapter .* does not pass its first computation: word 0 of the answer is 0, and right is \d+: it executes nothing/)
+  const device = await faulty(idle, async () => {
+    const { compileModule, Module, sumAll } = await import('tensorgrad')
+    class M extends Module { w = this.param([2]) }
+    return (await compileModule(() => new M(), (m) => sumAll(m.w), { device: 'auto', adapter: 'swift' })).device
+  })
+  assert.match(device, /^cpu \(simd128.*\): the adapter .* does not pass its first computation/)
+})
+// what goes wrong below goes wrong after that first computation: one shader, three buffers, one dispatch
 const badShader = `const make = GPUDevice.prototype.createShaderModule
-GPUDevice.prototype.createShaderModule = function (d) { return make.call(this, { ...d, code: d.code.replace('fn main', '\\noops fn main') }) }`
+let made = 0
+GPUDevice.prototype.createShaderModule = function (d) {
+  return make.call(this, made++ === 0 ? d : { ...d, code: d.code.replace('fn main', '\\noops fn main') })
+}`
 await test('a shader that does not compile: kernel, compiler and shader in the message', async () => {
   await assert.rejects(faulty(badShader, async () => (await import('/built/home.js')).curve('mlp-sin', 'webgpu', 5, 1)),
     /DeviceError: webgpu: the shader of kernel \S+ does not compile on .*:\nline \d+: expected [\s\S]*\d  fn main/)
 })
 const badDispatch = `const dispatch = GPUComputePassEncoder.prototype.dispatchWorkgroups
-GPUComputePassEncoder.prototype.dispatchWorkgroups = function () { dispatch.call(this, 1e6, 1, 1) }`
+let dispatched = 0
+GPUComputePassEncoder.prototype.dispatchWorkgroups = function (...groups) { dispatch.call(this, ...(dispatched++ === 0 ? groups : [1e6, 1, 1])) }`
 await test('what the device refuses is said by the call that did it', async () => {
   await assert.rejects(faulty(badDispatch, async () => (await import('/built/home.js')).curve('mlp-sin', 'webgpu', 5, 1)),
     /DeviceError: webgpu: running a step: .*1000000/s)
 })
 const noMemory = `const make = GPUDevice.prototype.createBuffer
-GPUDevice.prototype.createBuffer = function (d) { return make.call(this, { ...d, size: 2 ** 45 }) }`
+let made = 0
+GPUDevice.prototype.createBuffer = function (d) { return make.call(this, made++ < 3 ? d : { ...d, size: 2 ** 45 }) }`
 await test('buffers that cannot be had', async () => {
   await assert.rejects(faulty(noMemory, async () => (await import('/built/home.js')).curve('mlp-sin', 'webgpu', 5, 1)), /(DeviceError|MemoryError): webgpu: compiling: /)
 })

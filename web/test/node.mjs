@@ -66,6 +66,27 @@ console.log(model.device)`
 await test('a program that forgets destroy() ends all the same', () => assert.match(program(small, { TENSORGRAD_DEVICE: 'cpu' }), /^cpu \(simd128[^:]*\)$/))
 await test('no GPU: the CPU, and why', () =>
   assert.match(program(small, { VK_DRIVER_FILES: '/nowhere', VK_ICD_FILENAMES: '/nowhere' }), /cpu \(simd128.*\): (no WebGPU adapter|the package webgpu is not installed)/))
+await test('no GPU, and WebGPU demanded: an error that says why', () =>
+  assert.match(program(small, { TENSORGRAD_DEVICE: 'webgpu', VK_DRIVER_FILES: '/nowhere', VK_ICD_FILENAMES: '/nowhere' }),
+    /DeviceError: compile: WebGPU cannot be used: (no WebGPU adapter|the package webgpu is not installed|the only WebGPU adapter executes nothing)/))
+if (options.webgpu) {
+  const many = (count, more = '') => `import { readFileSync } from 'node:fs'
+import { compileModule, Module, mul, sumAll } from 'tensorgrad'
+class M extends Module { w = this.param([2], { init: 'ones' }) }
+const loaded = () => process.platform !== 'linux' || /swiftshader|nvidia|libGLX|radeon|intel/i.test(readFileSync('/proc/self/maps', 'utf8'))
+const models = []
+for (let i = 0; i < ${count}; i++) {
+  const model = await compileModule(() => new M(), (m) => sumAll(mul(m.w, m.w)), { device: 'webgpu' })
+  const loss = await model.step({})
+  if (loss !== 2) throw new Error('model ' + i + ': ' + loss)
+  ${more}
+}
+for (const model of models) if (await model.step({}) !== 2) throw new Error('another loss')
+await new Promise((resolve) => setTimeout(resolve, 500))
+console.log('done', loaded())`
+  await test('thirty models on the GPU in turn, and its driver stays loaded', () => assert.equal(program(many(30, 'await model.destroy()')), 'done true'))
+  await test('eight models on the GPU at once', () => assert.equal(program(many(8, 'models.push(model)')), 'done true'))
+}
 await test('an unknown TENSORGRAD_DEVICE is said', () => {
   const done = spawnSync(process.execPath, ['--input-type=module', '-e', small], {
     cwd: path.join(web, 'build'), encoding: 'utf8', env: { ...process.env, TENSORGRAD_DEVICE: 'gpu', VK_DRIVER_FILES: '/nowhere', VK_ICD_FILENAMES: '/nowhere' },

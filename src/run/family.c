@@ -243,7 +243,7 @@ tg_status tg_family_open_again(tg_family *family, tg_device **device) {
 
 /* ---------------------------------------------------------------- initial values */
 
-/* Value `i` of a parameter; `stream` is the hash of its full name. Normal and uniform values are rounded to f32 once. */
+/* `stream` is the hash of the parameter's full name. Normal and uniform values are rounded to f32 once. */
 static float family_initial_value(const tg_param_info *param, uint64_t seed, uint64_t stream, int64_t i) {
     double scale = param->init.scale, value;
     float rounded;
@@ -262,13 +262,17 @@ static float family_initial_value(const tg_param_info *param, uint64_t seed, uin
     return (float)((scale != 0.0 ? scale : 0.02) * tg_random_normal(seed, stream, (uint64_t)i));
 }
 
+void tg_param_initial_values(const tg_param_info *param, uint64_t seed, int64_t first, int64_t count, float *out) {
+    const uint64_t stream = tg_hash_text(0, param->name);
+    for (int64_t i = 0; i < count; i++) out[i] = family_initial_value(param, seed, stream, first + i);
+}
+
 static tg_status family_fill_param(tg_family *family, int32_t slot, const tg_param_info *param, const tg_layout_entry *entry) {
     float *chunk = (float *)(void *)family->chunk;
     const int64_t piece = TG_CHUNK_BYTES / (int64_t)sizeof(float);
-    uint64_t stream = tg_hash_text(0, param->name);
     for (int64_t first = 0; first < entry->count; first += piece) {
         int64_t count = entry->count - first < piece ? entry->count - first : piece;
-        for (int64_t i = 0; i < count; i++) chunk[i] = family_initial_value(param, family->seed, stream, first + i);
+        tg_param_initial_values(param, family->seed, first, count, chunk);
         tg_status status = tg_family_write(family, slot, entry->offset + first, chunk, count);
         if (status != TG_OK) return status;
     }

@@ -163,6 +163,9 @@ tg_model *tg_compile_sibling_bytes(tg_model *parent, const void *bytes, size_t s
 /* One more size of a model that came from bytes, as a model of its own: for whoever chooses the sizes of calls himself. */
 tg_model *tg_compile_size_bytes(tg_model *owner, const void *bytes, size_t size);
 
+/* Values `first` .. `first` + `count` - 1 that a parameter begins with. */
+void tg_param_initial_values(const tg_param_info *param, uint64_t seed, int64_t first, int64_t count, float *out);
+
 /* ---- sizes */
 /* *model becomes the model of the size that a call feeds, compiled when it is new. Everything is checked first that can be, so that a call
  * that is refused costs no compiling. Nothing to do for a model without TG_ANY. */

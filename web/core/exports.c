@@ -239,6 +239,103 @@ WEB_EXPORT(const char *, graph_describe)(int32_t graph) {
     return web_text_done();
 }
 
+/* [1,2] */
+static void web_add_numbers(const char *key, const int64_t *numbers, int64_t count) {
+    WEB_ADD("\"%s\":[", key);
+    for (int64_t i = 0; i < count; i++) WEB_ADD("%s%lld", web_comma_before(i), (long long)numbers[i]);
+    WEB_ADD("]");
+}
+
+static void web_add_number(const char *key, double value) {
+    if (isfinite(value)) WEB_ADD("\"%s\":%.17g", key, value);
+    else WEB_ADD("\"%s\":\"%s\"", key, isnan(value) ? "NaN" : value > 0.0 ? "Infinity" : "-Infinity");
+}
+
+static int64_t web_axes_list(const tg_node *node, int64_t axes[TG_MAX_RANK]) {
+    int64_t count = 0;
+    if (node->op == TG_OP_IOTA || node->op == TG_OP_CONCAT || node->op == TG_OP_WINDOW || node->op == TG_OP_FOLD) {
+        axes[0] = (int64_t)node->attr.axes;
+        return 1;
+    }
+    for (int64_t i = 0; i < TG_MAX_RANK; i++)
+        if ((node->attr.axes >> i & 1u) != 0) axes[count++] = i;
+    return count;
+}
+
+static void web_add_attributes(const tg_graph *g, const tg_node *node) {
+    int64_t list[TG_MAX_RANK];
+    const tg_window *w = &node->attr.window;
+    const bool is_reduce = tg_op_table[node->op].class_ == TG_CLASS_REDUCE;
+    switch (node->op) {
+    case TG_OP_PERMUTE:
+        for (int i = 0; i < node->shape.rank; i++) list[i] = node->attr.perm[i];
+        web_add_numbers("perm", list, node->shape.rank);
+        break;
+    case TG_OP_SLICE:
+    case TG_OP_PAD: web_add_numbers("start", node->attr.start, node->shape.rank); break;
+    case TG_OP_CONST:
+        if (node->attr.data == NULL) web_add_number("value", node->attr.value);
+        else WEB_ADD("\"count\":%lld", (long long)tg_shape_count(node->shape));
+        break;
+    case TG_OP_RANDOM: web_add_number("bound", node->attr.value); break;
+    case TG_OP_STATE: web_add_number("value", g->states.items[node->attr.index].value); break;
+    case TG_OP_PACK: web_add_numbers("offsets", node->attr.offsets, node->input_count); break;
+    case TG_OP_WINDOW:
+    case TG_OP_FOLD:
+        web_add_numbers("window", (const int64_t[]){w->size, w->step, w->dilation}, 3);
+        WEB_ADD(",");
+        web_add_numbers("axes", list, web_axes_list(node, list));
+        break;
+    default:
+        if (is_reduce || node->op == TG_OP_FLIP || node->op == TG_OP_IOTA || node->op == TG_OP_CONCAT)
+            web_add_numbers("axes", list, web_axes_list(node, list));
+    }
+}
+
+static const char *web_node_name(const tg_graph *g, const tg_node *node) {
+    if (node->op == TG_OP_INPUT) return g->inputs.items[node->attr.index].name;
+    if (node->op == TG_OP_PARAM) return g->params.items[node->attr.index].name;
+    if (node->op == TG_OP_STATE) return g->states.items[node->attr.index].name;
+    return node->name;
+}
+
+static void web_add_node(const tg_graph *g, int32_t id) {
+    const tg_node *node = tg_graph_node(g, id);
+    WEB_ADD("%s{", web_comma_before(id - 1));
+    web_add_key("kind", tg_op_table[node->op].name);
+    WEB_ADD(",\"inputs\":[");
+    for (int32_t i = 0; i < node->input_count; i++) WEB_ADD("%s%d", web_comma_before(i), (int)node->inputs[i] - 1);
+    WEB_ADD("],");
+    web_add_type(node->shape, node->dtype);
+    WEB_ADD(",");
+    web_add_key("name", web_node_name(g, node));
+    WEB_ADD(",");
+    web_add_key("file", node->site.file);
+    WEB_ADD(",\"line\":%d,\"attributes\":{", (int)node->site.line);
+    web_add_attributes(g, node);
+    WEB_ADD("}}");
+}
+
+WEB_EXPORT(const char *, graph_nodes)(int32_t graph) {
+    const tg_graph *g = web_graph_of(graph);
+    if (g == NULL) return NULL;
+    tg_text_clear(&web_text);
+    WEB_ADD("{\"ops\":[");
+    for (int32_t id = 1; id < (int32_t)g->nodes.count; id++) web_add_node(g, id);
+    WEB_ADD("],\"result\":%d,\"writebacks\":[", (int)g->result - 1);
+    for (int64_t i = 0; i < g->writebacks.count; i++)
+        WEB_ADD("%s[%d,%d]", web_comma_before(i), (int)g->writebacks.items[i].destination - 1, (int)g->writebacks.items[i].source - 1);
+    WEB_ADD("]}");
+    return web_text_done();
+}
+
+WEB_EXPORT(void, graph_initial)(int32_t graph, int32_t i, double seed_low, double seed_high, float *out, int32_t count) {
+    const tg_graph *g = web_graph_of(graph);
+    const uint64_t seed = (uint64_t)web_whole(seed_low) | (uint64_t)web_whole(seed_high) << 32;
+    if (g == NULL || i < 0 || i >= g->params.count || count > tg_shape_count(g->params.items[i].shape)) return;
+    tg_param_initial_values(&g->params.items[i], seed, 0, count, out);
+}
+
 WEB_EXPORT(const char *, graph_text)(int32_t graph) {
     const tg_graph *g = web_graph_of(graph);
     if (g == NULL) return NULL;

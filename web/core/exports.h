@@ -60,6 +60,13 @@ WEB_EXPORT(void, graph_destroy)(int32_t graph);
  *  "states":[{"name","shape","dtype"}], "captures":[{"name","shape","dtype"}], "nodes":n}; dtype is the number of tg_dtype.
  * 0 without memory. */
 WEB_EXPORT(const char *, graph_describe)(int32_t graph);
+/* Its nodes and what they are for, as JSON; ids count from 0, a node's is its place:
+ * {"ops":[{"kind","inputs":[id],"shape","dtype","name","file","line","attributes":{...}}],"result":id,
+ *  "writebacks":[[destination, source]]}. attributes, where the op has them: axes, perm, start, value, count (of literal data), window [size,
+ * step, dilation], offsets, init. 0 without memory. */
+WEB_EXPORT(const char *, graph_nodes)(int32_t graph);
+/* The values that parameter i (as listed by graph_describe) begins with, `count` of them. */
+WEB_EXPORT(void, graph_initial)(int32_t graph, int32_t i, double seed_low, double seed_high, float *out, int32_t count);
 /* The IR as text, before any pass. */
 WEB_EXPORT(const char *, graph_text)(int32_t graph);
 /* Overrides the decay flag of parameter i (as listed by graph_describe). May be called inside a trace. */

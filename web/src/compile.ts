@@ -4,7 +4,7 @@
 import { Captures } from './captures.js'
 import { loadCore, loadThreaded, moduleNow, startWorker } from './platform.js'
 import { ArgumentError, blame, blameOnce, holdFrames, NotFiniteError, siteOf, StateError, WorkerError, type Frames } from './errors.js'
-import { Graph, markParams, materialize } from './ir.js'
+import { Graph, irOf, markParams, materialize, type CompiledIR, type IROptions } from './ir.js'
 import { rateArgument, type LR } from './lr.js'
 import type { Module } from './module.js'
 import { chooseOptimizer, optimizerMessage, optimizers, type Optimizers } from './optimizer.js'
@@ -76,6 +76,14 @@ export type Forward<M extends Module, I extends InputSpecs> = (model: M, inputs:
 export interface CallOptions {
   withCaptures?: boolean
 }
+/** Of 0.0.17. */
+export type RunOptions = CallOptions
+/** Of 0.0.17. */
+export type StepOptions = CallOptions
+/** Of 0.0.17. */
+export type ForwardFn<M extends Module, I extends InputSpecs = InputSpecs> = Forward<M, I>
+/** Of 0.0.17. */
+export type CompileModuleOptions<I extends InputSpecs = InputSpecs> = CompileOptions<I>
 export interface TrainOptions<I extends InputSpecs = InputSpecs> {
   /** Of inputs with a null axis: rows of a batch. Default: `batch` of the compile options. */
   batch?: number
@@ -104,7 +112,7 @@ export interface StepResult {
   loss: number
   captures: Captures
 }
-export interface RunResult<A extends DataArray> {
+export interface RunResult<A extends DataArray = Float32Array> {
   output: A
   captures: Captures
 }
@@ -118,8 +126,8 @@ export async function compileModule<M extends Module, const I extends InputSpecs
   options: CompileOptions<I> = {},
 ): Promise<CompiledModule<M, I>> {
   const plan: Plan<M> = { what: 'compileModule', above: compileModule, factory, options: ownOptions('compileModule', compileModule, options, ofModule) }
-  const { family, message, graph, sizes } = await compileRoot(plan, forward, true)
-  return new CompiledModule<M, I>(family, graph, message, sizes)
+  const { family, message, graph, sizes, source } = await compileRoot(plan, forward, true)
+  return new CompiledModule<M, I>(family, graph, message, sizes, source)
 }
 
 /** Compiles a forward pass alone: `forward` returns the output, of any shape and dtype. */
@@ -129,8 +137,8 @@ export async function compileForward<M extends Module, const I extends InputSpec
   options: CompileForwardOptions<I> = {},
 ): Promise<CompiledForward<M, I>> {
   const plan: Plan<M> = { what: 'compileForward', above: compileForward, factory, options: ownOptions('compileForward', compileForward, options, ofForward) }
-  const { family, message, graph, sizes } = await compileRoot(plan, forward, false)
-  return new CompiledForward<M, I>(family, graph, message, sizes)
+  const { family, message, graph, sizes, source } = await compileRoot(plan, forward, false)
+  return new CompiledForward<M, I>(family, graph, message, sizes, source)
 }
 
 /** Compiles a graph traced by hand (see `trace`), its writebacks with it. */
@@ -146,7 +154,8 @@ export async function compileGraph(graph: Graph, options: CompileGraphOptions = 
   })
   const training = own.training ?? (chooseOptimizer(own).config !== null || graph.result.shape.length === 0)
   const started = await startRuntime(plan, graph.bytes(), training, frames)
-  return new CompiledModule<Module, InputSpecs>(started.family, started.graph, started.message)
+  const { kind, config } = chooseOptimizer(own), source = graphSource(graph, config === null ? { training } : { training, [kind]: config })
+  return new CompiledModule<Module, InputSpecs>(started.family, started.graph, started.message, null, source)
 }
 
 function checkGraph(graph: unknown): void {
@@ -214,7 +223,7 @@ async function compileRoot<M extends Module, I extends InputSpecs>(
   plan: Plan<M>,
   forward: Forward<M, I>,
   training: boolean,
-): Promise<Started<M> & { sizes: Sizes | null }> {
+): Promise<Started<M> & { sizes: Sizes | null; source: Source }> {
   const frames = holdFrames(plan.above)
   refuseNested(frames)
   const whole = forward as Forward<M, InputSpecs>
@@ -226,7 +235,7 @@ async function compileRoot<M extends Module, I extends InputSpecs>(
   })
   const started = await startRuntime(plan, bytes, training, frames)
   started.family.sizes = sizes
-  return { ...started, sizes: sizesOf(plan, whole, training, started, sizes) }
+  return { ...started, sizes: sizesOf(plan, whole, training, started, sizes), source: sourceOf(plan, whole, training, sizes.batch) }
 }
 
 /** How the other sizes of a model come about, where it has any. */
@@ -466,6 +475,30 @@ export class Dataset {
   }
 }
 
+/** Where a model's IR comes from. */
+interface Source {
+  ir(): CompiledIR
+}
+
+interface Sibling {
+  bytes: Uint8Array<ArrayBuffer>
+  sizes: (graph: number, message: GraphMessage) => Sizes | null
+  source: Source
+}
+
+/** Of a model that was traced from its factory: initial values are left out. */
+function sourceOf<M extends Module>(plan: Plan<M>, forward: Forward<M, InputSpecs>, training: boolean, size: number): Source {
+  return {
+    ir() {
+      const frames = holdFrames(irGetter), { kind, config } = chooseOptimizer(plan.options)
+      const graph = new Graph(traceModel(plan, forward, frames, false, training, size))
+      return irOf(irGetter, graph, config === null ? { training } : { training, [kind]: config })
+    },
+  }
+}
+/** The same of a graph traced by hand. */
+const graphSource = (graph: Graph, options: IROptions): Source => ({ ir: () => irOf(irGetter, graph, options) })
+
 /** What training models and forward passes have in common. */
 abstract class Compiled<M extends Module, I extends InputSpecs> {
   readonly #family: Family<M>
@@ -477,9 +510,13 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
   #device: string
   #precision: Precision
   #destroyed = false
+  #ir: CompiledIR | null = null
+  /** @internal */
+  protected readonly source: Source
 
   /** @internal */
-  constructor(family: Family<M>, graph: number, message: GraphMessage, sizes: Sizes | null = null) {
+  constructor(family: Family<M>, graph: number, message: GraphMessage, sizes: Sizes | null, source: Source) {
+    this.source = source
     this.#family = family
     this.#graph = graph
     this.#message = message
@@ -509,9 +546,12 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
   get paramNames(): readonly string[] {
     return this.#message.params.map((param) => param.name)
   }
-  /** The IR after the passes, as text. */
-  get ir(): string {
-    return this.#message.ir
+  /** What was compiled, as data: the graph with its gradients, the plan, the kernels as WGSL, whatever it runs on. Made when it is first
+   *  asked for, by tracing once more. Of inputs with a null axis: of the size compiled first. The optimiser's update is in the plan and the
+   *  kernels; `text` is the whole IR after the passes, of the call answered last. */
+  get ir(): CompiledIR {
+    this.#ir ??= check(irGetter, () => this.source.ir())
+    return { ...this.#ir, text: this.#message.ir }
   }
   /** Where it runs: "webgpu (NVIDIA H200)", or "cpu (simd128): this browser has no WebGPU". */
   get device(): string {
@@ -604,7 +644,8 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
       checkFunctions(plan.what, plan.factory, forward)
       const chosen = sizeArguments(plan.what, own, this.#family.sizes)
       const bytes = await writtenModel(plan, whole, frames, false, false, chosen.batch)
-      return { bytes, sizes: (graph, message) => sizesOf(plan, whole, false, { family: this.#family, graph, message }, chosen) }
+      const sizes = (graph: number, message: GraphMessage) => sizesOf(plan, whole, false, { family: this.#family, graph, message }, chosen)
+      return { bytes, sizes, source: sourceOf(plan, whole, false, chosen.batch) }
     })
   }
 
@@ -615,24 +656,24 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     return this.#sibling<InputSpecs>(above, averages, async () => {
       checkGraph(graph)
       await graph.trace.settleSitesSlowly()
-      return { bytes: graph.bytes(), sizes: () => null }
+      return { bytes: graph.bytes(), sizes: () => null, source: graphSource(graph, { training: false }) }
     })
   }
 
   async #sibling<J extends InputSpecs>(
     above: unknown,
     average: boolean,
-    write: (frames: Frames) => Promise<{ bytes: Uint8Array<ArrayBuffer>; sizes: (graph: number, message: GraphMessage) => Sizes | null }>,
+    write: (frames: Frames) => Promise<Sibling>,
   ): Promise<CompiledForward<M, J>> {
     const frames = holdFrames(above)
     try {
       refuseNested(frames)
       this.#refuseDestroyed('compileForward')
-      const { bytes, sizes } = await write(frames)
+      const { bytes, sizes, source } = await write(frames)
       const graph = this.#family.nextGraph()
       const body = { kind: 'compileForward' as const, graph, parent: ROOT, bytes, average }
       const message = await this.#family.connection.request(body, [bytes.buffer], frames)
-      return new CompiledForward<M, J>(this.#family, graph, message, sizes(graph, message))
+      return new CompiledForward<M, J>(this.#family, graph, message, sizes(graph, message), source)
     } catch (error) {
       throw blameOnce(error, frames)
     }
@@ -773,8 +814,13 @@ function byName(arrays: readonly ArrayMessage[]): Record<string, Float32Array> {
   return Object.fromEntries(arrays.map(({ name, data }) => [name, data as Float32Array]))
 }
 
+const irGetter = Object.getOwnPropertyDescriptor(Compiled.prototype, 'ir')?.get
+
 /** A forward pass. */
 export class CompiledForward<M extends Module = Module, I extends InputSpecs = InputSpecs> extends Compiled<M, I> {}
+
+/** Of 0.0.17. */
+export type CompiledForwardModule<M extends Module = Module, I extends InputSpecs = InputSpecs> = CompiledForward<M, I>
 
 /** A training model. */
 export class CompiledModule<M extends Module = Module, I extends InputSpecs = InputSpecs> extends Compiled<M, I> {

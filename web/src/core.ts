@@ -56,6 +56,15 @@ export interface GraphInfo {
   captures: NamedInfo[]
   nodes: number
 }
+/** graph_nodes */
+export interface GraphNodes {
+  ops: {
+    kind: string; inputs: number[]; shape: number[]; dtype: number; name: string; file: string; line: number
+    attributes: { [name: string]: never }
+  }[]
+  result: number
+  writebacks: [destination: number, source: number][]
+}
 export interface ParamInfo { name: string; shape: number[]; offset: number; count: number; decay: boolean; frozen: boolean }
 export interface ModelInfo {
   training: boolean
@@ -175,6 +184,8 @@ interface Exports {
   graph_destroy(graph: GraphAddress): void
   graph_describe(graph: GraphAddress): Address
   graph_text(graph: GraphAddress): Address
+  graph_nodes(graph: GraphAddress): Address
+  graph_initial(graph: GraphAddress, i: number, seedLow: number, seedHigh: number, out: Address, count: number): void
   graph_set_decay(graph: GraphAddress, i: number, decay: number): void
   graph_unmark(graph: GraphAddress): void
   graph_mark_group(graph: GraphAddress, pattern: Address, numbers: Address): number
@@ -461,6 +472,15 @@ export class Core {
   }
   destroyGraph(graph: GraphAddress): void { this.#x.graph_destroy(graph) }
   describeGraph(graph: GraphAddress): GraphInfo { return JSON.parse(this.text(this.#x.graph_describe(graph))) as GraphInfo }
+  graphNodes(graph: GraphAddress): GraphNodes { return JSON.parse(this.text(this.#x.graph_nodes(graph))) as GraphNodes }
+  /** What parameter i begins with. */
+  initialValues(graph: GraphAddress, i: number, count: number, seed: bigint): Float32Array {
+    const at = this.#argument(count * 4 + 1)
+    this.#x.graph_initial(graph, i, Number(seed & 0xffffffffn), Number(seed >> 32n), at, count)
+    const values = this.f32(at, count).slice()
+    this.#release()
+    return values
+  }
   graphText(graph: GraphAddress): string { return this.text(this.#x.graph_text(graph)) }
   setDecay(graph: GraphAddress, i: number, decay: boolean): void { this.#x.graph_set_decay(graph, i, Number(decay)) }
   /** Forgets all parameter groups. */

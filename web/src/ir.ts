@@ -3,12 +3,14 @@
 
 import { planned, coreNow } from './platform.js'
 import { Text, type GraphAddress, type GraphInfo, type ModelInfo, type ProgramInfo } from './core.js'
-import { ArgumentError, blame, holdFrames, NotFoundError } from './errors.js'
+import { ArgumentError, blame, GradientError, holdFrames, NotFoundError, ShapeError } from './errors.js'
 import { lrNumbers, rateArgument, type LR } from './lr.js'
 import { namedParams, ofParam, type Module, type ParamOptions } from './module.js'
 import { chooseOptimizer, optimizerNumbers, optimizers, type AdamConfig, type OptimizerConfig, type OptimizerKind, type Optimizers, type SGDConfig } from './optimizer.js'
 import { anything, callback, checkOptions, flag, type Kinds } from './options.js'
-import { grad } from './ops.js'
+import { adamNodes, type AdamResult } from './adam.js'
+import { opsOf, tensorsOf, type OpNode, type TensorNode, type WritebackDecl } from './nodes.js'
+import { capture, grad, writeback } from './ops.js'
 import { call, currentTrace, describe, leaf, Tensor, tensorOperand, traceGraph, traceMore, wholes, type Trace } from './tensor.js'
 import { dtypes } from './core.js'
 import type { Dtype, Shape } from './types.js'
@@ -34,15 +36,41 @@ export class Graph {
     this.trace = trace
   }
 
+  #nodes: { count: number; ops: readonly OpNode[]; tensors: readonly TensorNode[] } | null = null
+
   #info(): GraphInfo {
     return coreNow().describeGraph(this.trace.graph)
   }
-  /** What the traced function returned. */
+  #data(): { ops: readonly OpNode[]; tensors: readonly TensorNode[] } {
+    const core = coreNow(), count = this.#info().nodes
+    if (this.#nodes?.count !== count) {
+      this.trace.settleSites()
+      const ops = opsOf(core.graphNodes(this.trace.graph))
+      this.#nodes = { count, ops, tensors: tensorsOf(ops) }
+    }
+    return this.#nodes
+  }
+  /** Every operation, in the order they were made: `ops[id]` makes `tensors[id]`. */
+  get ops(): readonly OpNode[] {
+    return this.#data().ops
+  }
+  get tensors(): readonly TensorNode[] {
+    return this.#data().tensors
+  }
+  /** What the traced function returned, the first of several. */
   get result(): Tensor {
     return this.trace.tensor(this.#info().result.id)
   }
-  get outputs(): Tensor[] {
-    return [this.result]
+  /** All of what it returned, as ids. The second is captured as "output.1", and so on. */
+  get outputs(): readonly number[] {
+    return [this.#info().result.id, ...this.trace.more].map((node) => node - 1)
+  }
+  get writebacks(): readonly WritebackDecl[] {
+    const { writebacks } = coreNow().graphNodes(this.trace.graph), { ops } = this
+    return writebacks.map(([destination, source]) => {
+      const { kind, name } = ops[destination] as OpNode
+      return { source: { id: source }, destName: name as string, destKind: kind === 'param_input' ? 'param' : 'state' }
+    })
   }
   get inputs(): NamedTensor[] {
     return this.#info().inputs.map(named)
@@ -76,13 +104,26 @@ const named = (info: { name: string; shape: number[]; dtype: number }): NamedTen
 
 // ---------------------------------------------------------------- tracing by hand
 
-/** Runs fn in a fresh trace. Operations on its tensors need `traceInto` from then on. */
-export function trace(fn: () => Tensor): Graph {
-  return new Graph(traceGraph(holdFrames(trace), fn))
+/** Runs fn in a fresh trace. Operations on its tensors need `traceInto` from then on. Of several tensors that it returns the first is the
+ *  graph's result, what runs give and gradients are of; the others come as captures, "output.1" and so on. */
+export function trace(fn: () => Tensor | readonly Tensor[]): Graph {
+  return new Graph(
+    traceGraph(holdFrames(trace), (made) => {
+      const built = fn()
+      if (!Array.isArray(built)) return built
+      if (built.length === 0) throw new ArgumentError('trace: the function returned no tensor')
+      made.more = built.slice(1).map((each: Tensor, i) => {
+        const { id } = tensorOperand('trace', each, `result ${i + 2}`)
+        capture(`output.${i + 1}`, each)
+        return id
+      })
+      return built[0] as Tensor
+    }),
+  )
 }
 
 /** Goes on with a graph: fn may use its tensors. What fn returns is the graph's result from now on; nothing leaves it as it is. */
-export function traceInto<R extends Tensor | void>(graph: Graph, fn: () => R): R {
+export function traceInto<R>(graph: Graph, fn: () => R): R {
   let made: R | undefined
   traceMore(holdFrames(traceInto), graph.trace, () => {
     made = fn()
@@ -91,9 +132,13 @@ export function traceInto<R extends Tensor | void>(graph: Graph, fn: () => R): R
   return made as R
 }
 
-/** A parameter of that name. */
-export function paramInput(name: string, shape: Shape, options: ParamOptions = {}): Tensor {
-  return call(paramInput, (site) => currentTrace('param').makeParam(site, name, wholes('param', 'shape', shape), checkOptions('param', options, ofParam)))
+/** A parameter of that name. Parameters are f32: another dtype is refused. */
+export function paramInput(name: string, shape: Shape, options: ParamOptions | Dtype = {}): Tensor {
+  return call(paramInput, (site) => {
+    const trace = currentTrace('param'), own = checkOptions('param', typeof options === 'string' ? { dtype: options } : options, ofParam)
+    if ((own.dtype ?? 'f32') !== 'f32') throw new ArgumentError(`param ${name}: parameters are f32, not ${own.dtype}`)
+    return trace.makeParam(site, name, wholes('param', 'shape', shape), own)
+  })
 }
 
 /** A value fed on every step. */
@@ -106,12 +151,34 @@ export function stateInput(name: string, shape: Shape, dtype: Dtype = 'f32', val
   return leaf('state', stateInput, (site, { graph }) => coreNow().state(site, graph, name, wholes('state', 'shape', shape), dtype, value))
 }
 
-/** Every parameter of a module as a tensor of the trace in progress, by name: the module's fields can be used in it from now on. */
-export function materializeParams(module: Module, options: MaterializeOptions = {}): Record<string, Tensor> {
-  return call(materializeParams, () => materialize(currentTrace('param'), module, checkOptions('materialize_params', options, ofModule)))
+const ofMaterialize: Kinds = { decayFilter: callback, frozen: anything }
+
+export type InitFn = (size?: number, shape?: Shape, seed?: number | bigint) => Float32Array
+
+export interface MaterializedParams {
+  /** Every parameter by name. */
+  readonly tensors: Readonly<Record<string, Tensor>>
+  /** What each begins with, for a model of that seed (default 0). Its size and shape are known. */
+  readonly initFns: Readonly<Record<string, InitFn>>
+  /** Whether weight decay acts on it. */
+  readonly decayFlags: Readonly<Record<string, boolean>>
 }
 
-const ofModule: Kinds = { decayFilter: callback, frozen: anything }
+/** Every parameter of a module as a tensor of the trace in progress, by name: the module's fields can be used in it from now on. */
+export function materializeParams(module: Module, options: MaterializeOptions = {}): MaterializedParams {
+  return call(materializeParams, () => {
+    const own = checkOptions('materialize_params', options, ofMaterialize), trace = currentTrace('param')
+    const tensors = materialize(trace, module, own), core = coreNow(), { params } = core.describeGraph(trace.graph)
+    const initFns: Record<string, InitFn> = {}, decayFlags: Record<string, boolean> = {}
+    for (const name of Object.keys(tensors)) {
+      const i = params.findIndex((param) => param.name === name), count = (tensors[name] as Tensor).shape.reduce((a, b) => a * b, 1)
+      initFns[name] = (_size, _shape, seed = 0) => coreNow().initialValues(trace.graph, i, count, BigInt(seed))
+      decayFlags[name] = (params[i] as GraphParam).decay
+    }
+    return { tensors, initFns, decayFlags }
+  })
+}
+
 export interface MaterializeOptions {
   /** Overrides the parameters' decay flags. */
   decayFilter?: ((name: string) => boolean) | undefined
@@ -161,6 +228,8 @@ export interface GradResult {
 export function appendGrad(of: Graph | Tensor): GradResult {
   if (!(of instanceof Graph)) return gradients(new Graph(call(appendGrad, () => currentTrace('grad'))), of)
   const loss = of.result
+  if (of.trace.more.length > 0)
+    throw blame(new GradientError(`grad: the graph has ${of.trace.more.length + 1} results: the loss must be the only one`), appendGrad)
   let result: GradResult | undefined
   traceMore(holdFrames(appendGrad), of.trace, () => {
     result = gradients(of, loss)
@@ -180,9 +249,59 @@ function gradients(graph: Graph, loss: Tensor): GradResult {
 
 /** Appends Adam: gradients, update, writebacks, step counter. Compile the graph without an optimiser of its own then. Once a graph, after
  *  its last parameter. */
-export function appendAdam(to: Graph | GradResult | Tensor, config: AdamConfig): void {
-  append(appendAdam, to, 'adam', config)
+export function appendAdam(to: Graph | GradResult | Tensor, config: AdamConfig): void
+/** The same of gradients that are given, whatever was done to them, as operations of the graph: for each the states adam_m_NAME and
+ *  adam_v_NAME, and one adam_t for all. decayFlags (see materializeParams) goes before the config's decayFilter; where neither says
+ *  anything, a parameter decays as it was declared. */
+export function appendAdam(
+  graph: Graph, grads: Readonly<Record<string, Tensor>>, tensors: Readonly<Record<string, Tensor>>, config: AdamConfig,
+  decayFlags?: Readonly<Record<string, boolean>>,
+): AdamResult
+export function appendAdam(
+  to: Graph | GradResult | Tensor, given: AdamConfig | Readonly<Record<string, Tensor>>, tensors?: Readonly<Record<string, Tensor>>,
+  config?: AdamConfig, decayFlags: Readonly<Record<string, boolean>> = {},
+): AdamResult | void {
+  if (tensors === undefined) return append(appendAdam, to, 'adam', given as AdamConfig)
+  const graph = to as Graph
+  if (!(graph instanceof Graph)) throw blame(new ArgumentError(`append_adam: takes a graph, not ${describe(graph)}`), appendAdam)
+  const own = call(appendAdam, () => chooseOptimizer({ adam: config as AdamConfig }).config as AdamConfig)
+  for (const option of ['groups', 'clipNorm', 'clipValue', 'normalize', 'accumulate', 'average'] as const)
+    if (own[option] !== undefined)
+      throw blame(new ArgumentError(`append_adam: ${option} is for an optimizer of the compiler's own: change the gradients instead`), appendAdam)
+  const declared = Object.fromEntries(graph.params.map(({ name, decay }) => [name, decay]))
+  const decays = (name: string): boolean => decayFlags[name] ?? own.decayFilter?.(name) ?? declared[name] ?? true
+  const state = (name: string, like: Tensor | null): Tensor => stateInput(name, like?.shape ?? [], like === null ? 'i32' : 'f32')
+  const body = (): readonly WritebackDecl<Tensor>[] => {
+    const writebacks = adamNodes(given as Readonly<Record<string, Tensor>>, tensors, own, decays, state, (t) => resolveLR(own.lr, t))
+    writeBack(graph, writebacks)
+    return writebacks
+  }
+  return { config: own, writebacks: isTracing(graph) ? body() : inGraph(appendAdam, graph, body) }
 }
+
+/** fn in a graph, whose result stays. */
+function inGraph<R>(above: unknown, graph: Graph, fn: () => R): R {
+  const { result } = graph
+  let made: R | undefined
+  traceMore(holdFrames(above), graph.trace, () => {
+    made = fn()
+    return result
+  })
+  return made as R
+}
+
+/** In the trace in progress: those that the graph does not have yet. */
+function writeBack(graph: Graph, declared: readonly WritebackDecl<Tensor>[]): void {
+  const have = new Map(graph.writebacks.map(({ destKind, destName, source }) => [`${destKind} ${destName}`, source.id]))
+  for (const { source, destName, destKind } of declared) {
+    const key = `${destKind} ${destName}`, kind = destKind === 'param' ? 'param_input' : 'state_input'
+    if (have.get(key) === source.id) continue
+    const home = graph.ops.find((op) => op.kind === kind && op.name === destName)
+    if (home === undefined) throw new NotFoundError(`writeback: the graph has no ${destKind} ${JSON.stringify(destName)}`)
+    writeback(graph.trace.tensor(home.out + 1), source)
+  }
+}
+
 export function appendSGD(to: Graph | GradResult | Tensor, config: SGDConfig): void {
   append(appendSGD, to, 'sgd', config)
 }
@@ -247,34 +366,65 @@ export interface IROptions extends Optimizers {
 }
 
 export interface BufferSpec {
-  readonly storage: 'workspace' | 'input' | 'state' | 'constant'
+  /** Its place in the plan's list. */
+  readonly id: number
+  readonly kind: 'param' | 'param_grad' | 'tensor_input' | 'state' | 'intermediate' | 'output' | 'constant'
+  /** Of a parameter, its gradient, an input, a state; else null. */
+  readonly name: string | null
+  readonly byteSize: number
   readonly dtype: Dtype
+  /** Of what has a name. */
+  readonly shape: Shape | null
+  readonly storage: 'workspace' | 'input' | 'state' | 'constant'
   readonly count: number
   /** Bytes within the workspace or the state. */
   readonly offset: number
 }
+/** First the buffers that kernels bind, then the parameters and gradients by name, which lie in two flat states. A step's kernels write
+ *  parameters and states where they lie: `writebacks` says which. Values within a kernel have no buffer. */
 export interface BufferPlan {
   readonly buffers: readonly BufferSpec[]
+  /** Buffers by name. */
+  readonly paramsByName: ReadonlyMap<string, number>
+  readonly paramGradsByName: ReadonlyMap<string, number>
+  readonly inputsByName: ReadonlyMap<string, number>
+  readonly statesByName: ReadonlyMap<string, number>
+  readonly outputBufferIds: readonly number[]
+  readonly writebacks: readonly PlannedWriteback[]
   readonly workspaceBytes: number
   readonly peakBytes: number
   readonly text: string
 }
+export interface PlannedWriteback {
+  readonly destName: string
+  readonly destKind: 'param' | 'state'
+  readonly bytes: number
+}
 /** One dispatch: a kernel, or several that are launched together. */
 export interface KernelSpec {
+  /** What it does: the operation that it is named for. */
+  readonly opKind: string
   readonly label: string
   readonly wgsl: string
   readonly workgroups: readonly [number, number, number]
+  readonly workgroupSize: number
+  /** Invocations, those beyond the last element counted. */
+  readonly threads: number
   /** Buffers of the plan by binding; below 0 a whole block: -1 scratch, -2 the workspace, -3 the inputs, -4 the constants, -5 - s state s. */
   readonly bindings: readonly number[]
 }
 export interface CompiledIR {
   readonly graph: Graph
+  /** Of a training graph; else there are none. */
+  readonly paramGrads: Readonly<Record<string, Tensor>>
+  /** The result. */
+  readonly loss: Tensor
   readonly outputShape: Shape
   readonly paramNames: readonly string[]
   readonly plan: BufferPlan
   readonly kernels: readonly KernelSpec[]
   /** The IR after the passes, training nodes included. */
-  readonly ir: string
+  readonly text: string
 }
 
 const storages = ['workspace', 'input', 'state', 'constant'] as const
@@ -313,48 +463,113 @@ function planGraph(what: string, above: unknown, graph: Graph, options: IROption
   })
 }
 
-const bufferPlan = ({ program, info, plan }: Planned): BufferPlan => ({
-  buffers: program.buffers.map(([storage, dtype, count, offset]) => ({
-    storage: storages[storage] as BufferSpec['storage'],
-    dtype: dtypes[dtype] as Dtype,
-    count,
-    offset,
-  })),
-  workspaceBytes: info.info.workspaceBytes,
-  peakBytes: info.info.peakBytes,
-  text: plan,
-})
+/** What a plan was made with: its kernels are made with the same. */
+const plannedWith = new WeakMap<BufferPlan, { graph: Graph; options: IROptions }>()
+
+function bufferPlan(graph: Graph, options: IROptions, { program, info, plan }: Planned, grads: readonly string[]): BufferPlan {
+  const flat = (slot: number): BufferSpec['kind'] => (slot === info.parameters ? 'param' : slot === info.gradients ? 'param_grad' : 'state')
+  const shapes = new Map([...graph.inputs, ...graph.states].map(({ name, shape }) => [name, shape]))
+  const outputs = new Set(program.outputs.map(({ buffer }) => buffer))
+  const buffers: BufferSpec[] = program.buffers.map(([storage, number, count, offset, slot], id) => {
+    const dtype = dtypes[number] as Dtype
+    const name = (storage === 1 ? program.inputs[slot]?.name : storage === 2 ? info.states[slot]?.name : null) ?? null
+    const kind = storage === 1 ? 'tensor_input' : storage === 2 ? flat(slot) : storage === 3 ? 'constant' : outputs.has(id) ? 'output' : 'intermediate'
+    const shape = name === null ? null : (shapes.get(name) ?? [count])
+    return { id, kind, name, byteSize: 4 * count, dtype, shape, storage: storages[storage] as BufferSpec['storage'], count, offset }
+  })
+  const byName = (kind: BufferSpec['kind']) => new Map(buffers.filter((each) => each.kind === kind).map(({ name, id }) => [name as string, id]))
+  const inputsByName = byName('tensor_input'), statesByName = byName('state')
+  const views = (kind: 'param' | 'param_grad', names: readonly string[]): ReadonlyMap<string, number> =>
+    new Map(info.params.filter(({ name }) => names.includes(name)).map(({ name, shape, count, offset }) => {
+      const id = buffers.push({ id: buffers.length, kind, name, byteSize: 4 * count, dtype: 'f32', shape, storage: 'state', count, offset: 4 * offset }) - 1
+      return [name, id]
+    }))
+  const made: BufferPlan = {
+    buffers, inputsByName, statesByName, paramsByName: views('param', info.params.map(({ name }) => name)),
+    paramGradsByName: info.gradients < 0 ? new Map() : views('param_grad', grads), outputBufferIds: program.outputs.map(({ buffer }) => buffer),
+    writebacks: writtenBack(graph, options), workspaceBytes: info.info.workspaceBytes, peakBytes: info.info.peakBytes, text: plan,
+  }
+  plannedWith.set(made, { graph, options })
+  return made
+}
+
+function writtenBack(graph: Graph, options: IROptions): PlannedWriteback[] {
+  const bytes = (shape: Shape): number => 4 * shape.reduce((a, b) => a * b, 1), { ops } = graph
+  const own = graph.writebacks.map(({ source, destName, destKind }) => ({ destName, destKind, bytes: bytes((ops[source.id] as OpNode).shape) }))
+  if (chooseOptimizer(options).config === null) return own
+  return [...graph.params.filter(({ frozen }) => !frozen).map(({ name, shape }) => ({ destName: name, destKind: 'param' as const, bytes: bytes(shape) })), ...own]
+}
 
 const kernelList = ({ program }: Planned): KernelSpec[] =>
-  program.stages.map((stage) => ({
-    label: stage.label,
-    wgsl: program.sources[stage.source] as string,
-    workgroups: stage.groups,
-    bindings: stage.bindings,
-  }))
+  program.stages.map(({ label, source, groups, bindings }) => {
+    const wgsl = program.sources[source] as string, size = /@workgroup_size\(([^)]*)\)/.exec(wgsl)?.[1] ?? '1'
+    const workgroupSize = size.split(',').reduce((a, part) => a * Math.max(1, parseInt(part)), 1)
+    return { opKind: label.split(/[ +(]/)[0] as string, label, wgsl, workgroups: groups, workgroupSize, threads: groups.reduce((a, b) => a * b, workgroupSize), bindings }
+  })
+
+const trainable = (graph: Graph): string[] => graph.params.filter(({ frozen }) => !frozen).map(({ name }) => name)
 
 /** Where every value of a step or run lies. */
-export function planBuffers(graph: Graph, options: IROptions = {}): BufferPlan {
-  return bufferPlan(planGraph('planBuffers', planBuffers, graph, options))
+export function planBuffers(graph: Graph, options?: IROptions): BufferPlan
+/** The same of a graph whose gradients and update are written out: `grads` (of appendGrad; {}: a forward pass) are those whose places are
+ *  named, and `writebacks` (of appendAdam, or your own) are made part of the graph. */
+export function planBuffers(graph: Graph, grads: Readonly<Record<string, Tensor>>, writebacks?: readonly WritebackDecl<Tensor>[]): BufferPlan
+export function planBuffers(
+  graph: Graph, second: IROptions | Readonly<Record<string, Tensor>> = { training: undefined as never }, writebacks?: readonly WritebackDecl<Tensor>[],
+): BufferPlan {
+  const above = planBuffers
+  if (!(graph instanceof Graph)) throw blame(new ArgumentError(`planBuffers: takes a graph, not ${describe(graph)}`), above)
+  const isPlain = typeof second === 'object' && second !== null
+  const isGrads = writebacks !== undefined || (isPlain && Object.values(second).every((value) => value instanceof Tensor))
+  if (!isGrads) {
+    const options = second as IROptions, result = planGraph('planBuffers', above, graph, options)
+    return bufferPlan(graph, options, result, trainable(graph))
+  }
+  const grads = second as Readonly<Record<string, Tensor>>, names = Object.keys(grads), options = { training: names.length > 0 }
+  call(above, () => checkGrads(graph, grads, writebacks ?? []))
+  if (writebacks !== undefined && writebacks.length > 0) inGraph(above, graph, () => writeBack(graph, writebacks))
+  return bufferPlan(graph, options, planGraph('planBuffers', above, graph, options), names)
 }
 
-/** The kernels of a step or run, in order. */
-export function emitKernels(graph: Graph, options: IROptions = {}): KernelSpec[] {
-  return kernelList(planGraph('emitKernels', emitKernels, graph, options))
+function checkGrads(graph: Graph, grads: Readonly<Record<string, Tensor>>, writebacks: readonly WritebackDecl<Tensor>[]): void {
+  if (!Array.isArray(writebacks)) throw new ArgumentError(`planBuffers: the writebacks are ${describe(writebacks)}, not an array`)
+  const shapes = new Map(graph.params.map(({ name, shape }) => [name, shape.join()])), known = [...shapes.keys()].join(', ') || 'none'
+  for (const [name, gradient] of Object.entries(grads)) {
+    if (!(gradient instanceof Tensor) || gradient.trace !== graph.trace) throw new ArgumentError(`planBuffers: the gradient of ${name} is no tensor of the graph`)
+    if (!shapes.has(name)) throw new NotFoundError(`planBuffers: there is no parameter ${name} (parameters: ${known})`)
+    if (shapes.get(name) !== gradient.shape.join())
+      throw new ShapeError(`planBuffers: the gradient of ${name} is [${gradient.shape.join(', ')}], the parameter [${shapes.get(name)}]`)
+  }
+  for (const { source, destName } of writebacks)
+    if (!(source instanceof Tensor) || source.trace !== graph.trace) throw new ArgumentError(`planBuffers: what goes into ${destName} is no tensor of the graph`)
 }
 
-/** Everything that compiling gives but a device: no worker, no GPU, at once. */
+/** The kernels of a step or run, in order; of a plan: those that it was made for. */
+export function emitKernels(graph: Graph, options: IROptions | BufferPlan = {}): KernelSpec[] {
+  const known = plannedWith.get(options as BufferPlan)
+  if (known !== undefined && known.graph !== graph) throw blame(new ArgumentError("emitKernels: the plan is another graph's"), emitKernels)
+  return kernelList(planGraph('emitKernels', emitKernels, graph, known?.options ?? (options as IROptions)))
+}
+
+/** Everything that compiling gives but a device: no worker, no GPU, at once. The gradients of a training graph are appended to it. */
 export function compileToIR(of: Graph | (() => Tensor), options: IROptions = {}): CompiledIR {
   if (!(of instanceof Graph) && typeof of !== 'function')
     throw blame(new ArgumentError(`compileToIR: takes a graph or a function, not ${describe(of)}`), compileToIR)
-  const graph = of instanceof Graph ? of : new Graph(traceGraph(holdFrames(compileToIR), of))
-  const result = planGraph('compileToIR', compileToIR, graph, options)
+  return irOf(compileToIR, of instanceof Graph ? of : new Graph(traceGraph(holdFrames(compileToIR), of)), options)
+}
+
+/** @internal */
+export function irOf(above: unknown, graph: Graph, options: IROptions): CompiledIR {
+  const result = planGraph('compileToIR', above, graph, options), loss = graph.result, training = result.info.training
+  const plan = bufferPlan(graph, options, result, trainable(graph))
   return {
     graph,
+    paramGrads: training ? inGraph(above, graph, () => gradients(graph, loss)).paramGrads : {},
+    loss,
     outputShape: result.info.output.shape,
     paramNames: result.info.params.map((param) => param.name),
-    plan: bufferPlan(result),
+    plan,
     kernels: kernelList(result),
-    ir: result.ir,
+    text: result.ir,
   }
 }

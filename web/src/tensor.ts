@@ -25,17 +25,21 @@ export class Tensor {
   readonly dtype: Dtype
   /** @internal Null for a parameter that is declared by a module: each trace has its own node for it. */
   readonly trace: Trace | null
-  /** @internal */
-  readonly id: number
+  /** @internal As the core counts, from 1; 0: none. */
+  readonly node: number
 
   /** @internal */
-  constructor(trace: Trace | null, id: number, shape: Shape, dtype: Dtype) {
+  constructor(trace: Trace | null, node: number, shape: Shape, dtype: Dtype) {
     this.trace = trace
-    this.id = id
+    this.node = node
     this.shape = shape
     this.dtype = dtype
   }
 
+  /** Its place in `graph.tensors` and `graph.ops`; -1 of a module's parameter, which has one in each trace. */
+  get id(): number {
+    return this.node - 1
+  }
   toString(): string {
     return `Tensor ${this.dtype}[${this.shape.join(', ')}]`
   }
@@ -84,6 +88,8 @@ export class Trace {
   readonly params = new Map<Parameter, Tensor>()
   /** All parameters, in the order they were made. */
   readonly named: { name: string; tensor: Tensor; frozen: boolean }[] = []
+  /** Nodes that are results too, beside the graph's one, as tensors. */
+  more: number[] = []
   /** It threw: the graph is gone. */
   failed = false
   /** Sites that the graph has as numbers still. */
@@ -232,7 +238,7 @@ const anotherCopy = (what: string) => `${what} comes from another copy of tensor
 export function tensorOperand(op: string, value: unknown, place: string): { graph: GraphAddress; id: number } {
   if (value instanceof Parameter) {
     const node = currentTrace(op).params.get(value)
-    if (node !== undefined) return { graph: (node.trace as Trace).graph, id: node.id }
+    if (node !== undefined) return { graph: (node.trace as Trace).graph, id: node.node }
     const where = siteText(value.heldSite())
     throw new TraceError(
       `${op}: ${place} is a parameter [${value.shape.join(', ')}] (made at ${where}) that the traced model does not reach`,
@@ -241,7 +247,7 @@ export function tensorOperand(op: string, value: unknown, place: string): { grap
   if (value instanceof Tensor) {
     const trace = value.trace as Trace
     if (trace.failed) throw new TraceError(`${op}: ${place} [${value.shape.join(', ')}] belongs to a trace that failed`)
-    return { graph: trace.graph, id: value.id }
+    return { graph: trace.graph, id: value.node }
   }
   if (typeof value === 'object' && value !== null && isForeignTensor(value)) throw new TraceError(`${op}: ${anotherCopy(place)}`)
   throw new ArgumentError(`${op}: ${place} is ${describe(value)}, not a tensor`)

@@ -24,11 +24,17 @@ export interface InputSpec {
   readonly dtype?: Dtype
 }
 export type InputSpecs = { readonly [name: string]: InputSpec }
+/** Of 0.0.17. */
+export type InputDecl = InputSpec
+/** Of 0.0.17. */
+export type InputDecls = InputSpecs
 
 /** Of an InputSpec that is not known more closely: any. */
 type DtypeOf<S extends InputSpec> = S extends { readonly dtype: infer D extends Dtype } ? D : InputSpec extends S ? Dtype : 'f32'
 /** What `forward` gets. */
 export type InputTensors<I extends InputSpecs> = { readonly [N in keyof I]: Tensor }
+/** Of 0.0.17. */
+export type InputsTensors<I extends InputDecls> = InputTensors<I>
 /** What `step` and `run` take. */
 export type InputArrays<I extends InputSpecs> = { readonly [N in keyof I]: ArrayOf<DtypeOf<I[N]>> }
 /** Arrays by name. */

@@ -21,7 +21,7 @@ import { firstLine, opError, thrown, topFile, usePlatform } from './api-support.
 
 usePlatform()
 
-const paramsOf = (model: Module) => trace(() => sum(Object.values(materializeParams(model))[0] as Tensor)).params
+const paramsOf = (model: Module) => trace(() => sum(Object.values(materializeParams(model).tensors)[0] as Tensor)).params
 const namesOf = (model: Module) => paramsOf(model).map((param) => param.name)
 
 class Leaf extends Module {
@@ -81,7 +81,7 @@ test('states are named by their paths, and are no parameters', () => {
   }
   const graph = trace(() => {
     const model = new Model()
-    assert.deepEqual(Object.keys(materializeParams(model)), ['norms.0.g', 'norms.0.b', 'norms.1.g', 'norms.1.b'])
+    assert.deepEqual(Object.keys(materializeParams(model).tensors), ['norms.0.g', 'norms.0.b', 'norms.1.g', 'norms.1.b'])
     return add(model.count, 1)
   })
   assert.equal(graph.params.length, 4)
@@ -130,7 +130,7 @@ test('decay: true but for zeros and ones, unless said', () => {
 
 test('decayFilter overrides the flags', () => {
   const model = new Leaf()
-  const graph = trace(() => sum(materializeParams(model, { decayFilter: () => false })['W'] as Tensor))
+  const graph = trace(() => sum(materializeParams(model, { decayFilter: () => false }).tensors['W'] as Tensor))
   assert.equal(graph.params[0]?.decay, false)
 })
 
@@ -199,7 +199,7 @@ test('a plain object that refers to itself is no trouble', () => {
 })
 
 test('a factory that returns no Module', () => {
-  const error = thrown(() => trace(() => Object.values(materializeParams({} as Module))[0] as Tensor))
+  const error = thrown(() => trace(() => Object.values(materializeParams({} as Module).tensors)[0] as Tensor))
   assert.equal(firstLine(error), 'the factory returned something that is no Module')
 })
 
@@ -211,7 +211,7 @@ test('modules and tensors of another copy of the library', () => {
   }
   assert.match(refusal(new Model()).message, /^the field inner comes from another copy of tensorgrad/)
   assert.match(
-    thrown(() => trace(() => Object.values(materializeParams(theirs as never))[0] as Tensor)).message,
+    thrown(() => trace(() => Object.values(materializeParams(theirs as never).tensors)[0] as Tensor)).message,
     /^the model comes from another copy/,
   )
   const error = opError(() => sumAll(tensor as never))

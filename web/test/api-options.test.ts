@@ -132,7 +132,7 @@ const calls: Record<string, Row> = {
   compileToIR: ['compileToIR', async (o) => tg.compileToIR(graph(), o), { train: 'training', adma: 'adam' }, { training: [1, '1, not true or false'] }],
   planBuffers: ['planBuffers', async (o) => tg.planBuffers(graph(), o), { train: 'training' }, { training: [1, '1, not true or false'] }],
   emitKernels: ['emitKernels', async (o) => tg.emitKernels(graph(), o), { train: 'training' }, { training: [1, '1, not true or false'] }],
-  materializeParams: ['materializeParams', async (o) => tg.trace(() => tg.sum(tg.materializeParams(new Model(), o)['l.W']!)), { decay: 'decayFilter', frozn: 'frozen' }, { decayFilter: [1, '1, not a function'] }],
+  materializeParams: ['materializeParams', async (o) => tg.trace(() => tg.sum(tg.materializeParams(new Model(), o).tensors['l.W']!)), { decay: 'decayFilter', frozn: 'frozen' }, { decayFilter: [1, '1, not a function'] }],
   appendOptimizer: ['appendOptimizer', async (o: object) => tg.appendOptimizer(graph(), { sgd: { lr: 1 }, ...o }), { adma: 'adam', optimizer: null }, {}],
   appendAdam: ['adam', async (o: object) => tg.appendAdam(graph(), { lr: 0.1, ...o }), { beta1: 'b1' }, { eps: [NaN, 'NaN, not a finite number from 0 on'] }],
   appendSGD: ['sgd', async (o: object) => tg.appendSGD(graph(), { lr: 0.1, ...o }), { momentun: 'momentum' }, { momentum: [1, '1, not a number from 0 to below 1'] }],

@@ -125,7 +125,7 @@ test('the properties of a model', async () => {
   const model = await line()
   assert.deepEqual([model.outputShape, model.paramNames, model.outputDtype], [[], ['W', 'b'], 'f32'])
   assert.ok(model.kernelCount >= 1 && model.dispatchCount >= 1 && model.peakBytes > 0)
-  assert.match(model.ir, /param/)
+  assert.match(model.ir.text, /param/)
   assert.match(model.device, /^cpu \(/)
   assert.match(await model.inspect('wgsl'), /@compute/)
   await model.destroy()

@@ -2,23 +2,56 @@
 
 import {
   add,
+  appendAdam,
+  appendGrad,
   argmax,
   compileForward,
   compileModule,
+  emitKernels,
   init,
   lr,
+  materializeParams,
   Module,
   mul,
   nn,
+  paramInput,
+  planBuffers,
+  resolveLR,
+  stateInput,
   sub,
   sum,
+  tensorInput,
+  trace,
+  traceInto,
   type AdamConfig,
+  type AdamResult,
+  type BufferPlan,
+  type CallSite,
+  type Captures,
   type CompiledForward,
+  type CompiledForwardModule,
+  type CompiledIR,
   type CompiledModule,
+  type CompileModuleOptions,
+  type Dtype,
+  type ForwardFn,
+  type Graph,
+  type InitFn,
   type InitSpec,
+  type InputDecl,
+  type InputsTensors,
+  type KernelSpec,
   type LRSchedule,
+  type MaterializedParams,
+  type OpNode,
   type ParamOptions,
+  type RunOptions,
+  type RunResult,
+  type Shape,
+  type StepOptions,
+  type StepResult,
   type Tensor,
+  type WritebackDecl,
 } from 'tensorgrad'
 
 class Model extends Module {
@@ -172,4 +205,37 @@ export function seedValues(): void {
   // @ts-expect-error: no such initial value
   const bad: InitSpec = 'uniform'
   console.log(rate, wave, flat, warm, twice, inits, config, options, none, bad)
+}
+
+export async function seedIR(): Promise<void> {
+  const forward: ForwardFn<Model, { x: { shape: [2] } }> = (m, { x }) => sum(m.l.fwd(x))
+  const options: CompileModuleOptions<{ x: { shape: [2] } }> = { inputs: { x: { shape: [2] } }, adam: { lr: 0.005 } }
+  const declared: InputDecl = { shape: [2], dtype: 'i32' }
+  const tensors: InputsTensors<{ x: InputDecl }> | null = null
+  const model = await compileModule(() => new Model(), forward, options)
+  const infer: CompiledForwardModule<Model> = await model.compileForward((m, { x }) => m.l.fwd(x), { inputs: { x: { shape: [1, 2] } } })
+  const how: RunOptions & StepOptions = { withCaptures: true }
+  const result: StepResult | number = await model.step({ x: new Float32Array(2) }, how)
+  const output: RunResult<Float32Array> = await infer.run({ x: new Float32Array(2) }, { withCaptures: true })
+  const ir: CompiledIR = model.ir
+  const graph: Graph = ir.graph
+  const op: OpNode | undefined = graph.ops[0]
+  const site: CallSite | null | undefined = op?.site
+  const plan: BufferPlan = planBuffers(graph, ir.paramGrads, [])
+  const kernels: KernelSpec[] = emitKernels(graph, plan)
+  const captures: Captures = output.captures
+  const loss: Tensor = ir.loss
+  const shape: Shape = loss.shape
+  const dtype: Dtype = loss.dtype
+  const parts: string[] = kernels.map((kernel) => `${kernel.opKind} ${kernel.wgsl.length} ${kernel.bindings.join()}`)
+  const pair: Graph = trace(() => [tensorInput('a', [2]), tensorInput('b', [2])])
+  const { graph: same, paramGrads } = appendGrad(graph)
+  const materialized: MaterializedParams = materializeParams(new Model())
+  const { writebacks }: AdamResult = appendAdam(same, paramGrads, materialized.tensors, { lr: 0.1 }, materialized.decayFlags)
+  const decl: readonly WritebackDecl<Tensor>[] = writebacks
+  const init0: InitFn | undefined = materialized.initFns['W']
+  const values: Float32Array | undefined = init0?.(3, [3])
+  const rate: number = resolveLR(0.1, 3)
+  traceInto(graph, () => ({ state: stateInput('s', [2], 'f32', 0), param: paramInput('p', [2], 'f32') }))
+  console.log(declared, tensors, result, site, captures, shape, dtype, parts, pair, decl, values, rate)
 }

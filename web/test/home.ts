@@ -174,7 +174,7 @@ export const tests: Record<string, Test> = {
   async 'the device says what it is'({ device }) {
     const model = await compileLine(device)
     check(device === 'cpu' ? /^cpu \(simd128/.test(model.device) : /^webgpu \(.+\)$/.test(model.device), `device: ${model.device}`)
-    check(model.kernelCount > 0 && model.dispatchCount > 0 && model.ir.length > 0, 'kernels and IR')
+    check(model.kernelCount > 0 && model.dispatchCount > 0 && model.ir.text.length > 0 && model.ir.kernels.length > 0, 'kernels and IR')
     check(device === 'cpu' || model.dispatchCount < model.kernelCount, 'kernels share launches')
     equal(model.paramNames.join(), 'W,b', 'names')
     equal(model.outputShape.length, 0, 'rank of the loss')

@@ -320,8 +320,8 @@ export const lifeTests: Record<string, Test> = {
       return model
     }
     const [whole, byModule, byName] = [await make({}), await make({}, frozenFactory), await make({ frozen: 'lower.*' })]
-    equal(byModule.ir, byName.ir, 'the IR: by module and by name')
-    const contractions = (model: { ir: string }): number => (model.ir.match(/= contract/g) ?? []).length
+    equal(byModule.ir.text, byName.ir.text, 'the IR: by module and by name')
+    const contractions = (model: { ir: { text: string } }): number => (model.ir.text.match(/= contract/g) ?? []).length
     equal(contractions(whole), 5, 'contractions of the whole: two forward, one of the upper input, two of weights')
     equal(contractions(byModule), 3, 'those of a frozen lower part: two forward, one of the upper weights')
     check(byModule.kernelCount < whole.kernelCount, `${byModule.kernelCount} kernels, ${whole.kernelCount} of the whole`)

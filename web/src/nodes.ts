@@ -1,0 +1,85 @@
+// A graph as data: its operations in the order they were made, and what a program that walks them meets. Knows no trace and no compiler.
+
+import { dtypes, type GraphNodes } from './core.js'
+import { fromCore, siteText } from './sites.js'
+import type { Dtype, Shape } from './types.js'
+
+/** Where an operation stands in the user's program. line and column count from 1; 0: not known. */
+export interface CallSite {
+  readonly opName: string
+  readonly file: string
+  readonly line: number
+  readonly column: number
+  /** The same as a line of a stack. */
+  readonly stack: string
+}
+
+/** One of C's primitives ("add", "contract", "reduce_max", ...); parameters, inputs and states are 'param_input', 'tensor_input' and
+ *  'state_input'. */
+export type OpKind = 'param_input' | 'tensor_input' | 'state_input' | (string & {})
+
+/** What stands beside the inputs of an operation, where it has any. */
+export interface OpAttributes {
+  /** Of reductions, flip, iota, concat, window, fold. */
+  readonly axes?: readonly number[]
+  readonly perm?: readonly number[]
+  /** Of slice and pad. */
+  readonly start?: readonly number[]
+  /** Of a constant that is one number, and a state's first one. */
+  readonly value?: number | string
+  /** Of a constant with data: how many numbers. */
+  readonly count?: number
+  readonly bound?: number | string
+  /** size, step, dilation */
+  readonly window?: readonly number[]
+  readonly offsets?: readonly number[]
+}
+
+export interface OpNode {
+  readonly kind: OpKind
+  /** The tensor it makes, as `graph.tensors` and `graph.ops` count. */
+  readonly out: number
+  /** Tensors, in the order of its operands. */
+  readonly inputs: readonly number[]
+  readonly shape: Shape
+  readonly dtype: Dtype
+  /** Of a parameter, input or state; else what messages call it, or null. */
+  readonly name: string | null
+  readonly site: CallSite | null
+  readonly attributes: OpAttributes
+}
+
+/** A tensor as data. */
+export interface TensorNode {
+  readonly id: number
+  readonly shape: Shape
+  readonly dtype: Dtype
+  /** The operation that makes it; null: a parameter, an input or a state. */
+  readonly source: number | null
+  readonly site: CallSite | null
+}
+
+/** After a step the value of `source` goes into a parameter or a state. */
+export interface WritebackDecl<T = { readonly id: number }> {
+  readonly source: T
+  readonly destName: string
+  readonly destKind: 'param' | 'state'
+}
+
+const leaves: Readonly<Record<string, OpKind>> = { param: 'param_input', input: 'tensor_input', state: 'state_input' }
+
+export const isLeaf = (op: OpNode): boolean => Object.values(leaves).includes(op.kind)
+
+function callSite(opName: string, file: string, line: number): CallSite | null {
+  const site = fromCore({ file, line })
+  return site.line === 0 ? null : { opName, ...site, stack: `    at ${siteText(site)}` }
+}
+
+export const opsOf = ({ ops }: GraphNodes): OpNode[] =>
+  ops.map(({ kind, inputs, shape, dtype, name, file, line, attributes }, out) => ({
+    kind: leaves[kind] ?? kind, out, inputs, shape, dtype: dtypes[dtype] as Dtype, name: name === '' ? null : name,
+    site: callSite(kind, file, line), attributes,
+  }))
+
+export const tensorsOf = (ops: readonly OpNode[]): TensorNode[] =>
+  ops.map((op) => ({ id: op.out, shape: op.shape, dtype: op.dtype, source: isLeaf(op) ? null : op.out, site: op.site }))

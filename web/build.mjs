@@ -4,9 +4,11 @@
 //   split.js worker.js tensorgrad.wasm     for bundlers and strict policies: no blob:, no eval
 //   node.js node-worker.js                 Node; shares the .wasm
 //   thread.js node-thread.js tensorgrad-threads.wasm     what split.js and node.js load where threads are asked for
+//   compat.js compat.d.ts  names of version 0.4, over whichever of these `tensorgrad` is
 //   tensorgrad.d.ts        the types, of all of them
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -71,6 +73,21 @@ async function withoutForeignValues(text) {
   return types.length === 0 ? plain : `${plain}\nexport type { ${types.join(', ')} };\n`
 }
 
+/** What src/compat.ts declares, the package's own types by their name. */
+function compatTypes() {
+  const folder = mkdtempSync(path.join(tmpdir(), 'tensorgrad-compat-'))
+  try {
+    const tsc = `${here}node_modules/typescript/bin/tsc`
+    const done = spawnSync(process.execPath, [tsc, '-p', 'tsconfig.types.json', '--outDir', folder], { cwd: here, encoding: 'utf8' })
+    if (done.status !== 0) throw new Error(`tsc: ${done.stdout}${done.stderr}`)
+    const read = (name) => readFileSync(`${folder}/${name}.d.ts`, 'utf8')
+    const own = read('safetensors').replace(/^import [^\n]*\n/gm, '').replace(/^export \{\};\n/m, '')
+    writeFileSync(`${dist}/compat.d.ts`, `${read('compat').replace(/^export \{[^\n]*'\.\/safetensors\.js';\n/m, '')}\n${own}`)
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
 rmSync(dist, { recursive: true, force: true })
 mkdirSync(dist, { recursive: true })
 await inlined('tensorgrad', core('core'))
@@ -78,10 +95,14 @@ await inlined('webgpu', core('core-gpu'))
 await bundle('split', 'split')
 await bundle('worker-split', 'worker')
 await bundle('thread-browser', 'thread')
+await bundle('compat', 'compat', { external: ['tensorgrad'] })
 await bundle('node', 'node', { platform: 'node' })
 await bundle('worker-node', 'node-worker', { platform: 'node' })
 await bundle('thread-node', 'node-thread', { platform: 'node' })
 copyFileSync(`${wasm}/core.wasm`, `${dist}/tensorgrad.wasm`)
 copyFileSync(`${wasm}/core-threads.wasm`, `${dist}/tensorgrad-threads.wasm`)
 for (const file of ['LICENSE']) copyFileSync(`${here}../${file}`, `${here}${file}`)
-if (!options['no-types']) await types()
+if (!options['no-types']) {
+  await types()
+  compatTypes()
+}

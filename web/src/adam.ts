@@ -32,7 +32,7 @@ export function adamNodes(
   writebacks.push({ source: step, destName: 'adam_t', destKind: 'state' })
   for (const [name, g] of Object.entries(grads)) {
     const p = tensors[name]
-    if (p === undefined) throw new ArgumentError(`append_adam: there is no tensor of the parameter ${name}`)
+    if (p === undefined) throw new ArgumentError(`appendAdam: there is no tensor of the parameter ${name}`)
     const m = state(`adam_m_${name}`, p), v = state(`adam_v_${name}`, p)
     const mNew = add(mul(m, b1), mul(g, 1 - b1)), vNew = add(mul(v, b2), mul(square(g), 1 - b2))
     const below = epsMode === 'corrected' ? add(div(sqrt(vNew), root), eps) : add(sqrt(vNew), eps)

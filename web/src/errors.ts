@@ -243,11 +243,13 @@ const ownUrl: string = import.meta.url
 // captureStackTrace alone keeps its frames out).
 const ownFolder = /\/src\/errors\.[jt]s$/.test(ownUrl) ? ownUrl.slice(0, ownUrl.lastIndexOf('/') + 1) : null
 const ownPath = ownUrl.replace(/^file:\/\//, '')
+// Beside it: src/compat.ts.
+const compatUrl = `${ownUrl.slice(0, ownUrl.lastIndexOf('/') + 1)}compat.js`, compatPath = compatUrl.replace(/^file:\/\//, '')
 const ownFolderPath = ownFolder?.replace(/^file:\/\//, '') ?? null
 
 function isOwn(file: string): boolean {
   if (ownFolder !== null) return file.startsWith(ownFolder) || file.startsWith(ownFolderPath as string)
-  return file === ownUrl || file === ownPath
+  return file === ownUrl || file === ownPath || file === compatUrl || file === compatPath
 }
 
 /** "    at f (file:12:3)", "    at file:12:3" (V8); "f@file:12:3" (Firefox, Safari). Null for any other line. */

@@ -263,11 +263,11 @@ export function appendAdam(
 ): AdamResult | void {
   if (tensors === undefined) return append(appendAdam, to, 'adam', given as AdamConfig)
   const graph = to as Graph
-  if (!(graph instanceof Graph)) throw blame(new ArgumentError(`append_adam: takes a graph, not ${describe(graph)}`), appendAdam)
+  if (!(graph instanceof Graph)) throw blame(new ArgumentError(`appendAdam: takes a graph, not ${describe(graph)}`), appendAdam)
   const own = call(appendAdam, () => chooseOptimizer({ adam: config as AdamConfig }).config as AdamConfig)
   for (const option of ['groups', 'clipNorm', 'clipValue', 'normalize', 'accumulate', 'average'] as const)
     if (own[option] !== undefined)
-      throw blame(new ArgumentError(`append_adam: ${option} is for an optimizer of the compiler's own: change the gradients instead`), appendAdam)
+      throw blame(new ArgumentError(`appendAdam: ${option} is for an optimizer of the compiler's own: change the gradients instead`), appendAdam)
   const declared = Object.fromEntries(graph.params.map(({ name, decay }) => [name, decay]))
   const decays = (name: string): boolean => decayFlags[name] ?? own.decayFilter?.(name) ?? declared[name] ?? true
   const state = (name: string, like: Tensor | null): Tensor => stateInput(name, like?.shape ?? [], like === null ? 'i32' : 'f32')

@@ -156,8 +156,8 @@ test('appendAdam: decay flags, gradients that were changed, and what it does not
   traceInto(graph, () => void (tensor = paramGrads['w']))
   assert.ok(tensor !== undefined && graph.tensors[w]?.source === null)
   assert.match(thrown(() => appendAdam(graph, opposite, {}, { lr: 0.1 })).message, /no tensor of the parameter w/)
-  assert.match(thrown(() => appendAdam(graph, {}, {}, { lr: 0.1, clipNorm: 1 })).message, /^append_adam: clipNorm /)
-  assert.match(thrown(() => appendAdam({} as Graph, {}, {}, { lr: 0.1 })).message, /^append_adam: takes a graph/)
+  assert.match(thrown(() => appendAdam(graph, {}, {}, { lr: 0.1, clipNorm: 1 })).message, /^appendAdam: clipNorm /)
+  assert.match(thrown(() => appendAdam({} as Graph, {}, {}, { lr: 0.1 })).message, /^appendAdam: takes a graph/)
 })
 
 test('an optimiser of the user: planBuffers takes its writebacks, and the graph has them', async () => {

@@ -12,7 +12,7 @@ import { runner } from './support.mjs'
 
 const { test, finish } = runner('package')
 const FILES = [
-  'LICENSE', 'README.md', 'dist/node-thread.js', 'dist/node-worker.js', 'dist/node.js', 'dist/split.js', 'dist/tensorgrad-threads.wasm', 'dist/tensorgrad.d.ts',
+  'COMING-FROM.md', 'LICENSE', 'README.md', 'dist/compat.d.ts', 'dist/compat.js', 'dist/node-thread.js', 'dist/node-worker.js', 'dist/node.js', 'dist/split.js', 'dist/tensorgrad-threads.wasm', 'dist/tensorgrad.d.ts',
   'dist/tensorgrad.js', 'dist/tensorgrad.wasm', 'dist/thread.js', 'dist/webgpu.js', 'dist/worker.js', 'package.json',
 ]
 // Everything a page loads, gzipped: what it must not grow over (what it was when last looked at, and 2 %), and what is wanted, in bytes.
@@ -31,6 +31,16 @@ const text = (file) => readFileSync(path.join(web, file), 'utf8')
 await test('npm pack takes these files and no others', () => {
   const [{ files }] = JSON.parse(run('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], web))
   assert.deepEqual(files.map((file) => file.path).sort(), FILES)
+})
+await test('compat runs over the package, and is no second copy of it', () => {
+  const program = `import { compile, Module, sum, mul } from 'tensorgrad/compat'
+import * as package_ from 'tensorgrad'
+class M extends Module { w = this.param([2], { init: package_.init.ones() }) }
+const train = await compile({ model: new M(), loss: (m, { x }) => sum(mul(m.w, x)), inputs: { x: [2] }, optimizer: { kind: 'sgd', lr: 0.5 } })
+console.log((await train.step({ x: new Float32Array([1, 2]) })).loss, [...(await train.downloadParams()).w].join(), Module === package_.Module)
+train.destroy()`
+  const { stdout } = spawnSync(process.execPath, ['--input-type=module', '-e', program], { cwd: web, encoding: 'utf8', env: { ...process.env, TENSORGRAD_DEVICE: 'cpu' } })
+  assert.equal(stdout, '3 0.5,0 true\n')
 })
 await test('no runtime dependency', () => assert.equal(JSON.parse(text('package.json')).dependencies, undefined))
 await test('no source map, no path of this machine, nothing evaluated', () => {
@@ -94,8 +104,21 @@ export const layer: nn.Linear | Linear = new nn.Linear(1, 2)
 // @ts-expect-error: layers are in nn
 new Linear(1, 2)
 `)
+    writeFileSync(path.join(folder, 'old.ts'), `import { compile, init, Linear, loadSafetensors, lr, Module, nllLoss, logSoftmax, type CompiledTraining, type Tensor } from 'tensorgrad/compat'
+import { nn } from 'tensorgrad'
+class M extends Module { l = new Linear(2, 3); w: Tensor = this.param([3], { init: init.zeros() }) }
+const train = await compile({ model: new M(), loss: (m, { x, y }) => nllLoss(logSoftmax(m.l.fwd(x)), y), inputs: { x: [4, 2], y: { shape: [4], dtype: 'i32' } },
+  optimizer: { kind: 'adam', lr: lr.linear({ peak: 0.1, final: 0, steps: 9 }) } })
+export const kept: CompiledTraining<M, { x: [4, 2]; y: { shape: [4]; dtype: 'i32' } }> = train
+const r = await train.step({ x: new Float32Array(8), y: new Int32Array(4) })
+if (r.kind === 'completed') console.log(r.loss, r.captures.names())
+// @ts-expect-error: y is i32
+await train.step({ x: new Float32Array(8), y: new Float32Array(4) })
+export const { tensors } = loadSafetensors(new ArrayBuffer(8))
+export const linear: nn.Linear = new Linear(1, 2)
+`)
     const tsc = path.join(web, 'node_modules/typescript/bin/tsc')
-    const strict = ['--noEmit', '--strict', '--exactOptionalPropertyTypes', '--target', 'es2022', '--module', 'nodenext', 'use.ts']
+    const strict = ['--noEmit', '--strict', '--exactOptionalPropertyTypes', '--target', 'es2022', '--module', 'nodenext', 'use.ts', 'old.ts']
     run(process.execPath, [tsc, ...strict, '--lib', 'es2022,dom'], folder)
     run(process.execPath, [tsc, ...strict, '--lib', 'es2022', '--types', 'node'], folder)
   } finally {

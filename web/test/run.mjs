@@ -17,9 +17,9 @@ const sources = (folder) =>
     .map((name) => path.join(web, folder, name))
 
 /** Examples say `from 'tensorgrad'`, as a user does. */
-function nameTheSource(file) {
+function nameTheSource(file, source = '../src/index.js') {
   const text = readFileSync(file, 'utf8')
-  writeFileSync(file, text.replaceAll(/from "tensorgrad"/g, 'from "../src/index.js"'))
+  writeFileSync(file, text.replaceAll(/from "tensorgrad"/g, `from "${source}"`))
 }
 
 rmSync(out, { recursive: true, force: true })
@@ -36,11 +36,14 @@ await build({
 writeFileSync(path.join(out, 'package.json'), '{ "type": "module" }')
 for (const name of readdirSync(path.join(out, 'examples'))) nameTheSource(path.join(out, 'examples', name))
 
-/** The programs of the README are tests: they run to their end. */
-const programs = [...readFileSync(path.join(web, 'README.md'), 'utf8').matchAll(/```ts\n([^]*?)```/g)]
+for (const name of ['compat.js', 'safetensors.js']) nameTheSource(path.join(out, 'src', name), './index.js')
+
+/** The programs of the pages are tests: they run to their end. */
+const programs = ['README.md', 'COMING-FROM.md'].flatMap((page) => [...readFileSync(path.join(web, page), 'utf8').matchAll(/```ts\n([^]*?)```/g)])
 for (const [n, [, program]] of programs.entries()) {
   const { code } = await transform(program, { loader: 'ts', format: 'esm', target: 'es2022' })
-  writeFileSync(path.join(out, 'test', `api-readme-${n}.test.js`), code.replaceAll(/from "tensorgrad"/g, 'from "../src/node.js"'))
+  writeFileSync(path.join(out, 'test', `api-readme-${n}.test.js`), 
+    code.replaceAll(/from "tensorgrad"/g, 'from "../src/node.js"').replaceAll(/from "tensorgrad\/compat"/g, 'from "../src/compat.js"; import "../src/node.js"'))
 }
 
 // What src/node.ts looks for beside itself.

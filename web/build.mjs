@@ -78,7 +78,7 @@ function compatTypes() {
   const folder = mkdtempSync(path.join(tmpdir(), 'tensorgrad-compat-'))
   try {
     const tsc = `${here}node_modules/typescript/bin/tsc`
-    const done = spawnSync(process.execPath, [tsc, '-p', 'tsconfig.types.json', '--outDir', folder], { cwd: here, encoding: 'utf8' })
+    const done = spawnSync(process.execPath, [tsc, '-p', 'tsconfig.types.json', '--rootDir', 'src', '--outDir', folder], { cwd: here, encoding: 'utf8' })
     if (done.status !== 0) throw new Error(`tsc: ${done.stdout}${done.stderr}`)
     const read = (name) => readFileSync(`${folder}/${name}.d.ts`, 'utf8')
     const own = read('safetensors').replace(/^import [^\n]*\n/gm, '').replace(/^export \{\};\n/m, '')

@@ -110,6 +110,17 @@ TEST(N12_norms_of_large_numbers, {
           EXACTLY("result", NOT_A_NUMBER, NOT_A_NUMBER, NOT_A_NUMBER, NOT_A_NUMBER));
 })
 
+BUILD(constant_rows, const tg_tensor x = tg_broadcast_to(in(g, "x", TG_SHAPE(3, 1)), TG_SHAPE(3, 1000));
+      const tg_layer_norm layer = {tg_ones(g, TG_SHAPE(1000)), tg_zeros(g, TG_SHAPE(1000)), 1e-5};
+      return tg_max(tg_abs(tg_nn_layer_norm_fwd(layer, x)), TG_AXES(-1));)
+BUILD(constant_columns, const tg_tensor x = in(g, "x", TG_SHAPE(1, 1));
+      const tg_tensor means = tg_mean(tg_broadcast_to(x, TG_SHAPE(1000, 4096)), TG_AXES(0));
+      return tg_max(tg_abs(tg_sub(tg_div(means, tg_reshape(x, TG_SHAPE(1))), 1.0)), TG_ALL);)
+TEST(N58_rows_of_one_number, {
+    CHECK(build_constant_rows, FEEDS(FED("x", (double)3.3f, (double)255.3f, (double)1000.1f)), {"result", LIST(0, 0, 0), 0, .001});
+    CHECK(build_constant_columns, FEEDS(FED("x", (double)1000.1f)), {"result", LIST(0), 0, 3e-7}); /* N59 */
+})
+
 BUILD_GRADIENT(rsqrt2, TG_SHAPE(2), tg_rsqrt(x))
 BUILD_GRADIENT(reciprocal2, TG_SHAPE(2), tg_reciprocal(x))
 TEST(N10_powers_in_gradients_leave_f32_only_where_the_gradient_does, {
@@ -435,6 +446,7 @@ int main(void) {
         CASE(N10_norms_of_rows_of_different_sizes),
         CASE(N12_std_of_large_and_small_numbers),
         CASE(N12_norms_of_large_numbers),
+        CASE(N58_rows_of_one_number),
         CASE(N10_powers_in_gradients_leave_f32_only_where_the_gradient_does),
         CASE(N20_categorical_does_not_depend_on_a_shift),
         CASE(bce_with_logits_is_exact_on_both_sides),

@@ -36,7 +36,7 @@ typedef struct cli_options {
     bool profile;
     double seconds; /* 0: not given */
     bool dry_run;
-    bool json, on_device, picture, check, ir, kernels, plan, dot, c, wgsl, help;
+    bool json, on_device, picture, check, check_finite, ir, kernels, plan, dot, c, wgsl, help;
 } cli_options;
 
 /* options.c (with options.h). Returns CLI_DONE or prints one line and returns CLI_USAGE. */

@@ -40,6 +40,9 @@ static const cli_option option_table[] = {
     {"--resume", "FILE", CLI_FILE, CLI_TRAIN, FIELD(resume), 0, 0, "go on from a checkpoint: same batches as if it had never stopped"},
     {"--plot", "FILE.svg", CLI_FILE, CLI_TRAIN, FIELD(plot), 0, 0, "draw the loss, and the fit where there is one, as SVG"},
     {"--picture", NULL, CLI_FLAG, CLI_TRAIN, FIELD(picture), 0, 0, "draw them in the terminal"},
+    {"--check-finite", NULL, CLI_FLAG, CLI_TRAIN, FIELD(check_finite), 0, 0,
+     "look at every value before each step (slow); where a loss or gradient is not finite, name the first operation that made such a "
+     "value"},
     {"--target-loss", "X", CLI_NUMBER, CLI_TRAIN, FIELD(target_loss), 0, 0,
      "go on, for up to as many steps again, until the loss is below X; exit with 1 if it never is"},
     {"--on-device", NULL, CLI_FLAG, CLI_TRAIN, FIELD(on_device), 0, 0,

@@ -51,6 +51,7 @@ int cli_session_open(cli_session *session, const tg_example *example, const cli_
     compile.seed = options->seed;
     compile.device = options->device;
     compile.adapter = options->adapter;
+    compile.check_finite = options->check_finite;
     compile.threads = (int)options->threads;
     compile.precision = options->precision;
     session->model = tg_compile(session->ctx, example->build, &session->batch, &compile);

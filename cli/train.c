@@ -300,6 +300,15 @@ static int run_no_step(training *run) {
     return CLI_DONE;
 }
 
+/* With --check-finite the call site is in the example that made the value. */
+static int step_failed(const training *run, const char *what) {
+    const tg_site site = tg_error_site(run->session.ctx);
+    char place[256];
+    const bool blames = run->options->check_finite && site.file && site.line > 0;
+    snprintf(place, sizeof place, "%.200s:%d", blames ? site.file : "", (int)site.line);
+    return cli_context_error(run->session.ctx, blames ? place : what, CLI_FAILED);
+}
+
 static int run_steps(training *run) {
     run->began = cli_seconds();
     for (int64_t t = run->first; t <= run->last; t++) {
@@ -317,7 +326,7 @@ static int run_steps(training *run) {
         if (run->options->json && status == TG_ERROR_NOT_FINITE) printf("}\n");
         char what[64];
         snprintf(what, sizeof what, "step %lld", (long long)t);
-        return cli_context_error(run->session.ctx, what, CLI_FAILED);
+        return step_failed(run, what);
     }
     return CLI_DONE;
 }
@@ -352,7 +361,7 @@ static int run_on_device(training *run) {
             continue;
         }
         if (run->options->json && status == TG_ERROR_NOT_FINITE) printf("}\n");
-        code = cli_context_error(run->session.ctx, "train", CLI_FAILED);
+        code = step_failed(run, "train");
     }
     tg_dataset_destroy(dataset);
     return code;

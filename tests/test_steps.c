@@ -438,6 +438,74 @@ TEST(a_gradient_that_is_not_finite_is_told, {
     }
 })
 
+/* ---------------------------------------------------------------- where it came from */
+
+static int exp_line;
+static tg_tensor build_blamed(tg_graph *g, void *user) {
+    (void)user;
+    const tg_tensor w = tg_param(g, "w", TG_SHAPE(3), .init = tg_init_ones()), x = tg_input(g, "x", TG_SHAPE(3), TG_F32);
+    const tg_tensor masked = tg_where(tg_greater(x, -50.0), tg_mul(w, x), -(double)INFINITY); /* meant: softmax makes 0 of it */
+    exp_line = __LINE__ + 1;
+    const tg_tensor grown = tg_exp(tg_mul(w, x));
+    return tg_add(tg_add(tg_sum_all(tg_softmax(masked, 0)), tg_mean(tg_log(grown), TG_ALL)), tg_sum_all(tg_sqrt(tg_sub(60.0, x))));
+}
+
+static void check_blame(const float x[3], const char *says, bool at_exp, bool no_fusion) {
+    tg_context *ctx = support_context();
+    tg_compile_options o = options_with(tg_adam(.lr = tg_lr_constant(.1)), no_fusion);
+    o.check_finite = true;
+    tg_model *model = tg_compile(ctx, build_blamed, NULL, &o);
+    if (model == NULL) fail_msg("%s", tg_error_message(ctx));
+    const tg_feed feed = tg_feed_f32("x", x, 3);
+    float loss = 0, w[3] = {0};
+    tg_ticket ticket = 7;
+    tg_dataset *dataset = tg_dataset_create_batch(model, &feed, 1, 3, 3);
+    assert_non_null(dataset);
+    const tg_train_options train = {.steps = 1, .order = TG_BATCH_SEQUENTIAL};
+    for (int way = 0; way < 3; way++) {
+        const tg_status status = way == 0   ? tg_step(model, &feed, 1, &loss)
+                                 : way == 1 ? tg_step_async(model, &feed, 1, &ticket)
+                                            : tg_train(model, dataset, &train, NULL, NULL);
+        if (at_exp) assert_int_equal(tg_error_site(ctx).line, exp_line);
+        if (at_exp) assert_non_null(strstr(tg_error_site(ctx).file, "test_steps.c"));
+        expect_status(ctx, status, says != NULL ? TG_ERROR_NOT_FINITE : TG_OK, says != NULL ? says : "");
+        ok(ctx, tg_param_download(model, "w", w, 3));
+        assert_int_equal(tg_model_step_count(model), says != NULL ? 0 : way + 1);
+        assert_true((w[0] == 1 && w[1] == 1) == (says != NULL));
+    }
+    assert_true(says == NULL || ticket == 0);
+    assert_true(isnan(loss) == (says != NULL));
+    tg_dataset_destroy(dataset);
+    tg_model_destroy(model);
+    tg_context_destroy(ctx);
+}
+TEST(check_finite_names_the_first_operation, {
+    for (int no_fusion = 0; no_fusion < 2; no_fusion++) {
+        check_blame((const float[]){1, 2, -1}, NULL, false, no_fusion == 1);
+        check_blame((const float[]){1, 2, -55}, NULL, false, no_fusion == 1); /* the mask hides it */
+        check_blame((const float[]){1, 100, -1}, "step 1: exp[3] made inf, the first value that is not finite: nothing was changed", true,
+                    no_fusion == 1);
+        check_blame((const float[]){1, -110, -1}, "step 1: log[3] made inf", false, no_fusion == 1);
+        check_blame((const float[]){1, NAN, -1}, "step 1: x[3] holds nan", false, no_fusion == 1);
+        check_blame((const float[]){1, 2, 61}, "step 1: sqrt[3] made nan", false, no_fusion == 1);
+    }
+})
+TEST(check_finite_looks_at_the_way_back, {
+    tg_context *ctx = support_context();
+    tg_compile_options o = options_with(skipping(0), false);
+    o.check_finite = true;
+    tg_model *model = tg_compile(ctx, build_watched, NULL, &o);
+    if (model == NULL) fail_msg("%s", tg_error_message(ctx));
+    float loss;
+    ok(ctx, watched_step(model, BY_STEP, 0, &loss));
+    expect_status(ctx, watched_step(model, BY_STEP, 2, &loss), TG_ERROR_NOT_FINITE, "on the way back made inf");
+    expect_status(ctx, watched_step(model, BY_ASYNC, 5, &loss), TG_ERROR_NOT_FINITE, "step 2: x[1] holds nan");
+    ok(ctx, watched_step(model, BY_ASYNC, 1, &loss));
+    assert_int_equal(tg_model_step_count(model), 2);
+    tg_model_destroy(model);
+    tg_context_destroy(ctx);
+})
+
 int main(void) {
     const int refused = support_home_refuses("steps");
     if (refused) return refused;
@@ -454,6 +522,8 @@ int main(void) {
         cmocka_unit_test(test_training_on_a_data_set_skips_too),
         cmocka_unit_test(test_skipped_steps_are_saved_and_schedules_do_not_count_them),
         cmocka_unit_test(test_a_gradient_that_is_not_finite_is_told),
+        cmocka_unit_test(test_check_finite_names_the_first_operation),
+        cmocka_unit_test(test_check_finite_looks_at_the_way_back),
     };
     return cmocka_run_group_tests_name("steps", tests, NULL, NULL);
 }

@@ -1245,6 +1245,11 @@ typedef struct tg_compile_options {
     tg_device_kind device;
     int threads;    /* CPU, 0 to 1024; 0: TENSORGRAD_THREADS, else the number of cores. Results do not depend on it. */
     bool no_fusion; /* one kernel per operation: slow, for comparison */
+    /* Before every step a program of its own looks at all values, forward and back. Where loss or gradients are not finite, the step fails
+     * with TG_ERROR_NOT_FINITE, nothing is changed (not even the count of steps), and message and call site are those of the first
+     * operation, input, parameter or state that is worse than what it was made of: "step 3: exp[256, 64] made inf, ...". Slow: for
+     * finding out. Then steps are not made ahead, nor batches on the device. */
+    bool check_finite;
     /* WebGPU: which adapter: "#0" as tg_adapters counts, or a part of its name, vendor or backend, in any case. NULL or "":
      * TENSORGRAD_ADAPTER, else the best. None that fits is TG_ERROR_DEVICE, the adapters listed. */
     const char *adapter;
@@ -1313,11 +1318,12 @@ static inline tg_feed tg_feed_bool(const char *name, const uint8_t *data, int64_
  * the next step's loss tells. With skip_non_finite, for a loss or a gradient: parameters, moments, averages, accumulated gradients, the
  * optimizer's own count of steps with its schedule, and user states are as they were, bit for bit, as if the step had not been; but it
  * counts in tg_model_step_count, its batch and its random numbers are used up, and tg_param_grad_download gives its gradients.
- * Allocates nothing. */
+ * Allocates nothing. See check_finite of tg_compile_options for where it came from. */
 TG_API tg_status tg_step_at(tg_site site, tg_model *model, const tg_feed *feeds, int n, float *loss);
 #define tg_step(...) tg_step_at(TG_SITE, __VA_ARGS__)
 /* As tg_step; *captures gets every captured tensor, as it was before the update. Returned: destroy with tg_captures_destroy,
- * before the context; it may outlive the model. Handed over on TG_ERROR_NOT_FINITE too; on every other error *captures is NULL.
+ * before the context; it may outlive the model. Handed over on TG_ERROR_NOT_FINITE too, but of check_finite; on every other error *captures
+ * is NULL.
  * The first call compiles a program of its own. */
 TG_API tg_status tg_step_captures_at(tg_site site, tg_model *model, const tg_feed *feeds, int n, float *loss, tg_captures **captures);
 #define tg_step_captures(...) tg_step_captures_at(TG_SITE, __VA_ARGS__)

@@ -56,6 +56,26 @@ static tg_status call_aim_main(tg_model_call *call) {
     return TG_OK;
 }
 
+/* The search for what is not finite, of models that want it. */
+static tg_status call_aim_find(tg_model_call *call) {
+    tg_variant *finite = call_is_step(call) && call->model->check_finite ? tg_model_variant(call->model, TG_VARIANT_FINITE) : NULL;
+    if (finite == NULL) return call_is_step(call) && call->model->check_finite ? call->model->ctx->status : call_aim_main(call);
+    call->variant = finite;
+    tg_status status = tg_feeds_bind(call->model, finite);
+    for (int32_t i = 0; i < finite->program->output_count; i++) finite->outputs[i] = NULL;
+    finite->outputs[0] = &call->found;
+    return status;
+}
+
+static tg_status call_read_found(tg_model_call *call) {
+    tg_status status = tg_finite_tell(call->model, call->variant, call->found);
+    if (status == TG_OK) return call_aim_main(call);
+    call->refused = true;
+    call->loss = call->end.loss = NAN;
+    call->variant = NULL;
+    return status;
+}
+
 /* Computed indices are checked before anything changes, by a program of their own. */
 static tg_status call_aim_check(tg_model_call *call, tg_variant *check) {
     call->variant = check;
@@ -78,7 +98,7 @@ static tg_status call_bind(tg_model_call *call) {
     tg_variant *check;
     status = tg_model_check_variant(model, call->main, call_is_step(call), &check);
     if (status != TG_OK) return status;
-    return check != NULL ? call_aim_check(call, check) : call_aim_main(call);
+    return check != NULL ? call_aim_check(call, check) : call_aim_find(call);
 }
 
 tg_step_end tg_model_step_end(const tg_model *model, float loss) {
@@ -128,9 +148,10 @@ static tg_status call_finish_run(const tg_model_call *call) {
 }
 
 static tg_status call_advance(tg_model_call *call) {
-    if (call->variant != call->main) { /* of the index checks */
+    if (call->variant != call->main) { /* of the checks */
+        if (call->variant->suspects != NULL) return call_read_found(call);
         tg_status status = call_read_flags(call);
-        return status == TG_OK ? call_aim_main(call) : status;
+        return status == TG_OK ? call_aim_find(call) : status;
     }
     tg_status status = call_is_step(call) ? call_finish_step(call) : call_finish_run(call);
     call->variant = NULL;

@@ -22,6 +22,8 @@ typedef struct tg_model_call {
     void *output;          /* of a run: where its result goes */
     float loss;            /* of a step that was made */
     tg_step_end end;       /* and the rest of it */
+    float found;           /* by TG_VARIANT_FINITE */
+    bool refused;          /* TG_ERROR_NOT_FINITE by what was found: the step was not made */
     tg_captures *captures; /* asked for and filled when the call is over; whoever takes them leaves NULL */
 } tg_model_call;
 
@@ -31,7 +33,7 @@ tg_status tg_model_call_begin(tg_model_call *call, tg_model *model, tg_call_kind
 /* A step whose inputs are in model->fed already. */
 tg_status tg_model_call_begin_fed(tg_model_call *call, tg_model *model);
 /* call->variant was executed and said `executed`. Status of the call: on one that is not TG_OK it is over, its captures are gone, but
- * for TG_ERROR_NOT_FINITE: then the step was made. */
+ * for TG_ERROR_NOT_FINITE: then the step was made, or `refused`. */
 tg_status tg_model_call_next(tg_model_call *call, tg_status executed);
 /* Every phase of a call that has begun, on a device that answers at once. Status of the call; what it brought back is to be ended. */
 tg_status tg_model_call_run(tg_model_call *call);

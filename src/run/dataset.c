@@ -96,7 +96,8 @@ static tg_status dataset_place(tg_dataset *dataset) {
     tg_model *model = dataset->model;
     const tg_variant *variant = tg_model_variant(model, TG_VARIANT_STEP);
     if (variant == NULL) return model->ctx->status;
-    if (model->family->executor->make_feeder == NULL || model->variants[TG_VARIANT_CHECK] != NULL) return dataset_keep_on_host(dataset);
+    if (model->family->executor->make_feeder == NULL || model->variants[TG_VARIANT_CHECK] != NULL || model->check_finite)
+        return dataset_keep_on_host(dataset);
     return dataset_put_on_device(dataset, variant);
 }
 

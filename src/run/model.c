@@ -59,7 +59,9 @@ static tg_status model_compile_main(tg_model *model) {
     if (status != TG_OK) return status;
     tg_variant *main = tg_model_variant(model, model->training ? TG_VARIANT_STEP : TG_VARIANT_RUN);
     tg_variant *check;
-    return main != NULL ? tg_model_check_variant(model, main, model->training, &check) : model->ctx->status;
+    status = main != NULL ? tg_model_check_variant(model, main, model->training, &check) : model->ctx->status;
+    if (status != TG_OK || !model->check_finite) return status;
+    return tg_model_variant(model, TG_VARIANT_FINITE) != NULL ? TG_OK : model->ctx->status;
 }
 
 static tg_status model_compile(tg_model *model, const tg_compile_options *options) {
@@ -67,6 +69,7 @@ static tg_status model_compile(tg_model *model, const tg_compile_options *option
     if (status == TG_OK && model->training) status = model_take_optimizer(model->traced, &options->optimizer);
     if (status != TG_OK) return status;
     model->no_fusion = options->no_fusion;
+    model->check_finite = options->check_finite && model->training;
     model->optimizer = options->optimizer;
     model->optimizer.decay_filter = NULL; /* asked once: the parameters are marked */
     model->optimizer.groups = NULL;
@@ -121,6 +124,7 @@ tg_model *tg_model_add_size(tg_model *owner, tg_graph *traced) {
     model->training = owner->training;
     model->averaged = owner->averaged;
     model->optimizer = owner->optimizer;
+    model->check_finite = owner->check_finite;
     const int64_t states = model->family->states.count;
     tg_status status = model->training ? model_check_loss(traced) : TG_OK;
     if (status == TG_OK && model_compile_main(model) == TG_OK) return model;

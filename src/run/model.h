@@ -80,8 +80,16 @@ typedef enum tg_variant_kind {
     TG_VARIANT_RUN_CAPTURES,
     TG_VARIANT_CHECK,     /* nothing but the index checks on computed values: runs before a step, so that a bad index changes nothing */
     TG_VARIANT_RUN_CHECK, /* the same before a run that draws random numbers: what it changes is where the next run's begin */
+    TG_VARIANT_FINITE,    /* finds the first value that is not finite, and changes nothing: runs before a step that is checked */
     TG_VARIANT_COUNT
 } tg_variant_kind;
+
+/* A value that may be the first that is not finite. */
+typedef struct tg_suspect {
+    const char *text; /* "exp[256, 64]" */
+    tg_site site;
+    bool leaf, backward;
+} tg_suspect;
 
 typedef struct tg_variant {
     tg_arena arena;
@@ -94,6 +102,8 @@ typedef struct tg_variant {
     int32_t *flags; /* one per computed check */
     void *result;   /* where the result goes when it must not be written before the flags are read; or NULL */
     size_t result_bytes;
+    tg_suspect *suspects; /* of TG_VARIANT_FINITE */
+    int64_t suspect_count;
 } tg_variant;
 
 struct tg_model {
@@ -109,6 +119,7 @@ struct tg_model {
     bool training;
     bool averaged; /* reads the averages of the parameters */
     bool no_fusion;
+    bool check_finite;
     tg_optimizer optimizer;
     tg_variant *variants[TG_VARIANT_COUNT];
     tg_variant *lost[TG_VARIANT_COUNT]; /* while recovering: those on the lost device */
@@ -219,6 +230,12 @@ tg_variant *tg_model_variant(tg_model *model, tg_variant_kind kind); /* made whe
 /* The program of index checks that must pass before `main` may run, because it changes something; NULL: none. */
 tg_status tg_model_check_variant(tg_model *model, const tg_variant *main, bool is_step, tg_variant **out);
 void tg_variant_destroy(const tg_family *family, tg_variant *variant); /* NULL is fine */
+
+/* ---- what is not finite (finite.c) */
+/* g: a step that ends with its gradients; nodes from `forward` on are of the way back. Its result becomes a number that names the first
+ * suspect, and it writes nothing any more. Suspects and scratch in `arena`, their texts in g's. */
+tg_status tg_finite_append(tg_graph *g, int64_t forward, tg_arena *arena, tg_suspect **suspects, int64_t *count);
+tg_status tg_finite_tell(const tg_model *model, const tg_variant *variant, float found); /* TG_OK: there is none */
 
 /* ---- feeds: all checks of one call, then model->fed is filled */
 tg_status tg_feeds_check(tg_model *model, const char *call, const tg_feed *feeds, int n);

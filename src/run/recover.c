@@ -21,7 +21,7 @@ static void recover_destroy(tg_model *model, tg_variant **variants) {
 static tg_status recover_compile(tg_model *model) {
     for (tg_model *m = model; m != NULL; m = m->next) {
         if (tg_model_variant(m, recover_main(m)) == NULL) return m->ctx->status;
-        for (int kind = TG_VARIANT_CHECK; kind <= TG_VARIANT_RUN_CHECK; kind++)
+        for (int kind = TG_VARIANT_CHECK; kind <= TG_VARIANT_FINITE; kind++)
             if (m->lost[kind] != NULL && tg_model_variant(m, (tg_variant_kind)kind) == NULL) return m->ctx->status;
     }
     return TG_OK;

@@ -62,7 +62,8 @@ void tg_model_enter(const tg_model *model, tg_site site) {
 /* ---------------------------------------------------------------- steps */
 
 static bool tickets_run_ahead(const tg_model *model, const tg_variant *variant) {
-    return model->family->executor->start != NULL && model->variants[TG_VARIANT_CHECK] == NULL && variant->program->kernel_count > 0;
+    return model->family->executor->start != NULL && model->variants[TG_VARIANT_CHECK] == NULL && !model->check_finite &&
+           variant->program->kernel_count > 0;
 }
 
 static tg_ticket_entry *tickets_give(tg_family *family) {
@@ -94,7 +95,7 @@ static tg_status tickets_in_place(tg_model *model) {
     tg_model_call call;
     tg_status status = tg_model_call_begin_fed(&call, model);
     if (status == TG_OK) status = tg_model_call_run(&call);
-    if (status != TG_OK && status != TG_ERROR_NOT_FINITE) return status;
+    if ((status != TG_OK && status != TG_ERROR_NOT_FINITE) || call.refused) return status;
     tg_clear_error(model->ctx);
     tg_ticket_entry *entry = tickets_give(family);
     entry->end = call.end;

@@ -68,11 +68,24 @@ static void variant_draw_for_runs(tg_graph *g) {
         if (strcmp(g->states.items[i].name, TG_RANDOM_STATE) == 0) g->states.items[i].name = TG_RANDOM_RUNS;
 }
 
-static tg_status variant_prepare(const tg_model *model, tg_graph *g, tg_variant_kind kind) {
+/* Gradients without an optimiser, then the search. */
+static tg_status variant_find(const tg_model *model, tg_variant *variant) {
+    tg_graph *g = variant->graph;
+    const int64_t forward = g->nodes.count;
+    const tg_optimizer none = {.kind = TG_OPTIMIZER_NONE};
+    tg_status status = TG_OK;
+    if (model->family->layout.trained_end > 0)
+        status = tg_append_training(g, g->result, &none, &model->family->layout, tg_family_loss_scale(model->family), NULL);
+    return status == TG_OK ? tg_finite_append(g, forward, &variant->arena, &variant->suspects, &variant->suspect_count) : status;
+}
+
+static tg_status variant_prepare(const tg_model *model, tg_variant *variant, tg_variant_kind kind) {
+    tg_graph *g = variant->graph;
     tg_status status = TG_OK;
     const bool captures = kind == TG_VARIANT_STEP_CAPTURES || kind == TG_VARIANT_RUN_CAPTURES;
     const bool runs = kind == TG_VARIANT_RUN || kind == TG_VARIANT_RUN_CAPTURES;
     if (kind == TG_VARIANT_STEP || kind == TG_VARIANT_STEP_CAPTURES) status = variant_append_training(model, g);
+    else if (kind == TG_VARIANT_FINITE) status = variant_find(model, variant);
     else if (runs) variant_keep_random(g);
     else g->writebacks.count = 0;
     if (runs || kind == TG_VARIANT_RUN_CHECK) variant_draw_for_runs(g);
@@ -140,7 +153,7 @@ static tg_status variant_load(const tg_model *model, tg_variant *variant) {
 static tg_status variant_build(const tg_model *model, tg_variant *variant, tg_variant_kind kind) {
     variant->graph = variant_clone(model->traced);
     if (variant->graph == NULL) return model->ctx->status;
-    tg_status status = variant_prepare(model, variant->graph, kind);
+    tg_status status = variant_prepare(model, variant, kind);
     if (status == TG_OK) status = variant_plan(model, variant, kind);
     if (status == TG_OK) status = variant_make_tables(model, variant);
     return status == TG_OK ? variant_load(model, variant) : status;

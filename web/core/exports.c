@@ -106,7 +106,8 @@ static tg_optimizer web_optimizer_of(const double *n) {
                           .normalize = n[10] != 0.0,
                           .accumulate = web_whole(n[11]),
                           .average = n[12],
-                          .lr = web_lr_of(n + 13)};
+                          .skip_non_finite = n[13] != 0.0,
+                          .lr = web_lr_of(n + 14)};
 }
 
 #define WEB_ADD(...) tg_text_add(&web_text, __VA_ARGS__)
@@ -790,7 +791,8 @@ WEB_EXPORT(tg_model *, model_create)(const void *bytes, uint32_t size, const dou
                                  .device = (tg_device_kind)web_small(options[3]),
                                  .no_fusion = options[4] != 0.0,
                                  .precision = (tg_precision)web_small(options[5 + WEB_OPTIMIZER]),
-                                 .loss_scale = options[6 + WEB_OPTIMIZER]};
+                                 .loss_scale = options[6 + WEB_OPTIMIZER],
+                                 .check_finite = options[7 + WEB_OPTIMIZER] != 0.0};
     return tg_compile_bytes(web_context, bytes, size, &chosen, options[0] != 0.0);
 }
 WEB_EXPORT(tg_model *, model_sibling)(tg_model *parent, const void *bytes, uint32_t size, int32_t averaged) {

@@ -229,15 +229,15 @@ WEB_EXPORT(const char *, name)(int32_t graph, int32_t id); /* of the parameter, 
 #define WEB_LR (13 + TG_LR_MILESTONES + 2 * (TG_LR_WARMUPS - 1))
 WEB_EXPORT(double, lr_value)(const double lr[WEB_LR], double t); /* NaN: the schedule is refused, see error_* */
 /* An optimiser: kind (tg_optimizer_kind), beta1, beta2, eps, eps_mode, weight_decay, momentum, nesterov, clip_norm, clip_value, normalize,
- * accumulate, average, then a schedule. 0 means the default where the public header says so. */
-#define WEB_OPTIMIZER (13 + WEB_LR)
+ * accumulate, average, skip_non_finite, then a schedule. 0 means the default where the public header says so. */
+#define WEB_OPTIMIZER (14 + WEB_LR)
 
 /* ---------------------------------------------------------------- models */
 
 /* options[0..4): training (0 forward), seed's low and high 32 bits, device (tg_device_kind: CPU or WEBGPU), no_fusion; then
- * WEB_OPTIMIZER numbers, looked at when training; then precision (tg_precision) and loss_scale. bytes: what graph_write
+ * WEB_OPTIMIZER numbers, looked at when training; then precision (tg_precision), loss_scale and check_finite. bytes: what graph_write
  * gave; read during the call, nothing in them is trusted. Returned: model_destroy. 0: see error_*. */
-#define WEB_OPTIONS (5 + WEB_OPTIMIZER + 2)
+#define WEB_OPTIONS (5 + WEB_OPTIMIZER + 3)
 WEB_EXPORT(tg_model *, model_create)(const void *bytes, uint32_t size, const double options[WEB_OPTIONS]);
 WEB_EXPORT(tg_model *, model_sibling)(tg_model *parent, const void *bytes, uint32_t size, int32_t averaged); /* see tg_compile_average */
 /* One more size of `owner`, for which the same model was traced: it steps and runs as the owner does. As model_sibling otherwise; destroyed

@@ -48,6 +48,9 @@ interface RuntimeOptions {
   adapter?: string
   /** One kernel for each operation: slow, for comparison. */
   noFusion?: boolean
+  /** Before every step look at all values, forward and back: where loss or gradients are not finite, the step rejects with a NotFiniteError
+   *  that names the first operation, input or parameter that is worse than what it was made of, and nothing is changed. Slow. */
+  checkFinite?: boolean
   /** 'f16': large contractions round their operands to f16 where the GPU offers that (`model.precision` says), and add in f32. Parameters,
    *  gradients and all else stay f32. Default 'f32'. */
   precision?: Precision
@@ -164,7 +167,7 @@ function checkGraph(graph: unknown): void {
 
 const powerOfTwo: Kind = { text: 'a power of two from 1 to 2^24', is: (value: unknown) => Number.isInteger(Math.log2(value as number)) && (value as number) >= 1 && (value as number) <= 2 ** 24 }
 const sized: Kinds = { inputs: record, batch: anything, maxSizes: anything }
-const runtime: Kinds = { seed: anything, device: anything, adapter: text, noFusion: flag, precision: anything, lossScale: powerOfTwo, threads: anything }
+const runtime: Kinds = { seed: anything, device: anything, adapter: text, noFusion: flag, checkFinite: flag, precision: anything, lossScale: powerOfTwo, threads: anything }
 const average: Kinds = { average: flag }
 const ofForward: Kinds = { ...sized, ...runtime }
 const ofModule: Kinds = { ...ofForward, frozen: anything, ...optimizers }
@@ -355,6 +358,7 @@ async function startRuntime<M extends Module>(
       device: deviceArgument(what, options.device),
       adapter: options.adapter ?? '',
       noFusion: options.noFusion ?? false,
+      checkFinite: options.checkFinite ?? false,
       precision: precisionArgument(what, options.precision),
       lossScale: options.lossScale ?? 0,
       module: moduleNow(),
@@ -824,7 +828,9 @@ export type CompiledForwardModule<M extends Module = Module, I extends InputSpec
 
 /** A training model. */
 export class CompiledModule<M extends Module = Module, I extends InputSpecs = InputSpecs> extends Compiled<M, I> {
-  /** One training step; the loss. A loss that is not finite rejects with a NotFiniteError, the step made. */
+  /** One training step; the loss. A loss that is not finite rejects with a NotFiniteError, the step made; with `skipNonFinite` of the
+   *  optimiser nothing but the count of steps is changed. So does a gradient that is not finite, with skipNonFinite, clipNorm or normalize
+   *  (the error's loss is NaN then). */
   step<R extends Batch = never>(inputs: InputArrays<I> | AnyArrays<R>, options?: { withCaptures?: false }): Promise<number>
   step<R extends Batch = never>(inputs: InputArrays<I> | AnyArrays<R>, options: { withCaptures: true }): Promise<StepResult>
   step<R extends Batch = never>(inputs: InputArrays<I> | AnyArrays<R>, options: CallOptions): Promise<number | StepResult>

@@ -135,6 +135,7 @@ export interface ModelOptions {
   /** The page or the worker has chosen already. */
   device: 'cpu' | 'webgpu'
   noFusion: boolean
+  checkFinite: boolean
   precision: Precision
   /** 0: the core's own. */
   lossScale: number
@@ -259,7 +260,7 @@ interface Exports {
 }
 
 /** WEB_OPTIMIZER */
-const OPTIMIZER_NUMBERS = 13 + 13 + 6 + 2 * 1
+const OPTIMIZER_NUMBERS = 14 + 13 + 6 + 2 * 1
 const OPERAND_BYTES = 16, FEED_BYTES = 24, SITE_BYTES = 12, ROOM = 1 << 16
 const align = (bytes: number): number => (bytes + 63) & ~63
 const encoder = new TextEncoder(), decoder = new TextDecoder()
@@ -591,7 +592,7 @@ export class Core {
     const seed = BigInt.asUintN(64, options.seed)
     const numbers = [Number(options.training), Number(seed & 0xffffffffn), Number(seed >> 32n), options.device === 'cpu' ? 1 : 2,
       Number(options.noFusion), ...(options.optimizer ?? new Array<number>(OPTIMIZER_NUMBERS).fill(0)), Number(options.precision === 'f16'),
-      options.lossScale]
+      options.lossScale, Number(options.checkFinite)]
     return this.#made(this.#x.model_create(this.#array(bytes), bytes.length, this.#numbers(numbers)))
   }
   createSibling(parent: ModelAddress, bytes: Uint8Array, average: boolean): ModelAddress {

@@ -449,6 +449,7 @@ function planGraph(what: string, above: unknown, graph: Graph, options: IROption
       seed: 0n,
       device: 'webgpu',
       noFusion: false,
+      checkFinite: false,
       precision: 'f32',
       lossScale: 0,
       optimizer: config === null ? null : optimizerNumbers(kind, config),

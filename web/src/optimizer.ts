@@ -35,6 +35,8 @@ interface Common {
   clipValue?: number
   /** The gradient over its norm; not together with clipNorm. */
   normalize?: boolean
+  /** A step whose loss or gradient is not finite leaves parameters and optimiser as they were, and rejects all the same. Default false. */
+  skipNonFinite?: boolean
   /** Parameters change every so many steps, by the mean of their gradients. Default 1. */
   accumulate?: number
   /** Keep avg <- avg + (1 - average) (p - avg) of the parameters, over 0 and below 1: see `compileForward(..., { average: true })`. Default: off. */
@@ -111,7 +113,7 @@ const kinds: readonly OptimizerKind[] = ['sgd', 'adam', 'adamw', 'lion', 'rmspro
 const betweenOnes: Kind = { text: 'a number over 0 and below 1', is: (value: unknown) => typeof value === 'number' && value > 0 && value < 1 }
 const common: Kinds = {
   lr: anything, weightDecay: fromZero, decayFilter: callback, groups: list, clipNorm: fromZero, clipValue: fromZero, normalize: flag,
-  accumulate: count, average: betweenOnes,
+  skipNonFinite: flag, accumulate: count, average: betweenOnes,
 }
 const adam: Kinds = { b1: belowOne, b2: belowOne, eps: fromZero, epsMode: oneOf('uncorrected', 'corrected') }
 /** The options of each kind beside the common ones. */
@@ -151,16 +153,16 @@ export function chooseOptimizer(options: Optimizers): { kind: OptimizerKind; con
 
 /** As it is posted: without decayFilter and groups, which mark the graph. Undefined fields are left out. */
 export function optimizerMessage(kind: OptimizerKind, config: OptimizerConfig): OptimizerMessage {
-  const { lr, b1, b2, eps, epsMode, weightDecay, momentum, nesterov, clipNorm, clipValue, normalize, accumulate, average } = config
+  const { lr, b1, b2, eps, epsMode, weightDecay, momentum, nesterov, clipNorm, clipValue, normalize, skipNonFinite, accumulate, average } = config
   const all = {
     ...{ kind, lr: rateArgument(kind, lr), beta1: b1, beta2: b2, eps, epsMode, weightDecay, momentum, nesterov },
-    ...{ clipNorm, clipValue, normalize, accumulate, average },
+    ...{ clipNorm, clipValue, normalize, skipNonFinite, accumulate, average },
   }
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined)) as unknown as OptimizerMessage
 }
 
-/** kind, beta1, beta2, eps, epsMode, weightDecay, momentum, nesterov, clipNorm, clipValue, normalize, accumulate, average, then the schedule's.
- *  0: the default; -0: a 0. */
+/** kind, beta1, beta2, eps, epsMode, weightDecay, momentum, nesterov, clipNorm, clipValue, normalize, accumulate, average,
+ *  skipNonFinite, then the schedule's. 0: the default; -0: a 0. */
 export function messageNumbers(message: OptimizerMessage): number[] {
   return [
     kinds.indexOf(message.kind === 'adamw' && message.weightDecay === 0 ? 'adam' : message.kind) + 1, // 0 is a default of AdamW's alone
@@ -176,6 +178,7 @@ export function messageNumbers(message: OptimizerMessage): number[] {
     Number(message.normalize ?? false),
     message.accumulate ?? 0,
     message.average ?? 0,
+    Number(message.skipNonFinite ?? false),
     ...lrNumbers(message.lr),
   ]
 }

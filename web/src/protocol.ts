@@ -35,6 +35,7 @@ export interface OptimizerMessage {
   clipNorm?: number
   clipValue?: number
   normalize?: boolean
+  skipNonFinite?: boolean
   accumulate?: number
   average?: number
 }
@@ -58,6 +59,7 @@ export type RequestBody =
       device: Device
       adapter: string
       noFusion: boolean
+      checkFinite: boolean
       precision: Precision
       lossScale: number
       /** With the caller's own: more than one where `threaded`, the core with threads, is given. */

@@ -240,6 +240,7 @@ class Worker {
     const { gpu, why } = await this.#openDevice(body.device, body.adapter)
     const options = {
       training: body.training, seed: body.seed, device: gpu === null ? 'cpu' as const : 'webgpu' as const, noFusion: body.noFusion,
+      checkFinite: body.checkFinite,
       precision: body.precision, lossScale: body.lossScale,
       optimizer: body.optimizer === null ? null : messageNumbers(body.optimizer),
     }

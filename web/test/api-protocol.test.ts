@@ -217,7 +217,7 @@ test('arguments of compile', async () => {
   assert.equal(await bad({ device: 'gpu' }), `compileModule: the device is the string "gpu", not 'auto', 'cpu' or 'webgpu'`)
   assert.equal(await bad({ adam: { lr: 1 }, sgd: { lr: 1 } }), 'compile: adam and sgd are both given: choose one')
   assert.equal(await bad({ lion: { lr: 1 }, muon: { lr: 1 } }), 'compile: lion and muon are both given: choose one')
-  const common = 'lr, weightDecay, decayFilter, groups, clipNorm, clipValue, normalize, accumulate, average'
+  const common = 'lr, weightDecay, decayFilter, groups, clipNorm, clipValue, normalize, skipNonFinite, accumulate, average'
   assert.equal(await bad({ adam: { lr: 1, beta1: 0.8 } }), `adam: there is no option beta1: did you mean b1? (options: ${common}, b1, b2, eps, epsMode)`)
   assert.equal(await bad({ adagrad: { lr: 1, momentum: 0.8 } }), `adagrad: there is no option momentum (options: ${common}, eps)`)
   assert.equal(await bad({ adam: { lr: 1, epsMode: 'pytorch' } }), `adam: epsMode is "pytorch", not 'uncorrected' or 'corrected'`)

@@ -107,6 +107,35 @@ export const tests: Record<string, Test> = {
     await model.destroy()
   },
 
+  async 'a step that is not finite is skipped, or told where it came from'({ device }) {
+    const far = { x: lineBatch(0).x, y: new Float32Array(8).fill(1e30) }, nan = { x: lineBatch(0).x, y: new Float32Array(8).fill(NaN) } // (W x + b - y)^2 overflows
+    for (const options of [{ clipNorm: 1 }, { accumulate: 2, average: 0.5 }]) {
+      const adam = { lr: 0.1, skipNonFinite: true, ...options }
+      const model = await compileModule(() => new Line(), lineLoss, { adam, inputs: lineInputs, seed: 3, device })
+      const plain = await compileModule(() => new Line(), lineLoss, { adam, inputs: lineInputs, seed: 3, device })
+      for (let t = 0; t < 4; t++) {
+        const before = await model.downloadParams()
+        const error = await refused(model.step(t % 2 === 0 ? far : nan), NotFiniteError, /^step \d+: loss is (inf|nan); it was skipped: parameters and optimizer are as they were/)
+        check(!Number.isFinite((error as NotFiniteError).loss), 'the loss is with the error')
+        const after = await model.downloadParams()
+        for (const name of ['W', 'b']) same(after[name] as Float32Array, before[name] as Float32Array, `${name} behind a skipped step`)
+        equal(await model.step(lineBatch(t)), await plain.step(lineBatch(t)), 'the loss behind it')
+      }
+      await model.destroy()
+      await plain.destroy()
+    }
+    const looking = await compileModule(() => new Line(), lineLoss, { adam: { lr: 0.1 }, inputs: lineInputs, seed: 3, device, checkFinite: true })
+    const before = await looking.downloadParams()
+    const error = await refused(looking.step(far), NotFiniteError, /^step 1: mul\[4, 2\] made inf, the first value that is not finite: nothing was changed/)
+    check(Number.isNaN((error as NotFiniteError).loss), 'the loss is NaN')
+    await refused(looking.step(nan), NotFiniteError, /^step 1: y\[4, 2\] holds nan/)
+    await refused(looking.train({ data: nan, steps: 3 }), NotFiniteError, /^step 1: y\[4, 2\] holds nan/)
+    const after = await looking.downloadParams()
+    same(after.W as Float32Array, before.W as Float32Array, 'W')
+    check(Number.isFinite(await looking.step(lineBatch(0))), 'it can be trained again')
+    await looking.destroy()
+  },
+
   async 'training waits its turn, and others theirs'({ device }) {
     const model = await compileLine(device), alone = await compileLine(device), data = await model.dataset(lineData()), want: number[] = []
     const sibling = await model.compileForward((m, { x }) => matmul(x, m.W), { inputs: { x: { shape: [4, 3] } } })

@@ -105,6 +105,9 @@ TEST(N12_norms_of_large_numbers, {
     CHECK(build_layer_norm_tiny_eps, FEEDS(FED("x", small, -small, 2 * small, 0), ONES4, COT),
           WANT("result", 0.4454354, -1.33630621, 1.33630621, -0.4454354),
           {"d0", LIST(0.7096917e17, 0.0981018e17, -0.3208195e17, -0.486974e17), 1e-5, 0});
+    const double d2[4] = {-0.93914855, -0.98386991, 0.98386991, 0.93914855}; /* second derivatives, of x / 1e18 */
+    CHECK(build_layer_norm4, FEEDS(FED("x", 1e18, -1e18, 2e18, 0), ONES4, COT),
+          {"dd", (const double[]){d2[0] * 1e-36, d2[1] * 1e-36, d2[2] * 1e-36, d2[3] * 1e-36}, 4, 1e-4, 1e-41});
     CHECK(build_layer_norm4, FEEDS(FED("x", 5e20, 5e20, 5e20, 5e20), ONES4, COT), EXACTLY("result", 0, 0, 0, 0));
     CHECK(build_layer_norm4, FEEDS(FED("x", NOT_A_NUMBER, 1, 2, 3), ONES4, COT),
           EXACTLY("result", NOT_A_NUMBER, NOT_A_NUMBER, NOT_A_NUMBER, NOT_A_NUMBER));

@@ -188,14 +188,14 @@ static tg_tensor build_special(tg_graph *g, void *user) {
 static void what_is_infinite_stays_so(void **state) {
     (void)state;
     const double want[7] = {INFINITY, -INFINITY, NAN, NAN, 998, INFINITY, 16777217};
+    /* what lanes and a tree lose of 998 beside 1e8, and the CPU's vectors, which are f32 for a while; one by one it would be all */
+    const support_tolerance tolerance = {0, support_home_now() == SUPPORT_CPU ? 64 : 20, 1e-7};
     const support_case c = {build_special, NULL, fill_special, NULL};
     for (int way = 0; way < 2; way++) {
         support_outputs got;
         if (!support_run_home(&c, &(support_options){.no_fusion = way == 1}, &got)) fail_msg("%s", got.message);
-        const bool rows_good =
-            support_compare("rows", support_outputs_find(&got, "result")->data, want, 7, (support_tolerance){0, 20, 1e-7});
-        const bool columns_good =
-            support_compare("columns", support_outputs_find(&got, "columns")->data, want, 7, (support_tolerance){0, 20, 1e-7});
+        const bool rows_good = support_compare("rows", support_outputs_find(&got, "result")->data, want, 7, tolerance);
+        const bool columns_good = support_compare("columns", support_outputs_find(&got, "columns")->data, want, 7, tolerance);
         support_outputs_free(&got);
         assert_true(rows_good && columns_good);
     }

@@ -125,6 +125,15 @@ static int64_t workgroup_bytes(const char *source) {
     return bytes;
 }
 
+/* What hides numbers from compilers is 0 only if as many workgroups are launched as the text says. */
+static void check_zero(const tg_wgsl_stage *stage) {
+    char want[64];
+    snprintf(want, sizeof want, "tg_zero_word = launched.x ^ %du;", (int)stage->groups[0]);
+    const int declared = count_text(stage->source, "var<private> tg_zero_word: u32;");
+    assert_true(declared <= 1);
+    assert_int_equal(count_text(stage->source, want), declared);
+}
+
 static void check_stages(const printed *p) {
     for (int32_t k = 0; k < p->program->kernel_count; k++) {
         assert_true(p->kernels[k].stage_count >= 1);
@@ -137,6 +146,7 @@ static void check_stages(const printed *p) {
             assert_true(workgroup_bytes(stage->source) <= tg_wgsl_guaranteed.workgroup_bytes);
             check_bindings(p, k, stage);
             check_helpers(stage->source);
+            check_zero(stage);
         }
     }
 }
@@ -260,6 +270,23 @@ static void literals_lie_within_the_range_of_f32(void **state) {
     const char *source = p.kernels[0].stages[0].source;
     assert_null(strstr(source, "e+38"));
     assert_non_null(strstr(source, "tg_inf()"));
+    print_free(&p);
+}
+
+static tg_tensor build_identities(tg_graph *g, void *user) {
+    (void)user;
+    const tg_tensor x = input(g, "x", TG_SHAPE(3)), y = input(g, "y", TG_SHAPE(3));
+    const tg_tensor back = tg_sub(tg_add(x, y), y);                          /* a sum meets its operand */
+    return tg_add(tg_mul(tg_tanh(back), 0.0), tg_mul(tg_exp(x), tg_sin(y))); /* a number; two that have nothing in common */
+}
+static void numbers_and_sums_that_cancel_are_hidden(void **state) {
+    (void)state;
+    printed p = print_case(build_identities, NULL, false);
+    check_stages(&p);
+    const char *source = p.kernels[0].stages[0].source;
+    const char *main = strstr(source, "fn main(");
+    assert_int_equal(count_text(main, "tg_keep("), 2);
+    assert_non_null(strstr(main, "launched.x ^ 1u"));
     print_free(&p);
 }
 
@@ -507,6 +534,7 @@ int main(void) {
         cmocka_unit_test(large_grids_are_folded),
         cmocka_unit_test(narrower_devices_are_refused),
         cmocka_unit_test(literals_lie_within_the_range_of_f32),
+        cmocka_unit_test(numbers_and_sums_that_cancel_are_hidden),
         cmocka_unit_test(scratch_of_a_launch_fits_a_binding),
         cmocka_unit_test(schedules_as_text),
         cmocka_unit_test(texts_are_deterministic),

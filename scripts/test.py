@@ -223,11 +223,12 @@ def stage_clang_sanitize():
 
 
 def stage_threads():
-    """TSan on the suites that use the pool, and on the two examples with more threads than cores."""
-    folder = build("tsan", "gcc", "-DTENSORGRAD_BUILD_TESTS=ON", "-DTENSORGRAD_SANITIZE=thread", targets=["test_base", "tensorgrad_cli"])
+    """TSan on the suites that use the pool, on threads that share a GPU, and on the two examples with more threads than cores."""
+    folder = build("tsan", "gcc", "-DTENSORGRAD_BUILD_TESTS=ON", "-DTENSORGRAD_SANITIZE=thread", targets=["test_base", "test_webgpu_faults", "tensorgrad_cli"])
     if not folder:
         return
     ctest(folder, "tsan", select="^test_base$", parallel=1)
+    check("TSan: threads that share a GPU", [folder / "test_webgpu_faults", "threads"], "tsan")
     for example, steps in (("mlp-sin", 30), ("transformer-add", 3)):
         check(f"TSan: train {example} on 4 threads",
               [folder / "tensorgrad", "train", example, "--steps", steps, "--threads", 4, "--json"], "tsan")

@@ -17,9 +17,14 @@ static TG_LIST(tg_graph *) web_graphs; /* by number - 1; NULL: destroyed, or its
 
 void __wasm_call_ctors(void); /* empty, but unless it is called the linker wraps it around every export */
 
+static void web_log(void *user, tg_log_level level, const char *message) {
+    (void)user;
+    if (level == TG_LOG_WARNING) web_js_warn(message);
+}
+
 WEB_EXPORT(int32_t, init)(void) {
     __wasm_call_ctors();
-    web_context = tg_context_create(NULL);
+    web_context = tg_context_create(&(tg_context_options){.log = web_log});
     if (web_context == NULL) return 0;
     tg_text_init(&web_text, web_context);
     return 1;

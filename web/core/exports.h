@@ -24,6 +24,9 @@
  * (the exception is kept by JavaScript, which throws it again when trace() is back). Exceptions must not pass through the core. */
 WEB_IMPORT(void, build)(int32_t graph, int32_t out[2]);
 
+/* A warning of the core: what its log says. */
+WEB_IMPORT(void, warn)(const char *message);
+
 /* format_number and parse_number: see libc.c. The others, gpu_open to gpu_unload, and the program that gpu_load is given:
  * src/run/web/web.h. */
 

@@ -26,6 +26,7 @@ import { coreNow } from './platform.js'
 import { sizeArguments, sizedShape, Sizes, type SizeArguments, type Sized, type SizeOptions } from './sizes.js'
 import { call, copyOf, describe, dtypeOfArray, refuseNested, traceGraph, type Tensor, type Trace } from './tensor.js'
 import type { AnyArrays, Batch, DataArray, Device, Dtype, InputArrays, InputSpecs, InputTensors, Precision, Shape } from './types.js'
+import { placeIn, warn, type OnWarning } from './warnings.js'
 
 // ---------------------------------------------------------------- what a caller gives and gets
 
@@ -60,6 +61,9 @@ interface RuntimeOptions {
   /** Of the CPU, 1 to 16. More than one where memory can be shared: in Node, and with tensorgrad/split in a page that is isolated
    *  (`crossOriginIsolated`); elsewhere one. `model.device` says how many; results do not depend on it. Default 1. */
   threads?: number
+  /** Told of what compiles and most likely is not what was meant: no optimizer, a parameter that nothing trains. Default: the console, each
+   *  thing once. */
+  onWarning?: OnWarning
 }
 
 /** Without an optimiser a step computes loss and gradients and changes nothing. */
@@ -167,7 +171,7 @@ function checkGraph(graph: unknown): void {
 
 const powerOfTwo: Kind = { text: 'a power of two from 1 to 2^24', is: (value: unknown) => Number.isInteger(Math.log2(value as number)) && (value as number) >= 1 && (value as number) <= 2 ** 24 }
 const sized: Kinds = { inputs: record, batch: anything, maxSizes: anything }
-const runtime: Kinds = { seed: anything, device: anything, adapter: text, noFusion: flag, checkFinite: flag, precision: anything, lossScale: powerOfTwo, threads: anything }
+const runtime: Kinds = { seed: anything, device: anything, adapter: text, noFusion: flag, checkFinite: flag, precision: anything, lossScale: powerOfTwo, threads: anything, onWarning: callback }
 const average: Kinds = { average: flag }
 const ofForward: Kinds = { ...sized, ...runtime }
 const ofModule: Kinds = { ...ofForward, frozen: anything, ...optimizers }
@@ -266,6 +270,9 @@ function checkFunctions(what: string, factory: unknown, forward: unknown): void 
   if (typeof forward !== 'function') throw new ArgumentError(`${what}: forward is ${describe(forward)}, not a function`)
 }
 
+const NO_OPTIMIZER =
+  'there is no optimizer: a step computes loss and gradients and changes nothing: give one, as in { adam: { lr: 0.001 } }'
+
 /** Traces and writes the graph, in pieces between which the page can draw. */
 async function writtenModel<M extends Module>(
   plan: Plan<M>,
@@ -278,6 +285,8 @@ async function writtenModel<M extends Module>(
   await pause()
   const trace = traceModel(plan, forward, frames, keepInit, training, size)
   await pause()
+  if (training && keepInit && !trace.changes && chooseOptimizer(plan.options).config === null)
+    warn(plan.options.onWarning, `${plan.what}: ${NO_OPTIMIZER}`, siteOf(frames()))
   await trace.settleSitesSlowly()
   const bytes = coreNow().writeGraph(trace.graph)
   await pause()
@@ -337,6 +346,8 @@ function threadsArgument(what: string, threads = 1): number {
   throw new ArgumentError(`${what}: threads is ${describe(threads)}, not a whole number from 1 to 16`)
 }
 
+const NOT_SHARED = 'memory cannot be shared here: a page must be isolated (Cross-Origin-Opener-Policy: same-origin, ' +
+  'Cross-Origin-Embedder-Policy: require-corp) and load tensorgrad/split'
 const ROOT = 1 // a root's graph number
 
 async function startRuntime<M extends Module>(
@@ -367,14 +378,14 @@ async function startRuntime<M extends Module>(
     }
   })
   if (body.threads > 1 && body.device !== 'webgpu')
-    body.threaded = await loadThreaded().catch((error: unknown) => {
-      console.warn(`tensorgrad: one thread instead of ${body.threads}: the core with threads does not load: ${String(error)}`)
+    body.threaded = await loadThreaded().then((module) => module ?? Promise.reject(new Error(NOT_SHARED))).catch((error: Error) => {
+      warn(options.onWarning, `${what}: one thread instead of ${body.threads}: ${error.message}`, siteOf(frames()))
       return null
     })
   const connection = new Connection(await openPort(what, frames))
-  const family = new Family<M>(connection, plan.factory)
+  const family = new Family<M>(connection, plan.factory, options.onWarning)
   try {
-    return { family, graph: ROOT, message: await connection.request(body, [bytes.buffer], frames, what) }
+    return { family, graph: ROOT, message: family.heard(await connection.request(body, [bytes.buffer], frames, what)) }
   } catch (error) {
     void family.destroy()
     throw error
@@ -404,7 +415,14 @@ class Family<M extends Module> {
   constructor(
     readonly connection: Connection,
     readonly factory: (() => M) | null,
+    readonly onWarning: OnWarning | undefined,
   ) {}
+
+  /** Passes on what the worker has to say of compiling. */
+  heard(message: GraphMessage): GraphMessage {
+    for (const each of message.warnings ?? []) warn(this.onWarning, each, placeIn(each))
+    return message
+  }
 
   nextGraph(): number {
     return ++this.#lastGraph
@@ -676,7 +694,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
       const { bytes, sizes, source } = await write(frames)
       const graph = this.#family.nextGraph()
       const body = { kind: 'compileForward' as const, graph, parent: ROOT, bytes, average }
-      const message = await this.#family.connection.request(body, [bytes.buffer], frames)
+      const message = this.#family.heard(await this.#family.connection.request(body, [bytes.buffer], frames))
       return new CompiledForward<M, J>(this.#family, graph, message, sizes(graph, message), source)
     } catch (error) {
       throw blameOnce(error, frames)

@@ -2,6 +2,7 @@
 // nothing is decided here. Every failure is thrown as the error of its status.
 
 import { errorOfStatus } from './errors.js'
+import { inJavaScript } from './names.js'
 import type { CoreSite } from './sites.js'
 import type { ParamGroup } from './optimizer.js'
 import type { DataArray, Dtype, Precision } from './types.js'
@@ -287,12 +288,16 @@ export class Core {
   #build: ((graph: GraphAddress) => { graph: GraphAddress; id: number }) | null = null
   #thrown: { error: unknown } | null = null
 
+  /** Told of what the core's log says. */
+  onWarning: (message: string) => void = () => undefined
+
   private constructor(module: WebAssembly.Module, gpu: GpuHooks, shared: SharedMemory | null) {
     const imports = {
       thread_count: () => shared?.threads ?? 1,
       thread_failed: () => { throw new Error('a thread of the CPU failed') },
       thread_start: (worker: number, stackTop: number) => Number(shared?.start(worker, stackTop) ?? false),
       build: (graph: number, out: number) => this.#runBuild(graph, out),
+      warn: (message: number) => this.onWarning(inJavaScript(this.text(message))),
       // of the module's C library (web/core/libc.c)
       format_number: (value: number, precision: number, out: number) => {
         const text = value.toPrecision(precision).replace(/(\.\d*?)0+(?=$|e)/, '$1').replace(/\.(?=$|e)/, '').toLowerCase()

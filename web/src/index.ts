@@ -134,6 +134,7 @@ export {
   type Site,
 } from './errors.js'
 export { ready } from './platform.js'
+export type { OnWarning, Warning } from './warnings.js'
 export type {
   AnyArrays,
   ArrayOf,

@@ -322,6 +322,7 @@ function append(above: unknown, to: Graph | GradResult | Tensor, kind: Optimizer
       const operand = tensorOperand('append_optimizer', loss, 'the loss')
       markParams(graph?.trace.graph ?? currentTrace('append_optimizer').graph, config)
       coreNow().appendOptimizer(site, operand, numbers)
+      currentTrace('append_optimizer').changes = true
     })
   if (graph === null || isTracing(graph)) return body()
   traceMore(holdFrames(above), graph.trace, () => {

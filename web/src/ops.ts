@@ -530,5 +530,6 @@ export function writeback(destination: Tensor, source: Tensor): void {
   call(writeback, (site) => {
     const to = tensorOperand('writeback', destination, 'the destination')
     coreNow().writeback(site, to, tensorOperand('writeback', source, 'the source'))
+    currentTrace('writeback').changes = true
   })
 }

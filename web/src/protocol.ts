@@ -138,6 +138,8 @@ export interface GraphMessage {
   outputShape: number[]
   outputDtype: Dtype
   params: ParamMessage[]
+  /** Of compiling it. */
+  warnings: string[]
   ir: string
 }
 

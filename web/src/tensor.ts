@@ -90,6 +90,8 @@ export class Trace {
   readonly named: { name: string; tensor: Tensor; frozen: boolean }[] = []
   /** Nodes that are results too, beside the graph's one, as tensors. */
   more: number[] = []
+  /** What a step of it leaves changed is said in the trace. */
+  changes = false
   /** It threw: the graph is gone. */
   failed = false
   /** Sites that the graph has as numbers still. */

@@ -115,6 +115,8 @@ class Worker {
   #lastNumber = 0
   /** The device that the core opens next. */
   #opened: Gpu | null = null
+  /** Of the core, while a model was made. */
+  #warnings: string[] = []
   /** Executables made in the request that is being served. */
   #fresh: Executable[] = []
 
@@ -237,6 +239,7 @@ class Worker {
   async #createRuntime(body: Body<'createRuntime'>): Promise<GraphMessage> {
     if (body.module === null) throw new InternalError('the page posted no core')
     const core = (this.#core ??= (await this.#createThreads(body)) ?? this.#createCore(body.module))
+    core.onWarning = (message) => void this.#warnings.push(message)
     const { gpu, why } = await this.#openDevice(body.device, body.adapter)
     const options = {
       training: body.training, seed: body.seed, device: gpu === null ? 'cpu' as const : 'webgpu' as const, noFusion: body.noFusion,
@@ -274,7 +277,7 @@ class Worker {
     } catch (error) {
       this.#threads?.end()
       this.#threads = null
-      console.warn(`tensorgrad: one thread instead of ${threads}: ${(error as Error).message}`)
+      this.#warnings.push(`compile: one thread instead of ${threads}: ${(error as Error).message}`)
       return null
     }
   }
@@ -337,7 +340,7 @@ class Worker {
       device: model.family.deviceText, deviceKind: model.family.gpu === null ? 'cpu' : 'webgpu', fallback,
       kernelCount: info.kernels, dispatchCount: info.dispatches, programBytes: info.programBytes, peakBytes: info.peakBytes,
       outputShape: output.shape, outputDtype: dtypes[output.dtype] as Dtype, params: params.map(({ name, shape }) => ({ name, shape })),
-      ir: this.#theCore.modelText(model.address, Text.ir),
+      ir: this.#theCore.modelText(model.address, Text.ir), warnings: this.#warnings.splice(0),
     }
   }
 

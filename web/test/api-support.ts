@@ -29,6 +29,7 @@ export const aGraph: GraphMessage = {
     { name: 'l.W', shape: [2, 3] },
     { name: 'l.b', shape: [3] },
   ],
+  warnings: [],
   ir: 'the ir',
 }
 

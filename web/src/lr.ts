@@ -1,6 +1,7 @@
 // Learning rates: plain values that travel to the worker and are evaluated in the step itself, at t = 1, 2, ...
 
 import { ArgumentError } from './errors.js'
+import { rateKinds, scheduleOf } from './numbers.js'
 import { anything, check, checkOptions, list, numeric, type Kinds } from './options.js'
 
 /** Schedules as plain data. constant: value. linearDecay: peak + (final - peak) min(t / steps, 1). cosineDecay: final + (peak - final)
@@ -33,9 +34,7 @@ function make<K extends Schedule['kind']>(kind: K, above: unknown, options: obje
   return check(above, () => scheduleArgument(`lr.${kind}`, { ...checkOptions(`lr.${kind}`, options, fields[kind]), kind } as unknown as Schedule, '')) as Extract<Schedule, { kind: K }>
 }
 
-function constant(value: number): Schedule {
-  return { kind: 'constant', value }
-}
+const constant = (value: number): Schedule => scheduleOf(value)
 
 function linearDecay(options: { peak: number; final: number; steps: number }): Schedule {
   return make('linearDecay', linearDecay, options)
@@ -83,7 +82,7 @@ const fields: Readonly<Record<Schedule['kind'], Kinds>> = {
 export function rateArgument(what: string, rate: unknown, name = 'lr'): LRSchedule {
   if (typeof rate === 'number') return rate
   const kind = (rate as Schedule | null | undefined)?.kind
-  if (typeof rate !== 'object' || kind === undefined || !Object.hasOwn(kinds, kind))
+  if (typeof rate !== 'object' || kind === undefined || !Object.hasOwn(rateKinds, kind))
     throw new ArgumentError(`${what}: ${name} is ${rate === undefined ? 'missing: a' : 'not a'} number or a schedule of lr.*`)
   return scheduleArgument(what, rate as Schedule, name)
 }
@@ -94,58 +93,4 @@ function scheduleArgument(what: string, schedule: Schedule, name: string): Sched
   for (const field of Object.keys(fields[own.kind]))
     if (!Object.hasOwn(own, field)) throw new ArgumentError(`${what}: ${name === '' ? '' : `${name}.`}${field} is missing`)
   return own.kind === 'warmup' ? { ...own, after: scheduleOf(rateArgument(what, own.after, name === '' ? 'after' : `${name}.after`)) } : own
-}
-
-const kinds = { constant: 0, linearDecay: 1, linear: 1, cosineDecay: 2, cosine: 2, warmup: 3, staircase: 4, multiStep: 5, oneCycle: 6 }
-const MILESTONES = 6, WARMUPS = 2
-
-const scheduleOf = (rate: LRSchedule): Schedule => (typeof rate === 'number' ? constant(rate) : rate)
-
-/** kind, peak, final, steps */
-function plainNumbers(schedule: Schedule): [number, number, number, number] {
-  const kind = kinds[schedule.kind]
-  switch (schedule.kind) {
-    case 'constant':
-      return [kind, schedule.value, 0, 0]
-    case 'warmup':
-      return [kind, schedule.peakLr, 0, schedule.warmupSteps]
-    case 'staircase':
-      return [kind, schedule.peak, schedule.peak, schedule.steps]
-    case 'multiStep':
-      return [kind, schedule.peak, schedule.peak, 1]
-    default:
-      return [kind, schedule.peak, schedule.final, schedule.steps]
-  }
-}
-
-/** factor, initial, rise, milestone_count, milestones */
-function fieldNumbers(schedule: Schedule): number[] {
-  const milestones = schedule.kind === 'multiStep' ? schedule.milestones : []
-  const [factor, initial, rise] = [
-    schedule.kind === 'staircase' || schedule.kind === 'multiStep' ? schedule.factor : 0,
-    schedule.kind === 'oneCycle' ? schedule.initial : 0,
-    schedule.kind === 'oneCycle' ? schedule.rise : 0,
-  ]
-  return [factor, initial, rise, milestones.length, ...Array.from({ length: MILESTONES }, (_, i) => milestones[i] ?? 0)]
-}
-
-/** Warm-ups, one after another, and what follows the last. */
-function warmups(schedule: Schedule): { ramps: [peak: number, steps: number][]; after: Schedule } {
-  const ramps: [number, number][] = []
-  for (; schedule.kind === 'warmup'; schedule = scheduleOf(schedule.after)) ramps.push([schedule.peakLr, schedule.warmupSteps])
-  return { ramps, after: schedule }
-}
-
-/** more_count, and more_peaks and more_steps by turns: the warm-ups that follow the first. */
-function moreNumbers(ramps: readonly [number, number][]): number[] {
-  const more = ramps.slice(1)
-  return [more.length, ...Array.from({ length: WARMUPS - 1 }, (_, i) => more[i] ?? [0, 0]).flat()]
-}
-
-/** The fields of C's tg_lr in their order: kind, peak, final, steps, after_kind, after_peak, after_final, after_steps, factor, initial, rise,
- *  milestone_count, milestones, more_count, more_peaks and more_steps by turns. */
-export function lrNumbers(rate: LRSchedule): number[] {
-  const schedule = scheduleOf(rate), { ramps, after } = warmups(schedule)
-  const following = ramps.length > 0 ? plainNumbers(after) : [0, 0, 0, 0]
-  return [...plainNumbers(schedule), ...following, ...fieldNumbers(after), ...moreNumbers(ramps)]
 }

@@ -2,8 +2,9 @@
 // tg_optimizer in the C header.
 
 import { ArgumentError } from './errors.js'
-import { anything, belowOne, callback, checkOptions, count, flag, fromZero, list, oneOf, text, told, type Kind, type Kinds } from './options.js'
-import { lrNumbers, rateArgument, type LR } from './lr.js'
+import { anything, belowOne, callback, checkOptions, count, flag, fromZero, list, oneOf, text, type Kind, type Kinds } from './options.js'
+import { rateArgument, type LR } from './lr.js'
+import { messageNumbers, optimizerKinds } from './numbers.js'
 import type { OptimizerMessage } from './protocol.js'
 
 /** Options for the parameters whose names match: '*' stands for any run of characters, '?' for any one. The first group that matches a name
@@ -107,9 +108,6 @@ export interface Optimizers {
 export type OptimizerKind = keyof Optimizers
 export type OptimizerConfig = Common & Partial<Omit<AdamConfig & SGDConfig, keyof Common>>
 
-/** By tg_optimizer_kind less 1. */
-const kinds: readonly OptimizerKind[] = ['sgd', 'adam', 'adamw', 'lion', 'rmsprop', 'adagrad', 'muon']
-
 const betweenOnes: Kind = { text: 'a number over 0 and below 1', is: (value: unknown) => typeof value === 'number' && value > 0 && value < 1 }
 const common: Kinds = {
   lr: anything, weightDecay: fromZero, decayFilter: callback, groups: list, clipNorm: fromZero, clipValue: fromZero, normalize: flag,
@@ -128,7 +126,7 @@ const known: Readonly<Record<OptimizerKind, Kinds>> = {
 }
 const ofGroups: Kinds = { match: text, rate: fromZero, weightDecay: fromZero, decay: flag, frozen: flag, plain: flag }
 /** The optimisers among the options of a call. */
-export const optimizers: Kinds = Object.fromEntries(kinds.map((kind) => [kind, anything]))
+export const optimizers: Kinds = Object.fromEntries(optimizerKinds.map((kind) => [kind, anything]))
 
 function checkConfig(kind: OptimizerKind, config: OptimizerConfig): OptimizerConfig {
   const own = checkOptions(kind, config, { ...common, ...known[kind] }), { groups = [] } = own
@@ -144,7 +142,7 @@ function checkConfig(kind: OptimizerKind, config: OptimizerConfig): OptimizerCon
 }
 
 export function chooseOptimizer(options: Optimizers): { kind: OptimizerKind; config: OptimizerConfig | null } {
-  const [kind = 'adam', second] = kinds.filter((each) => options[each] !== undefined).sort()
+  const [kind = 'adam', second] = optimizerKinds.filter((each) => options[each] !== undefined).sort()
   if (second !== undefined) throw new ArgumentError(`compile: ${kind} and ${second} are both given: choose one`)
   const config: OptimizerConfig | undefined = options[kind]
   if (config === undefined) return { kind, config: null }
@@ -159,28 +157,6 @@ export function optimizerMessage(kind: OptimizerKind, config: OptimizerConfig): 
     ...{ clipNorm, clipValue, normalize, skipNonFinite, accumulate, average },
   }
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined)) as unknown as OptimizerMessage
-}
-
-/** kind, beta1, beta2, eps, epsMode, weightDecay, momentum, nesterov, clipNorm, clipValue, normalize, accumulate, average,
- *  skipNonFinite, then the schedule's. 0: the default; -0: a 0. */
-export function messageNumbers(message: OptimizerMessage): number[] {
-  return [
-    kinds.indexOf(message.kind === 'adamw' && message.weightDecay === 0 ? 'adam' : message.kind) + 1, // 0 is a default of AdamW's alone
-    told(message.beta1),
-    told(message.beta2),
-    told(message.eps),
-    Number(message.epsMode === 'corrected'),
-    told(message.weightDecay),
-    told(message.momentum),
-    Number(message.nesterov ?? false),
-    message.clipNorm ?? 0,
-    message.clipValue ?? 0,
-    Number(message.normalize ?? false),
-    message.accumulate ?? 0,
-    message.average ?? 0,
-    Number(message.skipNonFinite ?? false),
-    ...lrNumbers(message.lr),
-  ]
 }
 
 export const optimizerNumbers = (kind: OptimizerKind, config: OptimizerConfig): number[] => messageNumbers(optimizerMessage(kind, config))

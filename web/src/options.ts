@@ -113,9 +113,6 @@ function edits(a: string, b: string): number {
   return rows[a.length]![b.length]!
 }
 
-/** As the core takes a number: 0 is "not given" there, and -0 a 0 on purpose. */
-export const told = (value: number | undefined): number => (value === undefined ? 0 : value === 0 ? -0 : value)
-
 /** Runs checks of a constructor or method: what they throw is thrown at the line that called `above`. */
 export function check<R>(above: unknown, body: () => R): R {
   try {

@@ -9,8 +9,7 @@ import {
 import { DeviceError, InternalError, NotFiniteError, serialiseError, StateError, TensorgradError, UnsupportedError } from './errors.js'
 import { Executable, findAdapter, Gpu, NoGpu, openGpu, type Feeder, type StateRange } from './gpu.js'
 import { notStarted } from './loading.js'
-import { lrNumbers } from './lr.js'
-import { messageNumbers } from './optimizer.js'
+import { lrNumbers, messageNumbers } from './numbers.js'
 import { joined } from './protocol.js'
 import { Threads, type Thread } from './threads.js'
 import type {

@@ -11,6 +11,7 @@ import {
   compileGraph,
   compileToIR,
   DuplicateError,
+  embedding,
   emitKernels,
   GradientError,
   Graph,
@@ -141,6 +142,21 @@ test('planBuffers and emitKernels, forward and training', () => {
   const live = coreNow().liveBytes
   planBuffers(graph)
   assert.equal(coreNow().liveBytes, live)
+})
+
+test('computed indices: the model is shown, not the check of its indices', () => {
+  const rows = (index: (x: Tensor) => Tensor) => () => {
+    const at = index(tensorInput('at', [3], 'i32')), table = paramInput('table', [5, 2])
+    return sum(embedding(table, at))
+  }
+  const plain = compileToIR(rows((at) => at)), computed = compileToIR(rows((at) => add(at, 1)))
+  for (const ir of [plain, computed]) {
+    assert.ok(ir.plan.buffers.some(({ storage, count }) => storage === 'state' && count >= 10), 'the table is there')
+    assert.ok(ir.kernels.map(({ wgsl }) => wgsl).join('').length > 1000)
+  }
+  assert.ok(computed.kernels.length >= plain.kernels.length)
+  assert.equal(emitKernels(computed.graph).length, computed.kernels.length)
+  assert.equal(planBuffers(computed.graph).workspaceBytes, computed.plan.workspaceBytes)
 })
 
 test('optimisers appended in a trace', () => {

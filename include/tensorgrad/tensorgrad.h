@@ -81,7 +81,8 @@ typedef struct tg_model tg_model;
 typedef struct tg_captures tg_captures;
 typedef struct tg_dataset tg_dataset;
 
-/* A value in a trace. id 0 is poison. */
+/* A value in a trace. id 0 is poison. {0} is no tensor: operations refuse it, options that are tensors have it where they are left out.
+ * Once its model or graph is destroyed a tensor is refused too. */
 typedef struct tg_tensor {
     tg_graph *graph;
     int32_t id;
@@ -179,7 +180,7 @@ extern "C" {
 
 /* A tensor or a number, on either side of a binary operation. A number takes the other side's dtype, rounded to f32 where
  * that is f32; one that does not fit (0.5 against i32, 1e39 against f32, 2 against bool) is TG_ERROR_DTYPE. Infinity and
- * NaN fit f32. Two numbers belong to no trace: the result is poison, with no error. */
+ * NaN fit f32. Two numbers are TG_ERROR_TRACE: there is no tensor to work on. */
 typedef struct tg_operand {
     tg_tensor tensor;
     double number;

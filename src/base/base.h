@@ -31,7 +31,7 @@ struct tg_context {
     tg_site site;     /* its file is copied into site_file */
     char site_file[512];
     char message[TG_MESSAGE_MAX];
-    tg_site call_site; /* of the public call in progress, whose file lives as long: where errors are that name no other */
+    tg_site call_site;  /* of the public call in progress, whose file lives as long: where errors are that name no other */
     tg_graph *trace;    /* the trace in progress, or NULL */
     int64_t live_bytes; /* allocated through this context and not released (tests pin it) */
     int64_t live_blocks;
@@ -89,6 +89,22 @@ void tg_text_number(tg_text_buffer *text, double value);
 /* "[256, 64]", "[]" into buffer (any size; cut); returns buffer. */
 const char *tg_shape_text(tg_shape shape, char *buffer, size_t size);
 #define TG_SHAPE_TEXT 128
+
+/* ---- objects that exist: an entry lies in its object, and is never moved */
+typedef struct tg_alive tg_alive;
+struct tg_alive {
+    const void *object; /* NULL: taken out */
+    const tg_context *ctx;
+    tg_alive *before, *next;
+    bool remembered; /* when it is gone: see tg_was_alive */
+};
+void tg_alive_add(tg_alive *entry, const void *object, const tg_context *ctx);
+void tg_alive_remove(tg_alive *entry);
+void tg_alive_remove_all(const tg_context *ctx);
+bool tg_is_alive(const void *object); /* which may point anywhere */
+/* One of the last TG_ALIVE_RECENT that are gone and remembered had this address: handles of it may still be around. */
+#define TG_ALIVE_RECENT 8
+bool tg_was_alive(const void *object);
 
 /* ---- hash */
 uint64_t tg_hash(uint64_t seed, const void *data, size_t bytes);

@@ -50,6 +50,7 @@ tg_context *tg_context_create(const tg_context_options *options) {
 void tg_context_destroy(tg_context *ctx) {
     if (!ctx) return;
     const tg_allocator allocator = ctx->allocator;
+    tg_alive_remove_all(ctx); /* what was not destroyed before it is gone with it */
     allocator.release(allocator.user, ctx, sizeof *ctx);
 }
 

@@ -21,6 +21,7 @@ tg_graph *tg_graph_create(tg_context *ctx) {
     tg_graph *g = tg_alloc(ctx, sizeof *g);
     if (!g) return NULL;
     g->ctx = ctx;
+    tg_alive_add(&g->alive, g, ctx);
     g->current_site = TG_SITE_NONE;
     tg_arena_init(&g->arena, ctx);
     bool ok;
@@ -41,6 +42,7 @@ void tg_graph_destroy(tg_graph *graph) {
         tg_fail(ctx, TG_ERROR_TRACE, graph->current_site, "graph_destroy: a build function cannot destroy the graph it is building");
         return;
     }
+    tg_alive_remove(&graph->alive);
     if (ctx->trace == graph) ctx->trace = NULL;
     graph_free_lists(graph);
     tg_arena_free(&graph->arena);

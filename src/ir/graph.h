@@ -127,6 +127,7 @@ typedef struct tg_index_check {
 
 struct tg_graph {
     tg_context *ctx;
+    tg_alive alive; /* tensors point to the graph, and may outlive it */
     tg_arena arena;
     tg_site current_site;   /* given to nodes made by passes and gradients */
     const char *current_op; /* named by messages instead of the primitive ("greater"); NULL: the primitive */

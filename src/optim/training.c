@@ -342,9 +342,10 @@ tg_status tg_append_optimizer_at(tg_site site, tg_tensor loss, const tg_optimize
     tg_graph *g = loss.graph;
     tg_arena arena;
     tg_layout layout;
-    if (g == NULL) return TG_ERROR_ARGUMENT;
-    if (!tg_call_enter(&call, site, "append_optimizer", &loss, 1)) /* TRACE: poison from before the error was cleared */
-        return g->ctx->status != TG_OK ? g->ctx->status : TG_ERROR_TRACE;
+    if (!tg_call_enter(&call, site, "append_optimizer", &loss, 1)) { /* TRACE: poison from before the error was cleared */
+        const tg_status status = call.graph != NULL ? call.graph->ctx->status : TG_ERROR_ARGUMENT;
+        return status != TG_OK ? status : TG_ERROR_TRACE;
+    }
     if (optimizer == NULL) return tg_fail(g->ctx, TG_ERROR_ARGUMENT, site, "append_optimizer: the optimizer is missing");
     tg_arena_init(&arena, g->ctx);
     tg_status status = tg_optimizer_check(g->ctx, site, optimizer);

@@ -584,7 +584,7 @@ static tg_init conv_init(tg_init init, double fan_in) {
 static tg_conv make_layer(tg_site site, const char *op, tg_graph *g, const char *name, const int64_t *channels, const int64_t *kernel,
                           int count, tg_conv_layer_options options, bool transposed) {
     tg_call call;
-    tg_conv layer = {.W = {g, 0}, .b = {g, 0}, .has_bias = !options.no_bias};
+    tg_conv layer = {.W = {g, 0}, .b = {options.no_bias ? NULL : g, 0}, .has_bias = !options.no_bias};
     layer.options = (tg_conv_options){.padding = options.padding, .groups = options.groups};
     memcpy(layer.options.stride, options.stride, sizeof options.stride);
     memcpy(layer.options.dilation, options.dilation, sizeof options.dilation);

@@ -7,7 +7,7 @@
 
 tg_linear tg_nn_linear_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t out, tg_linear_options options) {
     tg_call call;
-    tg_linear layer = {{g, 0}, {g, 0}, !options.no_bias};
+    tg_linear layer = {{g, 0}, {options.no_bias ? NULL : g, 0}, !options.no_bias};
     if (!tg_call_enter_graph(&call, site, "linear", g) || !tg_call_name_ok(&call, name)) return layer;
     call.subject = name;
     if (in < 1 || out < 1) {

@@ -15,7 +15,8 @@ static const int64_t cell_gates[] = {1, 3, 4};
 static tg_recurrent make_cell(tg_site site, cell_kind kind, tg_graph *g, const char *name, int64_t in, int64_t hidden,
                               tg_recurrent_options options) {
     tg_call call;
-    tg_recurrent layer = {{g, 0}, {g, 0}, {g, 0}, {g, 0}, !options.no_bias, options.relu};
+    tg_graph *const biased = options.no_bias ? NULL : g;
+    tg_recurrent layer = {{g, 0}, {g, 0}, {biased, 0}, {biased, 0}, !options.no_bias, options.relu};
     if (!tg_call_enter_graph(&call, site, cell_names[kind], g) || !tg_call_name_ok(&call, name)) return layer;
     call.subject = name;
     if (in < 1 || hidden < 1) {

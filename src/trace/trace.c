@@ -31,9 +31,26 @@ tg_tensor tg_call_poison(const tg_call *call) {
     return poison;
 }
 
+/* The trace of this thread's build function, where there is one. */
+static _Thread_local tg_graph *trace_current;
+
+/* Mostly it is this one, without a look around. */
+static bool trace_has(const tg_graph *graph) { return graph == trace_current || tg_is_alive(graph); }
+
+/* What is no tensor, or of a graph that is gone, has no context: the error goes to that of the call, or of the trace in progress. */
+static void fail_operand(tg_call *call, const char *what, int operand) {
+    if (call->graph == NULL || !trace_has(call->graph)) call->graph = trace_current;
+    if (call->graph == NULL) return;
+    if (operand > 0) tg_fail(call->graph->ctx, TG_ERROR_TRACE, call->site, "%s: operand %d is %s", call->op, operand, what);
+    else tg_fail(call->graph->ctx, TG_ERROR_TRACE, call->site, "%s: %s", call->op, what);
+}
+
 static bool enter_unstamped(tg_call *call, tg_site site, const char *op, tg_graph *graph) {
     *call = (tg_call){.graph = graph, .op = op, .site = site};
-    if (graph == NULL) return false;
+    if (graph == NULL || !trace_has(graph)) {
+        fail_operand(call, graph == NULL ? "the graph is NULL" : "the graph was destroyed", 0);
+        return false;
+    }
     call->first_node = (int32_t)graph->nodes.count;
     if (graph->ctx->trace == graph) return true;
     tg_fail(graph->ctx, TG_ERROR_TRACE, site, "%s: the trace of this graph has ended: operations belong inside the build function", op);
@@ -106,12 +123,21 @@ static void fail_ended(tg_graph *g, int32_t id, tg_site site, const char *op) {
 
 bool tg_call_enter(tg_call *call, tg_site site, const char *op, const tg_tensor *operands, int count) {
     *call = (tg_call){.op = op, .site = site};
-    bool poisoned = count < 1;
-    for (int i = 0; i < count; i++) {
-        if (call->graph == NULL) call->graph = operands[i].graph;
-        if (operands[i].graph == NULL || operands[i].id == 0) poisoned = true;
+    int unset = 0, dead = 0;
+    bool poisoned = false;
+    for (int i = count - 1; i >= 0; i--) { /* the first of each kind stays */
+        if (operands[i].graph == NULL) unset = i + 1;
+        else if (!trace_has(operands[i].graph)) dead = i + 1;
+        else {
+            call->graph = operands[i].graph;
+            poisoned = poisoned || operands[i].id == 0;
+        }
     }
     if (poisoned) return false;
+    if (count < 1) fail_operand(call, "there is no tensor to work on", 0);
+    else if (unset > 0) fail_operand(call, "no tensor", unset);
+    else if (dead > 0) fail_operand(call, "a tensor of a model or graph that was destroyed", dead);
+    if (count < 1 || unset > 0 || dead > 0) return false;
     for (int i = 0; i < count; i++) {
         tg_graph *g = operands[i].graph;
         if (operands[i].id < 0 || operands[i].id >= g->nodes.count) {
@@ -355,6 +381,16 @@ static void check_built(tg_graph *g, tg_tensor built) {
                 g->scopes.items[g->scopes.count - 1]);
 }
 
+/* Where none of the graphs was that are gone lately: their tensors are to be told from its own. */
+static tg_graph *trace_create(tg_context *ctx) {
+    tg_graph *taken[TG_ALIVE_RECENT], *g = tg_graph_create(ctx);
+    int count = 0;
+    for (; g != NULL && count < TG_ALIVE_RECENT && tg_was_alive(g); g = tg_graph_create(ctx)) taken[count++] = g;
+    while (count > 0) tg_graph_destroy(taken[--count]);
+    if (g != NULL) g->alive.remembered = true;
+    return g;
+}
+
 tg_graph *tg_trace_sized(tg_context *ctx, tg_build_fn build, void *user, int64_t size) {
     if (ctx == NULL) return NULL;
     if (ctx->trace != NULL) { /* recorded for the trace in progress, which ends with it */
@@ -366,13 +402,16 @@ tg_graph *tg_trace_sized(tg_context *ctx, tg_build_fn build, void *user, int64_t
         tg_fail(ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "trace: the build function is NULL");
         return NULL;
     }
-    tg_graph *g = tg_graph_create(ctx);
+    tg_graph *g = trace_create(ctx);
     if (g == NULL) return NULL;
     ctx->trace = g;
     g->building = true;
     g->size = size;
-    const tg_site outer = ctx->call_site; /* calls that the build function makes have their own */
+    const tg_site outer = ctx->call_site;   /* calls that the build function makes have their own */
+    tg_graph *const around = trace_current; /* of another context */
+    trace_current = g;
     tg_tensor built = build(g, user);
+    trace_current = around;
     ctx->call_site = outer;
     g->building = false;
     ctx->trace = NULL;
@@ -394,7 +433,7 @@ tg_graph *tg_trace_at(tg_site site, tg_context *ctx, tg_build_fn build, void *us
 }
 
 static const tg_node *node_of(tg_tensor t) {
-    if (t.graph == NULL || t.id <= 0 || t.id >= t.graph->nodes.count) return NULL;
+    if (t.graph == NULL || !trace_has(t.graph) || t.id <= 0 || t.id >= t.graph->nodes.count) return NULL;
     return &t.graph->nodes.items[t.id];
 }
 

@@ -1,5 +1,4 @@
 # install: library, header, licence, CMake package, pkg-config file, command line tool with its manual page and completions.
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS tensorgrad EXPORT tensorgradTargets
@@ -36,5 +35,20 @@ install(EXPORT tensorgradTargets NAMESPACE tensorgrad:: DESTINATION ${package_fo
 # A prefix relative to the file itself, so that an installed tree may be moved.
 file(RELATIVE_PATH pc_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 string(REGEX REPLACE "/$" "" pc_prefix "${pc_prefix}")
+set(pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+if(IS_ABSOLUTE "${CMAKE_INSTALL_INCLUDEDIR}")
+  set(pc_includedir "${CMAKE_INSTALL_INCLUDEDIR}")
+endif()
+# A static library needs what it uses on every link line; a shared one brings it along.
+set(pc_libs "")
+set(pc_cflags "")
+if(BUILD_SHARED_LIBS)
+  set(pc_cflags " -DTG_SHARED")
+else()
+  set(pc_libs " -lm -pthread")
+  foreach(library IN LISTS CMAKE_DL_LIBS)
+    string(APPEND pc_libs " -l${library}")
+  endforeach()
+endif()
 configure_file(cmake/tensorgrad.pc.in tensorgrad.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/tensorgrad.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,5 +1,7 @@
 # Compiler settings shared by every target, and one function per kind of target.
 
+include(GNUInstallDirs)
+
 set(tensorgrad_warnings -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla)
 if(TENSORGRAD_WERROR)
   list(APPEND tensorgrad_warnings -Werror)
@@ -21,7 +23,7 @@ endfunction()
 # Usage requirements of a library made from the objects.
 function(tensorgrad_library target)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-                             $<INSTALL_INTERFACE:include>)
+                             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(${target} PUBLIC Threads::Threads ${CMAKE_DL_LIBS} $<$<NOT:$<PLATFORM_ID:Windows>>:m>)
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE C)
   if(TENSORGRAD_SANITIZE)

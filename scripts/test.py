@@ -301,11 +301,11 @@ def stage_header():
             tally.bad(f"C++ header: {compiler} is not installed")
             continue
         check(f"header from C++20 ({os.path.basename(compiler)})",
-              [compiler, "-std=c++20", *flags, "tests/consumer/header.cpp"], "header")
+              [compiler, "-std=c++20", "-pedantic-errors", *flags, "tests/consumer/header.cpp"], "header")
     for compiler in ("gcc", CLANG):
         if not missing(compiler):
             check(f"header from C11 ({os.path.basename(compiler)})",
-                  [compiler, "-std=c11", *flags, "tests/consumer/main.c"], "header")
+                  [compiler, "-std=c11", "-pedantic-errors", *flags, "tests/consumer/main.c"], "header")
     gcc = built.get("gcc")
     if gcc and not missing("g++"):
         program = BUILD / "header-cpp"
@@ -335,12 +335,18 @@ def stage_install():
         good = good and check(f"find_package builds ({kind})", ["cmake", "--build", consumer], "install")
         if good:
             check(f"find_package program runs ({kind})", [consumer / "consumer"], "install")
+        if kind == "static":  # the other way: the sources as a part of the user's own build
+            beside = BUILD / "consumer-beside"
+            good = check("add_subdirectory", ["cmake", "-S", ROOT / "tests/consumer", "-B", beside, f"-DTENSORGRAD_SOURCE={ROOT}"],
+                         "install")
+            good = good and check("add_subdirectory builds", ["cmake", "--build", beside, "-j2"], "install")
+            if good:
+                check("add_subdirectory program runs", [beside / "consumer"], "install")
         if not missing("pkg-config"):
             paths = ":".join(str(path.parent) for path in prefix.rglob("tensorgrad.pc"))
             libraries = ":".join({str(path.parent) for path in prefix.rglob("libtensorgrad.*")})
             program = BUILD / f"consumer-pc-{kind}"
-            static = "--static " if kind == "static" else ""
-            line = f"gcc -std=c11 tests/consumer/main.c $(pkg-config {static}--cflags --libs tensorgrad) -lm -o {program}"
+            line = f"gcc -std=c11 -pedantic-errors tests/consumer/main.c $(pkg-config --cflags --libs tensorgrad) -lm -o {program}"
             if check(f"pkg-config ({kind})", ["sh", "-c", line], "install", env={"PKG_CONFIG_PATH": paths}):
                 check(f"pkg-config program runs ({kind})", [program], "install", env={"LD_LIBRARY_PATH": libraries})
         if kind == "shared":

@@ -294,7 +294,7 @@ static tg_status try_order(tg_planner *p, bool *done) {
     return status;
 }
 
-static tg_status order_groups(tg_planner *p) {
+static tg_status order_launch_groups(tg_planner *p) {
     tg_status status = TG_OK;
     for (bool done = false; !done && status == TG_OK;) status = try_order(p, &done);
     return status;
@@ -302,5 +302,5 @@ static tg_status order_groups(tg_planner *p) {
 
 tg_status tg_plan_order(tg_planner *p) {
     tg_status status = settle_own_hazards(p);
-    return status != TG_OK ? status : order_groups(p);
+    return status != TG_OK ? status : order_launch_groups(p);
 }

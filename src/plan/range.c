@@ -15,7 +15,7 @@ static tg_plan_range both(tg_plan_range a, tg_plan_range b) { return (tg_plan_ra
 static tg_plan_range truth(bool never, bool always) { return (tg_plan_range){always, !never}; }
 
 static int64_t truncated_quotient(int64_t a, int64_t b) { return a / b; }
-static int64_t product(int64_t a, int64_t b) { return a * b; }
+static int64_t range_product(int64_t a, int64_t b) { return a * b; }
 
 static tg_plan_range of_corners(int64_t (*f)(int64_t, int64_t), tg_plan_range a, tg_plan_range b) {
     const int64_t p = f(a.lo, b.lo), q = f(a.lo, b.hi), r = f(a.hi, b.lo), s = f(a.hi, b.hi);
@@ -55,7 +55,7 @@ static tg_plan_range of_binary(const tg_graph *g, const tg_node *n, const tg_pla
     switch (n->op) {
     case TG_OP_ADD: return between(a.lo + b.lo, a.hi + b.hi);
     case TG_OP_SUB: return is_remainder(g, n, known, &out) ? out : between(a.lo - b.hi, a.hi - b.lo);
-    case TG_OP_MUL: return of_corners(product, a, b);
+    case TG_OP_MUL: return of_corners(range_product, a, b);
     case TG_OP_DIV: return b.lo > 0 || b.hi < 0 ? of_corners(truncated_quotient, a, b) : any_whole;
     case TG_OP_MIN: return (tg_plan_range){smaller(a.lo, b.lo), smaller(a.hi, b.hi)};
     case TG_OP_MAX: return (tg_plan_range){larger(a.lo, b.lo), larger(a.hi, b.hi)};

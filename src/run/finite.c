@@ -15,16 +15,16 @@ typedef struct finite_search {
     double none;
 } finite_search;
 
-static int32_t finite_number(const finite_search *s, double value) { return tg_ir_const(s->g, TG_SCALAR, TG_F32, value); }
+static int32_t finite_constant(const finite_search *s, double value) { return tg_ir_const(s->g, TG_SCALAR, TG_F32, value); }
 
 /* The worst of a value's elements. A comparison with a number of which there are larger ones is one that no compiler folds away. */
 static int32_t finite_class(const finite_search *s, int32_t id) {
     tg_graph *g = s->g;
     const int rank = tg_graph_node(g, id)->shape.rank;
-    int32_t size = tg_ir_binary(g, TG_OP_MUL, tg_ir_unary(g, TG_OP_ABS, id), finite_number(s, ldexp(1.0, -10)));
-    int32_t fits = tg_ir_binary(g, TG_OP_LESS, size, finite_number(s, ldexp(1.0, 119)));
-    int32_t number = tg_ir_select(g, fits, finite_number(s, 0.0), finite_number(s, 1.0));
-    int32_t all = tg_ir_select(g, tg_ir_binary(g, TG_OP_EQUAL, id, id), number, finite_number(s, 2.0));
+    int32_t size = tg_ir_binary(g, TG_OP_MUL, tg_ir_unary(g, TG_OP_ABS, id), finite_constant(s, ldexp(1.0, -10)));
+    int32_t fits = tg_ir_binary(g, TG_OP_LESS, size, finite_constant(s, ldexp(1.0, 119)));
+    int32_t number = tg_ir_select(g, fits, finite_constant(s, 0.0), finite_constant(s, 1.0));
+    int32_t all = tg_ir_select(g, tg_ir_binary(g, TG_OP_EQUAL, id, id), number, finite_constant(s, 2.0));
     return tg_ir_reshape(g, rank > 0 ? tg_ir_reduce(g, TG_OP_REDUCE_MAX, all, (1u << rank) - 1u) : all, TG_SCALAR);
 }
 
@@ -55,9 +55,9 @@ static bool finite_suspect(finite_search *s, int32_t id, int32_t given, bool bac
     suspect->leaf = tg_op_table[tg_graph_node(g, id)->op].class_ == TG_CLASS_LEAF;
     suspect->backward = backward;
     if (suspect->text == NULL) return false;
-    int32_t made = tg_ir_binary(g, TG_OP_LESS, given != 0 ? given : finite_number(s, 0.0), class_);
-    int32_t value = tg_ir_binary(g, TG_OP_ADD, finite_number(s, 4.0 * (double)s->count), class_);
-    s->found[s->count++] = tg_ir_select(g, made, value, finite_number(s, s->none));
+    int32_t made = tg_ir_binary(g, TG_OP_LESS, given != 0 ? given : finite_constant(s, 0.0), class_);
+    int32_t value = tg_ir_binary(g, TG_OP_ADD, finite_constant(s, 4.0 * (double)s->count), class_);
+    s->found[s->count++] = tg_ir_select(g, made, value, finite_constant(s, s->none));
     return s->found[s->count - 1] != 0;
 }
 
@@ -79,7 +79,7 @@ static bool finite_look_at(finite_search *s, int32_t id, bool backward) {
 /* The least of them, in pairs: no long chain. */
 static int32_t finite_least(const finite_search *s) {
     int64_t count = s->count;
-    if (count == 0) return finite_number(s, s->none);
+    if (count == 0) return finite_constant(s, s->none);
     for (; count > 1; count = (count + 1) / 2)
         for (int64_t i = 0; i < count / 2 + count % 2; i++)
             s->found[i] = 2 * i + 1 < count ? tg_ir_binary(s->g, TG_OP_MIN, s->found[2 * i], s->found[2 * i + 1]) : s->found[2 * i];
@@ -96,9 +96,9 @@ static int32_t finite_result(const finite_search *s) {
         const int32_t gradients = s->class_of[g->writebacks.items[i].source];
         if (gradients != 0) bad = bad != 0 ? tg_ir_binary(g, TG_OP_MAX, bad, gradients) : gradients;
     }
-    if (bad == 0) return finite_number(s, s->none);
-    int32_t is_bad = tg_ir_binary(g, TG_OP_LESS, finite_number(s, 0.5), bad);
-    return tg_ir_select(g, is_bad, finite_least(s), finite_number(s, s->none));
+    if (bad == 0) return finite_constant(s, s->none);
+    int32_t is_bad = tg_ir_binary(g, TG_OP_LESS, finite_constant(s, 0.5), bad);
+    return tg_ir_select(g, is_bad, finite_least(s), finite_constant(s, s->none));
 }
 
 tg_status tg_finite_append(tg_graph *g, int64_t forward, tg_arena *arena, tg_suspect **suspects, int64_t *count) {

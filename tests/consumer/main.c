@@ -14,6 +14,9 @@ static tg_tensor build(tg_graph *g, void *user) {
     (void)user;
     tg_tensor x = tg_input(g, "x", TG_SHAPE(ROWS, 2), TG_F32);
     tg_tensor y = tg_input(g, "y", TG_SHAPE(ROWS, 1), TG_F32);
+    x = tg_concat(((tg_tensor[]){tg_narrow(x, 1, 0, 1), tg_narrow(x, 1, 1, 1)}), 2, 1); /* in place, with and without parentheses */
+    x = tg_stack((tg_tensor[]){x, x}, 2, 0);
+    x = tg_mean(x, TG_AXES(0));
     tg_linear layer = tg_nn_linear(g, "layer", 2, 1);
     return tg_nn_mse(tg_nn_linear_fwd(layer, x), y);
 }

@@ -1,6 +1,7 @@
 // Initial values: what a parameter begins with. Values are made by the core, from the seed and the parameter's name.
 
 import { ArgumentError, blame } from './errors.js'
+import { anything, check, checkOptions, fromZero, type Kinds } from './options.js'
 
 /** Plain data. scale: the standard deviation (randn), default 0.02. gain (kaiming: std = gain / sqrt(shape[0])), default sqrt 2. bound
  *  (uniform). A name alone stands for its defaults. */
@@ -19,17 +20,34 @@ export type Init = InitSpec
 
 export const DEFAULT_STD = 0.02
 
+/** What each kind may say of itself. */
+const fields: Readonly<Record<string, Kinds>> = { randn: { scale: fromZero }, kaiming: { gain: fromZero }, uniform: { bound: fromZero }, literal: { data: anything } }
+
 export const init = {
   /** Normal with mean 0; std 0.02 unless said, 0: zeros. */
-  randn: ({ scale = DEFAULT_STD }: { scale?: number } = {}): InitSpec => ({ kind: 'randn', scale }),
+  randn,
   zeros: (): InitSpec => ({ kind: 'zeros' }),
   ones: (): InitSpec => ({ kind: 'ones' }),
   /** Normal, std = gain / sqrt(shape[0]): for layers followed by a ReLU. */
-  kaiming: ({ gain = Math.SQRT2 }: { gain?: number } = {}): InitSpec => ({ kind: 'kaiming', gain }),
+  kaiming,
   /** Uniform in [-bound, bound). */
-  uniform: ({ bound }: { bound: number }): InitSpec => ({ kind: 'uniform', bound }),
+  uniform,
   /** These values (copied now), row-major. */
   literal,
+}
+
+function randn(options: { scale?: number } = {}): InitSpec {
+  return { kind: 'randn', scale: DEFAULT_STD, ...check(randn, () => checkOptions('init.randn', options, fields['randn']!)) }
+}
+
+function kaiming(options: { gain?: number } = {}): InitSpec {
+  return { kind: 'kaiming', gain: Math.SQRT2, ...check(kaiming, () => checkOptions('init.kaiming', options, fields['kaiming']!)) }
+}
+
+function uniform(options: { bound: number }): InitSpec {
+  const { bound } = check(uniform, () => checkOptions('init.uniform', options, fields['uniform']!))
+  if (bound === undefined) throw blame(new ArgumentError('init.uniform: there is no bound'), uniform)
+  return { kind: 'uniform', bound }
 }
 
 function literal(data: Float32Array): InitSpec {
@@ -45,6 +63,7 @@ const kinds: readonly string[] = [...named, 'kaiming', 'uniform', 'literal'] sat
 export function initNumbers(value: InitSpec = 'randn'): { kind: number; scale: number; data: Float32Array | null; decays: true | undefined } {
   const isName = typeof value === 'string', kind = (isName ? named : kinds).indexOf((isName ? value : value?.kind) as never)
   if (kind < 0) throw new ArgumentError(`param: the initial value is ${JSON.stringify(value)}: one of init.*, 'randn', 'zeros' or 'ones'`)
+  if (!isName) checkOptions('param: the initial value', value as object, { kind: anything, ...fields[(value as Spec).kind] })
   const spec = (isName ? { kind: value } : value) as Spec, data = spec.kind === 'literal' ? spec.data : null
   if (data !== null && !(data instanceof Float32Array)) throw new ArgumentError('param: the initial values are no Float32Array')
   const scale = scaleOf(spec)

@@ -60,6 +60,10 @@ const inTrace: Record<string, Row> = {
   bceWithLogits: ['bceWithLogits', (o) => nn.bceWithLogits(x24(), f('y', 2, 4), o), { posWeight: 'positiveWeight' }, {}],
   klDiv: ['klDiv', (o) => nn.klDiv(x24(), f('y', 2, 4), o), { log_target: 'logTarget' }, { logTarget: [1, '1, not true or false'] }],
   attentionWeights: ['attention', (o) => nn.attentionWeights(f('q', 1, 2, 3, 4), f('k', 1, 2, 3, 4), o), { isCausal: 'causal' }, { causal: [1, '1, not true or false'] }],
+  'init.randn': ['init.randn', (o) => tg.init.randn(o), { std: null, scales: 'scale' }, { scale: [NaN, 'NaN, not a finite number from 0 on'] }],
+  'init.kaiming': ['init.kaiming', (o) => tg.init.kaiming(o), { gains: 'gain', scale: null }, { gain: ['2', '"2", not a finite number from 0 on'] }],
+  'init.uniform': ['init.uniform', (o: object) => tg.init.uniform({ bound: 1, ...o }), { bounds: 'bound', low: null }, { bound: [-1, '-1, not a finite number from 0 on'] }],
+  'an initial value': ['param: the initial value', (o: object) => tg.paramInput('w', [2], { init: { kind: 'randn', ...o } }), { std: null, gain: null, scales: 'scale' }, { scale: [-1, '-1, not a finite number from 0 on'] }],
   paramInput: ['param', (o) => tg.paramInput('w', [2], o), { initial: 'init', frozn: 'frozen', weightDecay: null }, { frozen: ['yes', '"yes", not true or false'], decay: [0, '0, not true or false'] }],
 }
 

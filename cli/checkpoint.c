@@ -25,17 +25,17 @@ static void close_checkpoint(tg_context *ctx, tg_safetensors *file) {
     tg_context_destroy(ctx);
 }
 
-int cli_checkpoint_seed(const char *path, uint64_t *seed) {
+int cli_checkpoint_number(const char *path, const char *key, uint64_t *number) {
     tg_context *ctx;
     tg_safetensors *file;
     int code = open_checkpoint(path, &ctx, &file);
     if (code != CLI_DONE) return code;
-    const char *text = tg_safetensors_metadata(file, "seed");
+    const char *text = tg_safetensors_metadata(file, key);
     if (text && text[0] >= '0' && text[0] <= '9') {
         char *end = NULL;
         errno = 0;
         unsigned long long value = strtoull(text, &end, 10);
-        if (errno == 0 && !*end) *seed = value;
+        if (errno == 0 && !*end) *number = value;
     }
     close_checkpoint(ctx, file);
     return CLI_DONE;

@@ -36,7 +36,7 @@ typedef struct cli_options {
     bool profile;
     double seconds; /* 0: not given */
     bool dry_run;
-    bool json, on_device, picture, check, check_finite, ir, kernels, plan, dot, c, wgsl, help;
+    bool json, on_device, picture, check, check_finite, skip_non_finite, ir, kernels, plan, dot, c, wgsl, help;
 } cli_options;
 
 /* options.c (with options.h). Returns CLI_DONE or prints one line and returns CLI_USAGE. */
@@ -128,7 +128,7 @@ int cli_plot(tg_context *ctx, const char *path, const cli_curves *curves);
 void cli_picture(FILE *out, const cli_curves *curves, bool colour, int columns); /* no wider than so many */
 
 /* checkpoint.c: what a safetensors file holds. Prints one line where it cannot be read. */
-int cli_checkpoint_seed(const char *path, uint64_t *seed); /* *seed is left alone when the file names none */
+int cli_checkpoint_number(const char *path, const char *key, uint64_t *number); /* left alone when the file has none of that name */
 int cli_checkpoint_inspect(const char *path, bool json);
 
 #endif

@@ -43,6 +43,10 @@ static const cli_option option_table[] = {
     {"--check-finite", NULL, CLI_FLAG, CLI_TRAIN, FIELD(check_finite), 0, 0,
      "look at every value before each step (slow); where a loss or gradient is not finite, name the first operation that made such a "
      "value"},
+    {"--skip-non-finite", NULL, CLI_FLAG, CLI_TRAIN, FIELD(skip_non_finite), 0, 0,
+     "a step whose loss or gradient is not finite changes nothing, and the run goes on with the next batch; exit with 1 if the last step "
+     "is "
+     "one"},
     {"--target-loss", "X", CLI_NUMBER, CLI_TRAIN, FIELD(target_loss), 0, 0,
      "go on, for up to as many steps again, until the loss is below X; exit with 1 if it never is"},
     {"--on-device", NULL, CLI_FLAG, CLI_TRAIN, FIELD(on_device), 0, 0,
@@ -66,7 +70,8 @@ static const cli_option option_table[] = {
      "timestamps, subgroups, f16, subgroup_matrices, executes}]; webgpu_none: why there is no adapter, or null. One that executes nothing "
      "is used only where --adapter names it. --check: adapters [{index, name, "
      "backend, agree, differ, error, differences [{op, shape, ulp, relative}]}]"},
-    {"--json", NULL, CLI_FLAG, CLI_TRAIN, FIELD(json), 0, 0, "one object per step: step, loss, lr, ms; the last has the score too"},
+    {"--json", NULL, CLI_FLAG, CLI_TRAIN, FIELD(json), 0, 0,
+     "one object per step: step, loss, lr, ms, and skipped (true) of one that was; the last has the score too"},
     {"--json", NULL, CLI_FLAG, CLI_BENCH, FIELD(json), 0, 0,
      "one object per workload: workload, device, adapter, steps, ms_per_step (median), ms_min, dispatches, peak_bytes, loss_first, "
      "loss_last, gflops and more"},

@@ -27,6 +27,7 @@ static tg_lr scaled_to(tg_lr schedule, double peak) {
     schedule.initial *= factor;
     schedule.after_peak *= factor;
     schedule.after_final *= factor;
+    for (int i = 0; i < TG_LR_WARMUPS - 1; i++) schedule.more_peaks[i] *= factor;
     return schedule;
 }
 
@@ -47,6 +48,7 @@ int cli_session_open(cli_session *session, const tg_example *example, const cli_
     session->optimizer = example->optimizer();
     if (options->lr > 0) session->optimizer.lr = scaled_to(session->optimizer.lr, options->lr);
     tg_compile_options compile = {0};
+    if (options->skip_non_finite) session->optimizer.skip_non_finite = true;
     compile.optimizer = session->optimizer;
     compile.seed = options->seed;
     compile.device = options->device;

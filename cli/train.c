@@ -52,7 +52,10 @@ typedef struct training {
     uint64_t seed;
     int64_t first, last; /* steps of this run: first .. last */
     int64_t limit;       /* last may become that, until the target is reached */
-    int64_t lr_began;    /* the steps before the schedule began */
+    int64_t lr_began;    /* the steps before the schedule began, and those since that it does not count: they were skipped */
+    int64_t skipped;     /* of the steps of this run */
+    bool last_skipped;   /* so was the last one */
+    bool open;           /* the last line of JSON waits for the score */
     bool bar;            /* stdout is a terminal with a cursor */
     double began, drawn; /* seconds */
     int64_t printed;     /* the step of the last line or bar */
@@ -100,23 +103,53 @@ static void print_line(training *run, int64_t t) {
     fflush(stdout);
 }
 
-static void print_json_step(const training *run, int64_t t) {
+static void print_json_step(training *run, int64_t t) {
     printf("{\"step\": %lld, \"loss\": ", (long long)t);
     cli_json_number(stdout, (double)run->loss, 9);
     printf(", \"lr\": ");
     cli_json_number(stdout, rate_at(run, t), 9);
-    printf(", \"ms\": %.4g", run->step_ms);
+    printf(", \"ms\": %.4g%s", run->step_ms, run->last_skipped ? ", \"skipped\": true" : "");
+    run->open = t == run->last;
+    if (!run->open) printf("}\n");
+}
+
+static void end_json(training *run) {
+    if (run->open) printf("}\n");
+    run->open = false;
 }
 
 static void show_step(training *run, int64_t t) {
     if (run->options->json) {
         print_json_step(run, t);
-        if (t != run->last) printf("}\n"); /* the last line waits for the score */
     } else if (run->bar) {
         draw_bar(run, t);
     } else {
         print_line(run, t);
     }
+}
+
+/* A step has been made. One that was skipped is none to the schedule. */
+static void note_step(training *run, int64_t t, bool skipped) {
+    run->last_skipped = skipped;
+    cli_history_add(run->history, t, (double)run->loss);
+    show_step(run, t);
+    if (!skipped) return;
+    run->skipped++;
+    run->lr_began++;
+}
+
+/* After the first one, and at the end how many. */
+static void tell_first_skipped(const training *run, int64_t before) {
+    if (before != 0 || run->skipped == 0) return;
+    if (run->bar) printf("\n");
+    cli_say("%s", tg_error_message(run->session.ctx));
+}
+
+static int tell_skipped(const training *run) {
+    if (run->skipped == 0) return CLI_DONE;
+    cli_say("%lld of %lld steps were skipped: loss or gradient not finite%s", (long long)run->skipped,
+            (long long)(run->last - run->first + 1), run->last_skipped ? "; the last one too" : "");
+    return run->last_skipped ? CLI_FAILED : CLI_DONE;
 }
 
 /* ---------------------------------------------------------------- before */
@@ -184,12 +217,16 @@ static int check_pairs(const cli_options *options) {
     const char *problem = NULL;
     if (options->json && options->picture) problem = "--json and --picture exclude each other";
     if (options->load && options->resume) problem = "--load and --resume exclude each other: --resume loads too";
+    if (options->check_finite && options->skip_non_finite)
+        problem = "--check-finite and --skip-non-finite exclude each other: the first ends the run before such a step";
     if (options->save_every && !options->save) problem = "--save-every needs --save";
     if (options->steps == 0) {
         if (options->save_every) problem = "--save-every needs steps: --steps 0 makes none";
         if (options->target_loss > 0) problem = "--target-loss needs steps: --steps 0 makes none";
         if (options->on_device) problem = "--on-device needs steps: --steps 0 makes none";
         if (options->lr > 0) problem = "--lr needs steps: --steps 0 makes none";
+        if (options->check_finite) problem = "--check-finite needs steps: --steps 0 makes none";
+        if (options->skip_non_finite) problem = "--skip-non-finite needs steps: --steps 0 makes none";
     }
     if (!problem) return CLI_DONE;
     cli_say("%s", problem);
@@ -217,7 +254,13 @@ static int begin_from_file(training *run, const cli_options *options) {
         cli_say("%s", tg_error_message(run->session.ctx));
         return CLI_USAGE;
     }
-    if (!(options->resume && options->lr > 0)) return CLI_DONE;
+    if (!options->resume) return CLI_DONE;
+    if (!(options->lr > 0)) {
+        uint64_t skipped = 0;
+        int code = cli_checkpoint_number(path, "skipped", &skipped);
+        run->lr_began = (int64_t)skipped; /* the load has checked it */
+        return code;
+    }
     run->lr_began = tg_model_step_count(model);
     if (tg_model_set_lr(model, run->session.optimizer.lr) == TG_OK) return CLI_DONE;
     return cli_context_error(run->session.ctx, "--lr", CLI_FAILED);
@@ -226,7 +269,7 @@ static int begin_from_file(training *run, const cli_options *options) {
 static int prepare(training *run, const tg_example *example) {
     cli_options options = *run->options;
     if (options.resume && !options.has_seed) {
-        int code = cli_checkpoint_seed(options.resume, &options.seed);
+        int code = cli_checkpoint_number(options.resume, "seed", &options.seed);
         if (code != CLI_DONE) return code;
     }
     run->seed = options.seed;
@@ -300,30 +343,34 @@ static int run_no_step(training *run) {
     return CLI_DONE;
 }
 
-/* With --check-finite the call site is in the example that made the value. */
+/* A loss that is not finite says itself which step it was. With --check-finite the call site is in the example that made the value. */
 static int step_failed(const training *run, const char *what) {
     const tg_site site = tg_error_site(run->session.ctx);
-    char place[256];
-    const bool blames = run->options->check_finite && site.file && site.line > 0;
-    snprintf(place, sizeof place, "%.200s:%d", blames ? site.file : "", (int)site.line);
-    return cli_context_error(run->session.ctx, blames ? place : what, CLI_FAILED);
+    if (tg_error(run->session.ctx) != TG_ERROR_NOT_FINITE) return cli_context_error(run->session.ctx, what, CLI_FAILED);
+    if (run->options->check_finite && site.file && site.line > 0)
+        cli_say("%.200s:%d: %s", site.file, (int)site.line, tg_error_message(run->session.ctx));
+    else cli_say("%s", tg_error_message(run->session.ctx));
+    return CLI_FAILED;
 }
 
 static int run_steps(training *run) {
     run->began = cli_seconds();
     for (int64_t t = run->first; t <= run->last; t++) {
         tg_status status = cli_session_step(&run->session, run->seed, t, &run->loss, &run->step_ms);
-        if (status == TG_OK || status == TG_ERROR_NOT_FINITE) {
+        if (tg_model_step_count(run->session.model) == t) { /* made: --check-finite refuses some */
+            const int64_t before = run->skipped;
+            const bool skipped = status == TG_ERROR_NOT_FINITE && run->options->skip_non_finite;
+            if (skipped) status = TG_OK;
             if (t == run->last && t < run->limit && !((double)run->loss < run->options->target_loss)) run->last++;
             if (interrupted || status != TG_OK) run->last = t; /* stops after this step, keeping what it did */
-            cli_history_add(run->history, t, (double)run->loss);
-            show_step(run, t);
+            note_step(run, t, skipped);
+            tell_first_skipped(run, before);
         }
         if (status == TG_OK) {
             save_now_and_then(run, t);
             continue;
         }
-        if (run->options->json && status == TG_ERROR_NOT_FINITE) printf("}\n");
+        end_json(run);
         char what[64];
         snprintf(what, sizeof what, "step %lld", (long long)t);
         return step_failed(run, what);
@@ -338,9 +385,9 @@ static bool on_step(void *user, int64_t step, float loss) {
     run->loss = loss;
     run->step_ms = 1e3 * (cli_seconds() - run->began) / (double)(made - run->first + 1);
     if (step == run->last && step < run->limit && !((double)loss < run->options->target_loss)) run->last++;
-    if ((interrupted || !isfinite(loss)) && run->last > made) run->last = made;
-    cli_history_add(run->history, step, (double)loss);
-    show_step(run, step);
+    const bool skipped = !isfinite(loss) && run->options->skip_non_finite;
+    if ((interrupted || (!isfinite(loss) && !skipped)) && run->last > made) run->last = made;
+    note_step(run, step, skipped);
     return step < run->last;
 }
 
@@ -355,12 +402,17 @@ static int run_on_device(training *run) {
         const int64_t made = tg_model_step_count(run->session.model), every = run->options->save_every;
         options.steps = run->last - made;
         if (every && options.steps > every - made % every) options.steps = every - made % every;
+        const int64_t before = run->skipped;
         tg_status status = tg_train(run->session.model, dataset, &options, NULL, NULL);
+        if (status == TG_ERROR_NOT_FINITE && run->options->skip_non_finite) {
+            tell_first_skipped(run, before);
+            status = TG_OK;
+        }
         if (status == TG_OK) {
             save_now_and_then(run, tg_model_step_count(run->session.model));
             continue;
         }
-        if (run->options->json && status == TG_ERROR_NOT_FINITE) printf("}\n");
+        end_json(run);
         code = step_failed(run, "train");
     }
     tg_dataset_destroy(dataset);
@@ -378,7 +430,7 @@ static int show_score(training *run) {
             printf(", \"%s\": ", example->score_name);
             cli_json_number(stdout, score, 9);
         }
-        printf("}\n");
+        end_json(run);
     }
     return status == TG_OK ? CLI_DONE : cli_context_error(run->session.ctx, "evaluation", CLI_FAILED);
 }
@@ -418,12 +470,14 @@ static int finish(training *run) {
     int code = CLI_DONE;
     /* saved first: whatever fails later, the training is kept */
     if (options->save && save(run) != CLI_DONE) {
-        if (options->json) printf("}\n");
+        end_json(run);
         cli_say("%s", tg_error_message(run->session.ctx));
         return CLI_FAILED;
     }
     code = show_score(run);
     if (code == CLI_DONE && (options->picture || options->plot)) code = draw(run);
+    const int skipped = tell_skipped(run);
+    if (code == CLI_DONE) code = skipped;
     if (code == CLI_DONE && options->target_loss > 0) {
         bool reached = (double)run->loss < options->target_loss;
         if (!options->json) {

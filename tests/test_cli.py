@@ -314,6 +314,54 @@ def test_on_device(folder):
     refused("bench", "mlp-sin", "--on-device", says="--on-device")
 
 
+def not_finite(*arguments, says, code=1, train="mlp-sin"):
+    """A rate that makes parameters of 1e30 in the first step; losses and gradients after it are not finite."""
+    status, out, err = call("train", train, "--lr", "1e30", "--steps", 5, *arguments)
+    expect(status == code and all(part in err for part in says), f"{arguments}: exit {status}: {out}{err}")
+    return out, err
+
+
+def test_not_finite(folder):
+    for where in ((), ("--on-device",)):
+        out, err = not_finite(*where, says=["tensorgrad: step 2: loss is inf\n"])
+        expect("step 2/2" in out and "step 3" not in out and err.count("step 2") == 1, out + err)
+        for json_too in ((), ("--json",)):
+            out, err = not_finite("--check-finite", *where, *json_too, says=["mlp_sin.c:", "step 2: contract[", "nothing was changed"])
+            expect(len(re.findall(r"loss", out)) == 1 and "nan" not in out and err.count("\n") == 1, "a step that was not made: " + out)
+            expect(not json_too or json.loads(out)["step"] == 1, out)
+    refused("train", "mlp-sin", "--check-finite", "--skip-non-finite", says="exclude")
+    for option in ("--check-finite", "--skip-non-finite"):
+        refused("train", "mlp-sin", "--steps", 0, option, says=[option, "needs steps"])
+
+
+def test_skip_non_finite(folder):
+    says = ["step 2: loss is inf; it was skipped", "4 of 5 steps were skipped", "the last one too"]
+    kept = folder / "kept.safetensors"
+    for where in ((), ("--on-device",)):
+        out, err = not_finite("--skip-non-finite", "--save", kept, *where, says=says)
+        expect("step 5/5" in out and err.count("\n") == 2, out + err)
+        lines = [json.loads(line) for line in not_finite("--skip-non-finite", "--json", *where, says=says)[0].splitlines()]
+        expect([line.get("skipped", False) for line in lines] == [False] + 4 * [True], str(lines))
+        expect([line["loss"] is None for line in lines] == [False] + 4 * [True] and "max_error" in lines[-1], str(lines))
+    metadata = json.loads(call("inspect", kept, "--json")[1])["metadata"]
+    expect(metadata["step"] == "5" and metadata["skipped"] == "4", str(metadata))
+    first = folder / "first.safetensors"
+    losses("mlp-sin", "--steps", 1, "--lr", "1e30", "--save", first)
+    kept_bytes, first_bytes = (data[8 + struct.unpack("<Q", data[:8])[0]:] for data in (kept.read_bytes(), first.read_bytes()))
+    expect(kept_bytes == first_bytes, "parameters and optimizer are those of the first step, bit for bit")
+    # what was skipped is no time to the schedule, before and after a resume
+    out, _ = not_finite("--skip-non-finite", "--json", "--steps", 3, "--save", kept, says=["2 of 3"], train="transformer-add")
+    rates = [json.loads(line)["lr"] for line in out.splitlines()]
+    expect(rates[0] > rates[1] == rates[2], str(rates))
+    status, out, err = call("train", "transformer-add", "--steps", 2, "--resume", kept, "--skip-non-finite", "--json")
+    expect(status == 1 and "2 of 2 steps" in err, err)
+    again = [json.loads(line) for line in out.splitlines()]
+    expect([line["step"] for line in again] == [4, 5] and all(abs(line["lr"] / again[0]["lr"] - 1) < 1e-6 for line in again), out)
+    # it changes nothing where all is finite
+    expect([l["loss"] for l in losses("mlp-sin", "--steps", 5)] == [l["loss"] for l in losses("mlp-sin", "--steps", 5, "--skip-non-finite")],
+           "finite steps are what they were")
+
+
 def test_target_loss(_):
     status, _, err = call("train", "mlp-sin", "--steps", 2, "--target-loss", "1e-9")
     expect(status == 1 and "not below" in err, err)

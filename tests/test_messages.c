@@ -1426,6 +1426,55 @@ static void test_user_lines(void **state) {
     tg_context_destroy(ctx);
 }
 
+/* ---------------------------------------------------------------- steps that are not finite */
+
+/* loss = sum sqrt(w x): its gradient is infinite where w x is 0. */
+static tg_tensor build_root(tg_graph *g, void *user) {
+    static const float ones[] = {1, 1};
+    (void)user;
+    tg_tensor x = input_of(g, "x", 1, TG_SHAPE(2), TG_F32);
+    tg_tensor w = tg_param_at(tg_site_make("model.c", 2), g, "w", TG_SHAPE(2), (tg_param_options){.init = tg_init_literal(ones, 2)});
+    tg_tensor wx = tg_mul_at(tg_site_make("model.c", 3), TG_OPERAND(w), TG_OPERAND(x));
+    return tg_sum_at(tg_site_make("model.c", 5), tg_sqrt_at(tg_site_make("model.c", 4), wx), TG_ALL, (tg_reduce_options){0});
+}
+
+static void check_bad_step(tg_compile_options options, float second, const char *text, int line) {
+    const float x[] = {4, second};
+    const tg_feed feed = tg_feed_f32("x", x, 2);
+    float loss = 0;
+    tg_context *ctx = tg_context_create(NULL);
+    options.device = TG_DEVICE_CPU;
+    tg_model *model = tg_compile(ctx, build_root, NULL, &options);
+    assert_non_null(model);
+    const bool looks = options.check_finite || options.optimizer.skip_non_finite || (options.optimizer.normalize && second == 0) ||
+                       !(second >= 0 && second <= 1);
+    assert_int_equal(tg_step_at(HERE, model, &feed, 1, &loss), looks ? TG_ERROR_NOT_FINITE : TG_OK);
+    assert_string_equal(tg_error_message(ctx), text);
+    if (looks) {
+        assert_int_equal(tg_error_site(ctx).line, line);
+        assert_string_equal(tg_error_site(ctx).file, "model.c");
+    }
+    tg_model_destroy(model);
+    tg_context_destroy(ctx);
+}
+
+static void test_steps_not_finite(void **state) {
+    (void)state;
+    const tg_compile_options plain = {.optimizer = tg_sgd(.lr = tg_lr_constant(1))},
+                             units = {.optimizer = tg_sgd(.lr = {1}, .normalize = true)};
+    const tg_compile_options skips = {.optimizer = tg_sgd(.lr = tg_lr_constant(1), .skip_non_finite = true)};
+    const tg_compile_options looks = {.optimizer = tg_sgd(.lr = tg_lr_constant(1)), .check_finite = true};
+    check_bad_step(plain, 0, "", 99);
+    check_bad_step(plain, INFINITY, "step 1: loss is inf", 99);
+    check_bad_step(plain, -1, "step 1: loss is nan", 99);
+    check_bad_step(units, 0, "step 1: a gradient is not finite", 99);
+    check_bad_step(skips, 0, "step 1: a gradient is not finite; it was skipped: parameters and optimizer are as they were", 99);
+    check_bad_step(skips, INFINITY, "step 1: loss is inf; it was skipped: parameters and optimizer are as they were", 99);
+    check_bad_step(looks, INFINITY, "step 1: x[2] holds inf, the first value that is not finite: nothing was changed", 1);
+    check_bad_step(looks, -1, "step 1: sqrt[2] made nan, the first value that is not finite: nothing was changed", 4);
+    check_bad_step(looks, 0, "step 1: div[2] on the way back made inf, the first value that is not finite: nothing was changed", 4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_unary),           cmocka_unit_test(test_binary),     cmocka_unit_test(test_comparison),
@@ -1437,7 +1486,7 @@ int main(void) {
         cmocka_unit_test(test_captures),        cmocka_unit_test(test_scopes),     cmocka_unit_test(test_gradients),
         cmocka_unit_test(test_foreign_tensors), cmocka_unit_test(test_user_lines), cmocka_unit_test(test_random),
         cmocka_unit_test(test_attention),       cmocka_unit_test(test_norms),      cmocka_unit_test(test_recurrent_layers),
-        cmocka_unit_test(test_convolutions),    cmocka_unit_test(test_pools),
+        cmocka_unit_test(test_convolutions),    cmocka_unit_test(test_pools),      cmocka_unit_test(test_steps_not_finite),
     };
     return cmocka_run_group_tests_name("messages", tests, NULL, NULL);
 }

@@ -300,10 +300,38 @@ static tg_optimizer skipping(int which) {
     }
 }
 
-static void check_skipping(int which, int way, bool no_fusion) {
+static tg_tensor build_watched_appended(tg_graph *g, void *user) {
+    const tg_tensor loss = build_watched(g, NULL);
+    tg_append_optimizer(loss, (const tg_optimizer *)user);
+    return loss;
+}
+
+static void skipped_path(char *path, size_t room, const void *unique) {
+    const char *root = getenv("TMPDIR");
+    snprintf(path, room, "%s/tensorgrad-skipped-%p.safetensors", root && *root ? root : ".", unique);
+}
+
+/* A checkpoint tells of all steps, those that were skipped too. */
+static void check_skipping_saved(tg_context *ctx, tg_model *model, tg_model *reader, bool averages) {
+    char path[600];
+    skipped_path(path, sizeof path, ctx);
+    const watched before = watched_values(model, reader, averages);
+    ok(ctx, tg_model_save(model, path));
+    ok(ctx, tg_model_reset(model));
+    ok(ctx, tg_model_load(model, path));
+    remove(path);
+    const watched after = watched_values(model, reader, averages);
+    assert_memory_equal(&before, &after, sizeof after);
+    assert_int_equal(tg_model_step_count(model), ROWS);
+}
+
+static void check_skipping(int which, int way, bool no_fusion, bool appended) {
     tg_context *ctx = support_context();
-    const tg_optimizer o = skipping(which);
-    tg_model *model = compile(ctx, build_watched, NULL, o, no_fusion), *plain = compile(ctx, build_watched, NULL, o, no_fusion);
+    tg_optimizer o = skipping(which);
+    const tg_optimizer none = {.kind = TG_OPTIMIZER_NONE};
+    tg_model *model =
+                 appended ? compile(ctx, build_watched_appended, &o, none, no_fusion) : compile(ctx, build_watched, NULL, o, no_fusion),
+             *plain = compile(ctx, build_watched, NULL, o, no_fusion);
     tg_model *reader = tg_compile_sibling(model, build_watched_state, NULL), *other = tg_compile_sibling(plain, build_watched_state, NULL);
     assert_true(reader != NULL && other != NULL);
     int64_t good = 0;
@@ -332,13 +360,34 @@ static void check_skipping(int which, int way, bool no_fusion) {
         assert_int_equal(tg_model_step_count(plain), ++good);
     }
     assert_true(watched_values(model, reader, false).n == 4.75f);
+    check_skipping_saved(ctx, model, reader, o.average > 0);
     tg_model_destroy(model);
     tg_model_destroy(plain);
     tg_context_destroy(ctx);
 }
 TEST(a_skipped_step_is_as_if_it_had_not_been, {
     for (int which = 0; which < 7; which++)
-        for (int way = 0; way < BY_TRAIN; way++) check_skipping(which, way, which < 2 && way == BY_STEP);
+        for (int way = 0; way < BY_TRAIN; way++) check_skipping(which, way, which < 2 && way == BY_STEP, false);
+})
+
+TEST(an_appended_optimiser_skips_too, {
+    for (int which = 0; which < 3; which++) check_skipping(which, which % BY_TRAIN, which == 1, true);
+})
+
+TEST(an_appended_optimiser_tells_of_a_bad_gradient, {
+    for (int which = 0; which < 2; which++) {
+        tg_context *ctx = support_context();
+        tg_optimizer o =
+            which == 0 ? tg_sgd(.lr = tg_lr_constant(.1), .normalize = true) : tg_adam(.lr = tg_lr_constant(.1), .clip_norm = 1);
+        const tg_optimizer none = {.kind = TG_OPTIMIZER_NONE};
+        tg_model *model = compile(ctx, build_watched_appended, &o, none, false);
+        float loss = 0;
+        ok(ctx, watched_step(model, BY_STEP, 0, &loss));
+        expect_status(ctx, watched_step(model, BY_STEP, 2, &loss), TG_ERROR_NOT_FINITE, "step 2: a gradient is not finite");
+        assert_true(isnan(loss));
+        tg_model_destroy(model);
+        tg_context_destroy(ctx);
+    }
 })
 
 /* Steps behind a bad one in the same submission go on. */
@@ -389,8 +438,7 @@ TEST(training_on_a_data_set_skips_too, {
 TEST(skipped_steps_are_saved_and_schedules_do_not_count_them, {
     tg_context *ctx = support_context();
     char path[600];
-    const char *root = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/tensorgrad-skipped-%p.safetensors", root && *root ? root : ".", (void *)ctx);
+    skipped_path(path, sizeof path, ctx);
     tg_model *model = compile(ctx, build_watched, NULL, skipping(1), false),
              *loaded = compile(ctx, build_watched, NULL, skipping(1), false);
     tg_model *reader = tg_compile_sibling(model, build_watched_state, NULL), *other = tg_compile_sibling(loaded, build_watched_state, NULL);
@@ -519,6 +567,8 @@ int main(void) {
         cmocka_unit_test(test_muon_sees_directions_alone),
         cmocka_unit_test(test_a_tiny_eps_bounds_the_step),
         cmocka_unit_test(test_a_skipped_step_is_as_if_it_had_not_been),
+        cmocka_unit_test(test_an_appended_optimiser_skips_too),
+        cmocka_unit_test(test_an_appended_optimiser_tells_of_a_bad_gradient),
         cmocka_unit_test(test_training_on_a_data_set_skips_too),
         cmocka_unit_test(test_skipped_steps_are_saved_and_schedules_do_not_count_them),
         cmocka_unit_test(test_a_gradient_that_is_not_finite_is_told),

@@ -1569,7 +1569,8 @@ TG_API void tg_graph_destroy(tg_graph *graph);
 TG_API tg_shape tg_tensor_shape(tg_tensor t); /* poison: rank 0 and f32 */
 TG_API tg_dtype tg_tensor_dtype(tg_tensor t);
 /* Appends the optimiser over every unfrozen parameter: gradients, update, writebacks, step counter. In a build function, once
- * (TG_ERROR_DUPLICATE), after the last parameter (TG_ERROR_STATE); compile the model without an optimizer of its own then. */
+ * (TG_ERROR_DUPLICATE), after the last parameter (TG_ERROR_STATE); compile the model without an optimizer of its own then. Steps
+ * are told as of such a model: see tg_step. */
 TG_API tg_status tg_append_optimizer_at(tg_site site, tg_tensor loss, const tg_optimizer *optimizer);
 #define tg_append_optimizer(...) tg_append_optimizer_at(TG_SITE, __VA_ARGS__)
 

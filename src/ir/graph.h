@@ -142,6 +142,9 @@ struct tg_graph {
     int32_t result; /* the built tensor; 0 before */
     bool building;  /* its build function is running */
     int64_t size;   /* what TG_ANY stands for; 0: it may not be used */
+    /* What an optimiser that the build function appended knows of the step, bools of rank 0: every gradient is finite; so is the loss,
+     * else nothing is to be written. 0: nobody looks. Not in the serial form. */
+    int32_t finite_gradients, finite_step;
 };
 
 tg_graph *tg_graph_create(tg_context *ctx);                  /* destroy: tg_graph_destroy */

@@ -351,7 +351,12 @@ tg_status tg_append_optimizer_at(tg_site site, tg_tensor loss, const tg_optimize
     tg_status status = tg_optimizer_check(g->ctx, site, optimizer);
     if (status == TG_OK) status = tg_mark_params(g, site, optimizer); /* kept: whoever lays out the parameters later must agree */
     if (status == TG_OK) status = tg_layout_make(g, &arena, &layout);
-    if (status == TG_OK) status = tg_append_training(g, loss.id, optimizer, &layout, 1.0, NULL);
+    tg_watch watch = {0};
+    if (status == TG_OK) status = tg_append_training(g, loss.id, optimizer, &layout, 1.0, &watch);
+    if (status == TG_OK) {
+        g->finite_gradients = watch.gradients;
+        g->finite_step = watch.step;
+    }
     tg_arena_free(&arena);
     return status;
 }

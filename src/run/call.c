@@ -103,11 +103,13 @@ static tg_status call_bind(tg_model_call *call) {
 
 tg_step_end tg_model_step_end(const tg_model *model, float loss) {
     tg_step_end end = {.loss = loss};
-    if (tg_optimizer_watches(&model->optimizer) && loss == TG_BAD_GRADIENT) {
+    const bool watches = tg_optimizer_watches(&model->optimizer) || model->traced->finite_gradients != 0;
+    const bool skips = model->optimizer.skip_non_finite || model->traced->finite_step != 0;
+    if (watches && loss == TG_BAD_GRADIENT) {
         end.loss = NAN;
         end.bad_gradient = true;
     }
-    end.skipped = model->optimizer.skip_non_finite && !isfinite(end.loss);
+    end.skipped = skips && !isfinite(end.loss);
     return end;
 }
 

@@ -15,6 +15,9 @@ static tg_graph *variant_clone(const tg_graph *g) {
     tg_graph *copy = NULL;
     if (tg_graph_write(g, &bytes) == TG_OK) copy = tg_graph_read(g->ctx, bytes.data, bytes.length);
     tg_text_free(&bytes);
+    if (copy == NULL) return NULL;
+    copy->finite_gradients = g->finite_gradients;
+    copy->finite_step = g->finite_step;
     return copy;
 }
 
@@ -42,6 +45,7 @@ static tg_status variant_append_training(const tg_model *model, tg_graph *g) {
     tg_watch watch;
     tg_status status =
         tg_append_training(g, g->result, &model->optimizer, &model->family->layout, tg_family_loss_scale(model->family), &watch);
+    if (g->finite_gradients != 0) watch = (tg_watch){g->finite_gradients, g->finite_step};
     return status == TG_OK ? variant_watch(g, &watch) : status;
 }
 

@@ -887,6 +887,11 @@ int support_emitted_add(support_emitted *e, const tg_program *program, tg_contex
     return ok ? e->count++ : -1;
 }
 
+int support_emitted_add_text(support_emitted *e, const char *text) {
+    support_emitted_write(e, text);
+    return e->count++;
+}
+
 static const char *support_compiler(void) {
     const char *cc = getenv("CC");
     return cc && *cc ? cc : "cc";

@@ -172,6 +172,7 @@ bool support_program_run_webgpu(const support_program *p, const support_case *c,
 typedef struct support_emitted support_emitted;
 support_emitted *support_emitted_create(void);
 int support_emitted_add(support_emitted *e, const tg_program *program, tg_context *ctx); /* index; -1 on error */
+int support_emitted_add_text(support_emitted *e, const char *text);                      /* one that is printed already; its index */
 bool support_emitted_compile(support_emitted *e); /* with -Wall -Wextra -Wpedantic -Werror; false (printed) on failure */
 support_step_fn support_emitted_step(support_emitted *e, int index, void **user);
 bool support_emitted_available(void); /* there is a C compiler at run time and dlopen works */

@@ -1508,7 +1508,9 @@ TG_API tg_shape tg_model_output_shape(const tg_model *model);
 TG_API tg_dtype tg_model_output_dtype(const tg_model *model);
 typedef enum tg_text { TG_TEXT_IR = 0, TG_TEXT_KERNELS, TG_TEXT_PLAN, TG_TEXT_DOT, TG_TEXT_C, TG_TEXT_WGSL } tg_text;
 /* Owned by the model, valid until the next tg_model_text or its destruction. NULL on error. WGSL of a CPU model: for a device with
- * the guaranteed limits. */
+ * the guaranteed limits. TG_TEXT_C: a C11 file with void tg_emitted_run(void *const *buffers), which makes one step (one run of a model that
+ * is not trained); its comments name the buffers to pass, where in them the parameters lie, which hold results, and what each kernel reads
+ * and writes. It does not check what is fed. */
 TG_API const char *tg_model_text_at(tg_site site, tg_model *model, tg_text what);
 #define tg_model_text(...) tg_model_text_at(TG_SITE, __VA_ARGS__)
 

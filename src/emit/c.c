@@ -101,6 +101,7 @@ static const emit_c_spelling emit_c_spellings[] = {
 typedef struct emit_c_file {
     const tg_program *program;
     tg_text_buffer *text;
+    int32_t *writer; /* per buffer: the kernel so far that overwrote in place what the buffer is named after; -1: none */
     bool used[EMIT_C_HELPERS];
     bool bad; /* an instruction this printer does not know */
 } emit_c_file;
@@ -143,12 +144,24 @@ static void emit_c_literal(tg_text_buffer *text, tg_dtype dtype, double value) {
     else tg_text_add(text, "%lld", (long long)value);
 }
 
-/* `name` with everything but letters and digits as '_', so that it may stand in an identifier or a comment. */
+/* `name` with everything but letters and digits as '_', so that it may stand in an identifier. */
 static void emit_c_safe(tg_text_buffer *text, const char *name) {
     for (; name && *name; name++) {
         const bool plain = (*name >= 'a' && *name <= 'z') || (*name >= 'A' && *name <= 'Z') || (*name >= '0' && *name <= '9');
         tg_text_add(text, "%c", plain ? *name : '_');
     }
+}
+
+void tg_emit_c_noted(tg_text_buffer *text, const char *name) {
+    for (; *name; name++) tg_text_add(text, "%c", *name == '*' || *name == '\\' || (unsigned char)*name < ' ' ? '_' : *name);
+}
+
+/* What the user knows a buffer by: an input or a state, else the value that is computed into it first. NULL: it has no name. */
+static const char *emit_c_buffer_name(const tg_program *program, int32_t buffer) {
+    const tg_buffer *b = &program->buffers[buffer];
+    return b->storage == TG_STORAGE_INPUT   ? program->inputs[b->slot].name
+           : b->storage == TG_STORAGE_STATE ? program->states[b->slot].name
+                                            : b->name;
 }
 
 static void emit_c_kernel_name(tg_text_buffer *text, const tg_program *program, int32_t i) {
@@ -482,12 +495,6 @@ static void emit_c_scatter(emit_c_kernel *k) {
 
 /* ---------------------------------------------------------------- one kernel */
 
-static void emit_c_comment(emit_c_kernel *k) {
-    tg_text_add(k->file->text, "/* ");
-    tg_kernel_summary(k->kernel, k->file->text);
-    tg_text_add(k->file->text, " */\n");
-}
-
 static bool emit_c_argument_used(const emit_c_kernel *k, int32_t argument) {
     if (k->kernel->kind == TG_KERNEL_CONTRACT && (k->kernel->a.argument == argument || k->kernel->b.argument == argument)) return true;
     for (int32_t i = 0; i < k->kernel->body_count; i++) {
@@ -496,6 +503,51 @@ static bool emit_c_argument_used(const emit_c_kernel *k, int32_t argument) {
         if (touches && k->notes[i].live && in->argument == argument) return true;
     }
     return false;
+}
+
+/* The value in a buffer, "[3] hidden". Of memory that a kernel used again, whose value has another meaning now: "[3] by kernel 8". */
+static void emit_c_value(emit_c_file *file, int32_t buffer, int32_t index) {
+    const char *name = emit_c_buffer_name(file->program, buffer);
+    tg_text_add(file->text, "[%d]", (int)buffer);
+    if (file->writer[buffer] == index) tg_text_add(file->text, " in place");
+    else if (file->writer[buffer] >= 0) tg_text_add(file->text, " by kernel %d", (int)file->writer[buffer]);
+    else if (name && *name) {
+        tg_text_add(file->text, " ");
+        tg_emit_c_noted(file->text, name);
+    }
+}
+
+/* ": reads [1] x, [2] w" or "; writes [3] hidden"; nothing where the kernel does not. */
+static void emit_c_touched(emit_c_kernel *k, int32_t index, const char *verb, tg_access but) {
+    bool any = false;
+    for (int32_t i = 0; i < k->kernel->argument_count; i++) {
+        const tg_argument *argument = &k->kernel->arguments[i];
+        if (argument->access == but || !emit_c_argument_used(k, i)) continue;
+        tg_text_add(k->file->text, "%s ", any ? "," : verb);
+        emit_c_value(k->file, argument->buffer, index);
+        any = true;
+    }
+}
+
+/* Notes the buffers that kernel `index` uses again for a value of another meaning: memory that an earlier one wrote, updated. */
+static void emit_c_overwrites(emit_c_kernel *k, int32_t index) {
+    for (int32_t i = 0; i < k->kernel->argument_count; i++) {
+        const tg_argument *argument = &k->kernel->arguments[i];
+        const tg_buffer *buffer = &k->file->program->buffers[argument->buffer];
+        if (buffer->storage == TG_STORAGE_WORKSPACE && argument->access == TG_ACCESS_READ_WRITE && buffer->first < index)
+            k->file->writer[argument->buffer] = index;
+    }
+}
+
+static void emit_c_comment(emit_c_kernel *k, int32_t index) {
+    tg_text_buffer *text = k->file->text;
+    tg_text_add(text, "/* ");
+    tg_kernel_summary(k->kernel, text);
+    tg_text_add(text, "\n * kernel %d", (int)index);
+    emit_c_touched(k, index, ": reads", TG_ACCESS_WRITE);
+    emit_c_overwrites(k, index);
+    emit_c_touched(k, index, "; writes", TG_ACCESS_READ);
+    tg_text_add(text, " */\n");
 }
 
 static void emit_c_arguments(emit_c_kernel *k) {
@@ -510,12 +562,7 @@ static void emit_c_arguments(emit_c_kernel *k) {
         any = any || !constant;
         emit_c_indent(k);
         tg_text_add(text, "%s%s *const a%d = ", qualifier, emit_c_memory_type(argument->dtype), (int)i);
-        tg_text_add(text, constant ? "tg_constant_%d" : "buffers[%d]", (int)argument->buffer);
-        if (buffer->name) {
-            tg_text_add(text, "; /* ");
-            emit_c_safe(text, buffer->name);
-            tg_text_add(text, " */\n");
-        } else tg_text_add(text, ";\n");
+        tg_text_add(text, constant ? "tg_constant_%d;\n" : "buffers[%d];\n", (int)argument->buffer);
     }
     if (any) return;
     emit_c_indent(k);
@@ -524,7 +571,7 @@ static void emit_c_arguments(emit_c_kernel *k) {
 
 static void emit_c_function(emit_c_kernel *k, int32_t index) {
     k->passes = tg_places_find(k->kernel, k->notes);
-    emit_c_comment(k);
+    emit_c_comment(k, index);
     tg_text_add(k->file->text, "static void ");
     emit_c_kernel_name(k->file->text, k->file->program, index);
     tg_text_add(k->file->text, "(void *const *buffers) {\n");
@@ -585,18 +632,44 @@ static const char *emit_c_storage_name(tg_storage storage) {
     return "constant";
 }
 
+static void emit_c_buffer(emit_c_file *file, int32_t i) {
+    tg_text_buffer *text = file->text;
+    const tg_program *program = file->program;
+    const tg_buffer *b = &program->buffers[i];
+    const char *name = emit_c_buffer_name(program, i);
+    if (b->storage == TG_STORAGE_WORKSPACE && b->first < 0) return; /* another buffer took its place */
+    tg_text_add(text, " *   [%d] %s, %lld x %s", (int)i, emit_c_storage_name(b->storage), (long long)b->count,
+                emit_c_memory_type(b->dtype));
+    if (b->storage == TG_STORAGE_WORKSPACE) tg_text_add(text, " at byte %lld", (long long)b->offset);
+    if (name && *name) {
+        tg_text_add(text, ": ");
+        tg_emit_c_noted(text, name);
+    }
+    if (b->storage == TG_STORAGE_STATE && program->states[b->slot].value != 0.0) {
+        tg_text_add(text, ", at first ");
+        emit_c_literal(text, b->dtype, program->states[b->slot].value);
+    }
+    tg_text_add(text, "\n");
+}
+
+static void emit_c_output(emit_c_file *file, const tg_output *output) {
+    tg_text_add(file->text, " *   [%d] ", (int)output->buffer);
+    tg_emit_c_noted(file->text, output->name);
+    tg_text_add(file->text, "\n");
+}
+
 static void emit_c_head(emit_c_file *file) {
     tg_text_buffer *text = file->text;
-    tg_text_add(text, "/* %d kernels. buffers:\n", (int)file->program->kernel_count);
-    for (int32_t i = 0; i < file->program->buffer_count; i++) {
-        const tg_buffer *b = &file->program->buffers[i];
-        tg_text_add(text, " *   [%d] %s, %lld x %s", (int)i, emit_c_storage_name(b->storage), (long long)b->count,
-                    emit_c_memory_type(b->dtype));
-        if (b->storage == TG_STORAGE_WORKSPACE || b->storage == TG_STORAGE_STATE) tg_text_add(text, " at byte %lld", (long long)b->offset);
-        tg_text_add(text, " ");
-        emit_c_safe(text, b->name);
-        tg_text_add(text, "\n");
-    }
+    const tg_program *program = file->program;
+    tg_text_add(
+        text,
+        "/* %d kernels, which tg_emitted_run(buffers) calls in order. buffers[i] points at the caller's memory: inputs to be filled\n"
+        " * before a call; states, which keep what a call writes; workspace, of its own or at these bytes of one block of %lld. Of\n"
+        " * constants and of numbers not listed it is not read:\n",
+        (int)program->kernel_count, (long long)program->workspace_bytes);
+    for (int32_t i = 0; i < program->buffer_count; i++) emit_c_buffer(file, i);
+    tg_text_add(text, " * After a call these hold (an index check: not 0 where an index was out of range):\n");
+    for (int32_t i = 0; i < program->output_count; i++) emit_c_output(file, &program->outputs[i]);
     tg_text_add(text, " */\n#include <math.h>\n#include <stdint.h>\n\n");
 }
 
@@ -620,24 +693,35 @@ static tg_status emit_c_body(emit_c_file *file) {
     return file->text->failed ? TG_ERROR_MEMORY : TG_OK;
 }
 
+static void emit_c_all(emit_c_file *file, const tg_text_buffer *kernels) {
+    const tg_program *program = file->program;
+    emit_c_head(file);
+    for (int i = 0; i < EMIT_C_HELPERS; i++)
+        if (file->used[i]) tg_text_add(file->text, "%s\n", emit_c_helpers[i].text);
+    for (int32_t i = 0; i < program->buffer_count; i++)
+        if (program->buffers[i].storage == TG_STORAGE_CONSTANT && emit_c_constant_used(program, i))
+            emit_c_constant(file->text, &program->buffers[i], i);
+    tg_text_add(file->text, "\n");
+    if (kernels->data) tg_text_bytes(file->text, kernels->data, kernels->length);
+    emit_c_tail(file);
+}
+
 tg_status tg_emit_c(const tg_program *program, tg_text_buffer *text) {
     tg_text_buffer kernels;
     tg_text_init(&kernels, text->ctx);
-    emit_c_file file = {.program = program, .text = &kernels};
-    tg_status status = emit_c_body(&file);
+    const size_t bytes = sizeof(int32_t) * (size_t)(program->buffer_count + 1);
+    emit_c_file file = {.program = program, .text = &kernels, .writer = tg_alloc(text->ctx, bytes)};
+    tg_status status = TG_ERROR_MEMORY;
+    if (file.writer) {
+        memset(file.writer, -1, bytes);
+        status = emit_c_body(&file);
+    }
     file.text = text;
     if (status == TG_OK) {
-        emit_c_head(&file);
-        for (int i = 0; i < EMIT_C_HELPERS; i++)
-            if (file.used[i]) tg_text_add(text, "%s\n", emit_c_helpers[i].text);
-        for (int32_t i = 0; i < program->buffer_count; i++)
-            if (program->buffers[i].storage == TG_STORAGE_CONSTANT && emit_c_constant_used(program, i))
-                emit_c_constant(text, &program->buffers[i], i);
-        tg_text_add(text, "\n");
-        if (kernels.data) tg_text_bytes(text, kernels.data, kernels.length);
-        emit_c_tail(&file);
+        emit_c_all(&file, &kernels);
         if (text->failed) status = TG_ERROR_MEMORY;
     }
+    if (file.writer) tg_release(text->ctx, file.writer, bytes);
     tg_text_free(&kernels);
     return status;
 }

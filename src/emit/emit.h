@@ -6,8 +6,11 @@
 /* One self-contained C11 file: a static function `tg_kernel_<i>_<name>(void *const *buffers)` per kernel in plain loops,
  * and `void tg_emitted_run(void *const *buffers)` that calls them in order; buffers as program.buffers (bool: one byte
  * each; constants are in the file, their pointers are not read). No dependency but math.h, stdint.h. An oracle for the
- * executors and an export: f32 arithmetic throughout, but sums and contractions accumulate in double. */
+ * executors and an export: f32 arithmetic throughout, but sums and contractions accumulate in double. Comments name every buffer,
+ * and of each kernel the buffers that it reads and writes. */
 tg_status tg_emit_c(const tg_program *program, tg_text_buffer *text);
+/* `name` as a comment may hold it: nothing that opens or ends one, or a line. */
+void tg_emit_c_noted(tg_text_buffer *text, const char *name);
 
 /* ---- WGSL: what one launch is on a GPU. It is one stage, or several where a reduction or a long contraction is split so that enough
  * workgroups work on it: then each stage leaves partial results in a scratch buffer that the next one reads, always added in the

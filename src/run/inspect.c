@@ -54,6 +54,25 @@ static tg_status inspect_wgsl(const tg_model *model, const tg_variant *variant, 
     return status;
 }
 
+/* What a program does not know: how its states begin, and where the parameters lie in them. */
+static tg_status inspect_c(const tg_model *model, const tg_variant *variant, tg_text_buffer *text) {
+    const tg_layout *layout = &model->family->layout;
+    tg_text_add(text, "/* Before the first call, states are 0 unless the list below says otherwise; tg.parameters and tg.average hold the\n"
+                      " * parameters, " TG_RANDOM_STATE
+                      " bits of the seed, which a checkpoint has. Of tg.parameters, tg.gradients, tg.m and the\n"
+                      " * like each parameter has its part, in row-major order:\n");
+    for (int i = 0; i < layout->count; i++) {
+        const tg_layout_entry *entry = &layout->entries[i];
+        char shape[TG_SHAPE_TEXT];
+        tg_text_add(text, " *   ");
+        tg_emit_c_noted(text, entry->name);
+        tg_text_add(text, " f32%s: %lld elements from %lld\n", tg_shape_text(entry->shape, shape, sizeof shape), (long long)entry->count,
+                    (long long)entry->offset);
+    }
+    tg_text_add(text, " */\n");
+    return tg_emit_c(variant->program, text);
+}
+
 static tg_status inspect_print(const tg_model *model, tg_text what, tg_text_buffer *text) {
     const tg_variant *variant = inspect_main(model);
     switch (what) {
@@ -61,7 +80,7 @@ static tg_status inspect_print(const tg_model *model, tg_text what, tg_text_buff
     case TG_TEXT_KERNELS: tg_program_print_kernels(variant->program, text); return TG_OK;
     case TG_TEXT_PLAN: tg_program_print(variant->program, text); return TG_OK;
     case TG_TEXT_DOT: tg_graph_print_dot(variant->graph, text); return TG_OK;
-    case TG_TEXT_C: return tg_emit_c(variant->program, text);
+    case TG_TEXT_C: return inspect_c(model, variant, text);
     case TG_TEXT_WGSL: return inspect_wgsl(model, variant, text);
     }
     return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "text: there is no text %d", (int)what);

@@ -948,6 +948,12 @@ FAMILY(attention) {
             tg_nn_attention_at(HERE, g, "a", 8, 0, plain).q.W);
     MISTAKE(SHAPE, "attention a: rope needs heads of an even size, not 3",
             tg_nn_attention_at(HERE, g, "a", 6, 2, (tg_attention_options){.rope_base = 100}).q.W);
+    MISTAKE(ARGUMENT, "attention a: the context needs to be at least 1 number, not -3",
+            tg_nn_attention_at(HERE, g, "a", 4, 2, (tg_attention_options){.context = -3}).q.W);
+    MISTAKE(ARGUMENT, "conv1d c: the stride needs to be at least 1, not -2",
+            tg_nn_conv1d_at(HERE, g, "c", 4, 2, 3, (tg_conv_layer_options){.stride = {-2}}).W);
+    MISTAKE(ARGUMENT, "conv1d c: padding needs to be at least 0, not -1",
+            tg_nn_conv1d_at(HERE, g, "c", 4, 2, 3, (tg_conv_layer_options){.padding = tg_padding_all(-1)}).W);
     MISTAKE(ARGUMENT, "attention a: the rope base is -1, not over 0 and finite",
             tg_nn_attention_at(HERE, g, "a", 8, 2, (tg_attention_options){.rope_base = -1}).q.W);
     MISTAKE(SHAPE, BY("attention: needs [B, H, T, d] by [B, Hk, S, d], Hk dividing H: x[2, 4, 3, 2] by y[2, 3, 3, 2]"),

@@ -481,7 +481,7 @@ static void bad_calls_change_nothing(void **state) {
         {"steps_per_submission is 4097", TG_ERROR_ARGUMENT, {.steps_per_submission = 4097}, 0},
         {"steps_per_submission is -1", TG_ERROR_ARGUMENT, {.steps_per_submission = -1}, 0},
         {"patience is -2", TG_ERROR_ARGUMENT, {.patience = -2}, 0},
-        {"target_loss is NaN", TG_ERROR_ARGUMENT, {.target_loss = NAN}, 0},
+        {"target_loss must be finite, got", TG_ERROR_ARGUMENT, {.target_loss = NAN}, 0},
         {"inputs not fed: by", TG_ERROR_NOT_FOUND, {0}, -1},
         {"input x is fed twice", TG_ERROR_DUPLICATE, {0}, 1},
         {"input by[5] takes 5 elements, fed 4", TG_ERROR_SHAPE, {0}, 2},

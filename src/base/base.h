@@ -5,6 +5,7 @@
 
 #include "tensorgrad/tensorgrad.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -20,6 +21,8 @@
 /* An option that is 0 is not given; TG_ZERO, which is -0, is zero on purpose. */
 static inline bool tg_given(double option) { return option != 0.0 || signbit(option); }
 static inline double tg_value_or(double option, double otherwise) { return tg_given(option) ? option + 0.0 : otherwise; }
+/* An f32 number over 0 that is no denormal; NaN is none. */
+static inline bool tg_is_normal(double value) { return value >= (double)FLT_MIN && value <= (double)FLT_MAX; }
 
 #define TG_MESSAGE_MAX 8192 /* room for a shader and what its compiler said */
 

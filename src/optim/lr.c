@@ -164,7 +164,7 @@ double tg_lr_value(tg_lr schedule, int64_t t) {
 static bool lr_rate_ok(double rate) { return rate >= 0.0 && rate <= (double)FLT_MAX; }
 
 static tg_status lr_refuse(tg_context *ctx, tg_site site, const char *what, const char *field, const char *want, double got) {
-    return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: a schedule's %s must be %s, got %g", what, field, want, got);
+    return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: a schedule's %s must be %s, got %g", what, field, want, got + 0.0);
 }
 
 static tg_status lr_check_milestones(tg_context *ctx, tg_site site, const char *what, const tg_lr *s) {
@@ -228,7 +228,8 @@ tg_status tg_lr_check(tg_context *ctx, tg_site site, const char *what, tg_lr sch
     tg_status status = lr_check_part(ctx, site, what, &schedule);
     if (status != TG_OK || schedule.kind != TG_LR_WARMUP) return status;
     if (proper.kind == TG_LR_WARMUP || schedule.more_count < 0 || schedule.more_count >= TG_LR_WARMUPS)
-        return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: at most %d warm-ups follow one another", what, TG_LR_WARMUPS);
+        return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: at most %d warm-ups follow one another, got %d after the first", what,
+                       TG_LR_WARMUPS, (int)schedule.more_count);
     return lr_check_more(ctx, site, what, &schedule) != TG_OK ? ctx->status : lr_check_part(ctx, site, what, &proper);
 }
 

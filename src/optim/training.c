@@ -71,8 +71,9 @@ static tg_status training_check_belongs(tg_context *ctx, tg_site site, const tg_
 /* Without a kind nothing is trained: what is said all the same was meant for one. */
 static tg_status training_check_none(tg_context *ctx, tg_site site, const tg_optimizer *o) {
     const bool said = tg_given(o->lr.peak) || tg_given(o->beta1) || tg_given(o->beta2) || tg_given(o->eps) || tg_given(o->weight_decay) ||
-                      tg_given(o->momentum) || o->nesterov || tg_given(o->clip_norm) || tg_given(o->clip_value) || o->normalize ||
-                      o->skip_non_finite || o->accumulate != 0 || tg_given(o->average) || o->group_count != 0 || o->decay_filter != NULL;
+                      o->eps_mode != TG_EPS_UNCORRECTED || tg_given(o->momentum) || o->nesterov || tg_given(o->clip_norm) ||
+                      tg_given(o->clip_value) || o->normalize || o->skip_non_finite || o->accumulate != 0 || tg_given(o->average) ||
+                      o->group_count != 0 || o->decay_filter != NULL;
     if (!said) return TG_OK;
     return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "optimizer: options of an optimizer, but not which one");
 }
@@ -90,8 +91,7 @@ tg_status tg_optimizer_check(tg_context *ctx, tg_site site, const tg_optimizer *
     if (!(o->beta2 >= 0.0 && o->beta2 < 1.0)) return training_refuse(ctx, site, "beta2", unit, o->beta2);
     if (!(o->momentum >= 0.0 && o->momentum < 1.0)) return training_refuse(ctx, site, "momentum", unit, o->momentum);
     if (!(o->average >= 0.0 && o->average < 1.0)) return training_refuse(ctx, site, "average", unit, o->average);
-    if (o->eps != 0.0 && !(o->eps >= (double)FLT_MIN && o->eps <= (double)FLT_MAX))
-        return training_refuse(ctx, site, "eps", "0 or a normal f32 number over 0", o->eps);
+    if (o->eps != 0.0 && !tg_is_normal(o->eps)) return training_refuse(ctx, site, "eps", "0 or a normal f32 number over 0", o->eps);
     if (!training_finite(o->weight_decay)) return training_refuse(ctx, site, "weight_decay", "finite and at least 0", o->weight_decay);
     tg_status status = training_check_gradients(ctx, site, o);
     if (status == TG_OK) status = tg_lr_check(ctx, site, "optimizer", o->lr);

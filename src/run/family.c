@@ -93,13 +93,13 @@ static tg_status family_open_auto(tg_family *family, tg_open_options *open) {
 
 /* What is asked of contractions; what comes of it, the device says. */
 static tg_status family_keep_precision(tg_family *family, const tg_compile_options *options) {
-    const double scale = options->loss_scale != 0.0 ? options->loss_scale : FAMILY_LOSS_SCALE;
+    const double scale = tg_value_or(options->loss_scale, FAMILY_LOSS_SCALE);
     int exponent = 0;
     if (options->precision != TG_PRECISION_F32 && options->precision != TG_PRECISION_F16)
         return tg_fail(family->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "compile: there is no precision %d", (int)options->precision);
     if (!(scale >= 1.0 && scale <= FAMILY_LOSS_SCALE_MAX) || frexp(scale, &exponent) != 0.5)
         return tg_fail(family->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "compile: loss_scale must be a power of two from 1 to 2^24, got %g",
-                       options->loss_scale);
+                       scale);
     family->open.f16 = options->precision == TG_PRECISION_F16;
     family->loss_scale = scale;
     return TG_OK;
@@ -255,11 +255,11 @@ static float family_initial_value(const tg_param_info *param, uint64_t seed, uin
         rounded = (float)((2.0 * tg_random_uniform(seed, stream, (uint64_t)i) - 1.0) * scale);
         return rounded < (float)scale ? rounded : nextafterf((float)scale, 0.0f); /* the upper end is open */
     case TG_INIT_KAIMING:
-        value = (scale != 0.0 ? scale : sqrt(2.0)) / sqrt(param->shape.rank > 0 ? (double)param->shape.dim[0] : 1.0);
+        value = tg_value_or(scale, sqrt(2.0)) / sqrt(param->shape.rank > 0 ? (double)param->shape.dim[0] : 1.0);
         return (float)(value * tg_random_normal(seed, stream, (uint64_t)i));
     case TG_INIT_RANDN: break;
     }
-    return (float)((scale != 0.0 ? scale : 0.02) * tg_random_normal(seed, stream, (uint64_t)i));
+    return (float)(tg_value_or(scale, 0.02) * tg_random_normal(seed, stream, (uint64_t)i));
 }
 
 void tg_param_initial_values(const tg_param_info *param, uint64_t seed, int64_t first, int64_t count, float *out) {

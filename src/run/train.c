@@ -23,7 +23,8 @@ static tg_status train_check_options(const tg_model *model, const tg_train_optio
     if (options->steps_per_submission < 0 || options->steps_per_submission > TG_MOST_STEPS)
         return train_refuse(model, "steps_per_submission", options->steps_per_submission, "0 .. 4096");
     if (options->patience < 0) return train_refuse(model, "patience", options->patience, "0 .. 2^63 - 1");
-    if (isnan(options->target_loss)) return tg_fail(ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "train: target_loss is NaN");
+    if (!isfinite(options->target_loss))
+        return tg_fail(ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "train: target_loss must be finite, got %g", options->target_loss);
     return TG_OK;
 }
 
@@ -111,7 +112,7 @@ static void train_look_at(tg_train_call *call, float loss) {
         call->best_at = result->steps;
     }
     if (result->end != TG_TRAIN_ALL) return;
-    if (options->target_loss != 0.0 && (double)loss <= options->target_loss) result->end = TG_TRAIN_TARGET;
+    if (tg_given(options->target_loss) && (double)loss <= options->target_loss) result->end = TG_TRAIN_TARGET;
     else if (options->patience > 0 && result->steps - call->best_at >= options->patience) result->end = TG_TRAIN_PATIENCE;
 }
 

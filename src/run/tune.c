@@ -407,7 +407,7 @@ static tg_status tune_make_states(tune_run *run) {
 }
 
 static tg_status tune_all(tune_run *run) {
-    const double seconds = run->options->seconds > 0.0 ? run->options->seconds : TUNE_SECONDS;
+    const double seconds = tg_value_or(run->options->seconds, TUNE_SECONDS);
     run->end = tg_webgpu_now() + (int64_t)(seconds * 1e9);
     run->left = run->program->launch_count;
     tg_status status = tune_make_states(run);
@@ -418,8 +418,9 @@ static tg_status tune_all(tune_run *run) {
 
 static tg_status tune_check(tg_model *model, const tg_tune_options *options) {
     char path[TG_TUNING_PATH];
-    if (options->seconds < 0.0 || !isfinite(options->seconds) || options->seconds > 1e6)
-        return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "tune: seconds is %g, outside 0 .. 1000000", options->seconds);
+    const double seconds = tg_value_or(options->seconds, TUNE_SECONDS);
+    if (!(seconds > 0.0 && seconds <= 1e6))
+        return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "tune: seconds must be over 0, up to 1000000, got %g", seconds);
     if (model->family->executor != &tg_webgpu_executor)
         return tg_fail(model->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "tune: the model is on %s; there is nothing to tune but WebGPU",
                        model->family->executor->describe(model->family->device));

@@ -77,10 +77,14 @@ tg_tensor tg_nn_attention_values_at(tg_site site, tg_tensor weights, tg_tensor v
 
 /* ---------------------------------------------------------------- the layer */
 
-static bool check_attention(const tg_call *call, int64_t dim, int64_t heads, int64_t kv_heads, double rope_base) {
+static bool check_attention(const tg_call *call, int64_t dim, int64_t heads, int64_t kv_heads, int64_t context, double rope_base) {
     if (dim < 1 || heads < 1 || kv_heads < 1) {
         tg_call_fail(call, TG_ERROR_ARGUMENT, NULL, 0, "sizes need to be at least 1: %lld in %lld heads, %lld of keys", (long long)dim,
                      (long long)heads, (long long)kv_heads);
+        return false;
+    }
+    if (context < 1 || context > INT32_MAX) {
+        tg_call_fail(call, TG_ERROR_ARGUMENT, NULL, 0, "the context needs to be at least 1 number, not %lld", (long long)context);
         return false;
     }
     if (dim % heads != 0) {
@@ -91,7 +95,7 @@ static bool check_attention(const tg_call *call, int64_t dim, int64_t heads, int
         tg_call_fail(call, TG_ERROR_SHAPE, NULL, 0, "%lld heads do not divide among %lld of keys", (long long)heads, (long long)kv_heads);
         return false;
     }
-    if (rope_base != 0.0 && !(rope_base > 0 && isfinite(rope_base))) {
+    if (rope_base != 0.0 && !tg_is_normal(rope_base)) {
         tg_call_fail(call, TG_ERROR_ARGUMENT, NULL, 0, "the rope base is %.9g, not over 0 and finite", rope_base);
         return false;
     }
@@ -107,7 +111,7 @@ tg_attention tg_nn_attention_at(tg_site site, tg_graph *g, const char *name, int
     tg_attention layer = {none, none, none, none, heads, kv_heads, options.causal, options.rope_base};
     if (!tg_call_enter_graph(&call, site, "attention", g) || !tg_call_name_ok(&call, name)) return layer;
     call.subject = name;
-    if (!check_attention(&call, dim, heads, kv_heads, options.rope_base) || !tg_call_push_scope(&call, name)) return layer;
+    if (!check_attention(&call, dim, heads, kv_heads, context, options.rope_base) || !tg_call_push_scope(&call, name)) return layer;
     const tg_linear_options linear = {.no_bias = options.no_bias, .init = options.init, .frozen = options.frozen};
     const int64_t kv_dim = dim / heads * kv_heads;
     layer.q = tg_nn_linear_at(site, g, "q", dim, dim, linear);

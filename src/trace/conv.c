@@ -57,22 +57,25 @@ static bool read_numbers(const tg_call *call, int32_t x, const char *what, const
     return true;
 }
 
-static bool read_padding(const tg_call *call, int32_t x, const tg_padding *padding, conv_windows *w) {
+static bool padding_ok(const tg_call *call, const tg_padding *padding) {
     if (padding->none_ != NULL) {
-        tg_call_fail(call, TG_ERROR_ARGUMENT, &x, 1,
+        tg_call_fail(call, TG_ERROR_ARGUMENT, call->operands, call->operand_count > 0,
                      "the padding is none: tg_padding_all(1) is one on every side, tg_padding_same() is 'same'");
         return false;
     }
+    if (padding->mode == TG_PADDING_SAME || padding->mode == TG_PADDING_SIDES) return true;
+    tg_call_fail(call, TG_ERROR_ARGUMENT, call->operands, call->operand_count > 0, "%d is no kind of padding", (int)padding->mode);
+    return false;
+}
+
+static bool read_padding(const tg_call *call, int32_t x, const tg_padding *padding, conv_windows *w) {
+    if (!padding_ok(call, padding)) return false;
     if (!check_second(call, x, "padding", padding->before, w->count) || !check_second(call, x, "padding", padding->after, w->count))
         return false;
     for (int i = 0; i < w->count; i++) {
         const int64_t whole = tg_window_span(w->window[i]) - 1;
         w->before[i] = padding->mode == TG_PADDING_SAME ? whole / 2 : padding->before[i];
         w->after[i] = padding->mode == TG_PADDING_SAME ? whole - whole / 2 : padding->after[i];
-        if (padding->mode != TG_PADDING_SAME && padding->mode != TG_PADDING_SIDES) {
-            tg_call_fail(call, TG_ERROR_ARGUMENT, &x, 1, "%d is no kind of padding: %s", (int)padding->mode, TG_LABEL(call, x));
-            return false;
-        }
         if (padding->mode == TG_PADDING_SAME && w->window[i].step != 1) {
             tg_call_fail(call, TG_ERROR_ARGUMENT, &x, 1, "padding 'same' needs stride 1, not %lld: %s", (long long)w->window[i].step,
                          TG_LABEL(call, x));
@@ -575,10 +578,29 @@ tg_tensor tg_upsample_bilinear_at(tg_site site, tg_tensor x, tg_upsample_options
 /* std = gain / sqrt(numbers that meet in an output), gain 0 meaning sqrt 2, unless something else is asked for. */
 static tg_init conv_init(tg_init init, double fan_in) {
     if (tg_init_given(&init) && init.kind != TG_INIT_KAIMING) return init;
-    if (!(init.scale >= 0.0)) return init; /* to be refused as it was given */
+    if (!(init.scale >= 0.0 && init.scale <= 1e30)) return init; /* to be refused as it was given */
     init.kind = TG_INIT_RANDN;
     init.scale = (tg_given(init.scale) ? init.scale : sqrt(2.0)) / sqrt(fan_in);
     return init;
+}
+
+/* What the options say by themselves; whether it fits an input is said where there is one. */
+static bool check_layer(const tg_call *call, const tg_conv_layer_options *o) {
+    const int64_t *const strides[2] = {o->stride, o->dilation}, *const sides[3] = {o->padding.before, o->padding.after, o->output_padding};
+    const char *const steps[2] = {"the stride", "the dilation"}, *const edges[3] = {"padding", "padding", "output_padding"};
+    for (int k = 0; k < 4; k++) {
+        const int64_t *step = strides[k / 2], n = step[k % 2];
+        if (n >= 0 && n <= INT32_MAX) continue;
+        tg_call_fail(call, TG_ERROR_ARGUMENT, NULL, 0, "%s needs to be at least 1, not %lld", steps[k / 2], (long long)n);
+        return false;
+    }
+    for (int k = 0; k < 6; k++) {
+        const int64_t n = sides[k / 2][k % 2];
+        if (n >= 0 && n <= INT32_MAX) continue;
+        tg_call_fail(call, TG_ERROR_ARGUMENT, NULL, 0, "%s needs to be at least 0, not %lld", edges[k / 2], (long long)n);
+        return false;
+    }
+    return padding_ok(call, &o->padding);
 }
 
 static tg_conv make_layer(tg_site site, const char *op, tg_graph *g, const char *name, const int64_t *channels, const int64_t *kernel,
@@ -605,6 +627,7 @@ static tg_conv make_layer(tg_site site, const char *op, tg_graph *g, const char 
                      (long long)channels[1]);
         return layer;
     }
+    if (!check_layer(&call, &options)) return layer;
     tg_shape shape = tg_shape_make(2, transposed ? (const int64_t[]){channels[0], channels[1] / groups}
                                                  : (const int64_t[]){channels[1], channels[0] / groups});
     double fan_in = (double)(channels[0] / groups), steps = 1;

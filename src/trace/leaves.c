@@ -28,7 +28,7 @@ static bool resolve_init(const tg_call *call, tg_shape shape, tg_init *init) {
         tg_call_fail(call, TG_ERROR_ARGUMENT, NULL, 0, "%d is not a kind of initial value", (int)init->kind);
         return false;
     }
-    if (!isfinite(init->scale) || init->scale < 0) {
+    if (!(init->scale >= 0 && init->scale <= 1e30)) {
         tg_call_fail(call, TG_ERROR_ARGUMENT, NULL, 0, "the scale of the initial value is %.9g", init->scale);
         return false;
     }
@@ -36,7 +36,7 @@ static bool resolve_init(const tg_call *call, tg_shape shape, tg_init *init) {
         tg_call_fail(call, TG_ERROR_ARGUMENT, NULL, 0, "a uniform initial value needs a bound");
         return false;
     }
-    init->scale = tg_value_or(init->scale, init->kind == TG_INIT_RANDN ? 0.02 : init->kind == TG_INIT_KAIMING ? TG_SQRT_2 : 0.0);
+    if (!tg_given(init->scale)) init->scale = init->kind == TG_INIT_RANDN ? 0.02 : init->kind == TG_INIT_KAIMING ? TG_SQRT_2 : 0.0;
     if (init->kind != TG_INIT_LITERAL && (init->data != NULL || init->count != 0)) {
         tg_call_fail(call, TG_ERROR_ARGUMENT, NULL, 0, "only a literal initial value has data");
         return false;

@@ -162,8 +162,7 @@ tg_tensor tg_nn_huber_at(tg_site site, tg_tensor prediction, tg_tensor target, t
     tg_call call;
     const double delta = tg_value_or(options.delta, 1.0);
     if (!enter_loss(&call, site, "huber", prediction, target, options.reduction)) return tg_call_poison(&call);
-    if (!(delta > 0 && isfinite(delta)))
-        return tg_call_fail(&call, TG_ERROR_ARGUMENT, NULL, 0, "delta is %.9g, not over 0 and finite", delta);
+    if (!tg_is_normal(delta)) return tg_call_fail(&call, TG_ERROR_ARGUMENT, NULL, 0, "delta is %.9g, not over 0 and finite", delta);
     tg_graph *g = call.graph;
     const int32_t size = tg_ir_unary(g, TG_OP_ABS, tg_ir_binary(g, TG_OP_SUB, prediction.id, target.id));
     const int32_t inner = tg_ir_binary(g, TG_OP_MIN, size, tg_compose_number(&call, delta));

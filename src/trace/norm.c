@@ -16,7 +16,7 @@ static bool open_norm(tg_call *call, tg_site site, const char *op, tg_graph *g, 
         tg_call_fail(call, TG_ERROR_SHAPE, NULL, 0, "the size needs to be at least 1, not %lld", (long long)size);
         return false;
     }
-    if (isfinite(eps) && eps >= 0) return true;
+    if (eps >= 0 && eps <= (double)FLT_MAX) return true;
     tg_call_fail(call, TG_ERROR_ARGUMENT, NULL, 0, "eps is %.9g", eps);
     return false;
 }

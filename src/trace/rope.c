@@ -12,7 +12,7 @@ static bool check_rope(const tg_call *call, int32_t x, int32_t positions, double
         tg_call_fail(call, TG_ERROR_SHAPE, &x, 1, "needs [..., T, D] with an even D: %s", TG_LABEL(call, x));
         return false;
     }
-    if (!(base > 0.0) || !isfinite(base)) {
+    if (!tg_is_normal(base)) {
         tg_call_fail(call, TG_ERROR_ARGUMENT, &x, 1, "the base %.9g is not over 0 and finite: %s", base, TG_LABEL(call, x));
         return false;
     }

@@ -4,7 +4,7 @@ import { ArgumentError } from './errors.js'
 import { capture, relu, rope } from './ops.js'
 import { Module } from './module.js'
 import { Linear, mergeHeads, splitHeads, type LinearOptions } from './nn.js'
-import { anything, callback, check, checkOptions, count, flag, positive, text } from './options.js'
+import { anything, callback, check, checkAll, checkOptions, count, flag, positive, text } from './options.js'
 import { describe, invoke, type Tensor } from './tensor.js'
 
 export interface AttentionMask {
@@ -59,6 +59,7 @@ export class Attention extends Module {
     super()
     const known = { kvHeads: count, causal: flag, ropeBase: positive, context: count, bias: flag, init: anything }
     const own = check(Attention, () => checkOptions('attention', options, known))
+    checkAll('attention', Attention, { dim, heads })
     const { kvHeads = heads, causal, ropeBase, context = dim, ...linear } = own
     const size = dim / heads
     check(Attention, () => {

@@ -1,6 +1,7 @@
 // Captures: the values of named tensors that a step or run brought back. Knows no devices.
 
 import { blame, NotFoundError } from './errors.js'
+import { shown } from './options.js'
 import type { CaptureMessage } from './protocol.js'
 import type { DataArray, Dtype, Shape } from './types.js'
 
@@ -40,3 +41,4 @@ export class Captures {
     throw blame(new NotFoundError(`captures: there is no ${JSON.stringify(name)} (captures: ${known})`), above)
   }
 }
+shown(Captures, (captures) => `Captures (${captures.names().map((name) => `${name} ${captures.dtypeOf(name)}[${captures.shapeOf(name).join(', ')}]`).join(', ') || 'none'})`)

@@ -6,9 +6,9 @@ import { loadCore, loadThreaded, moduleNow, startWorker } from './platform.js'
 import { ArgumentError, blame, blameOnce, holdFrames, NotFiniteError, siteOf, StateError, WorkerError, type Frames } from './errors.js'
 import { Graph, irOf, markParams, materialize, type CompiledIR, type IROptions } from './ir.js'
 import { rateArgument, type LR } from './lr.js'
-import type { Module } from './module.js'
+import { Module } from './module.js'
 import { chooseOptimizer, optimizerMessage, optimizers, type Optimizers } from './optimizer.js'
-import { anything, callback, check, checkOptions, flag, oneOf, record, text, type Hints, type Kind, type Kinds } from './options.js'
+import { anything, callback, check, checkOptions, flag, oneOf, record, shown, text, type Hints, type Kind, type Kinds } from './options.js'
 import {
   Connection,
   joined,
@@ -26,7 +26,7 @@ import { coreNow } from './platform.js'
 import { sizeArguments, sizedShape, Sizes, type SizeArguments, type Sized, type SizeOptions } from './sizes.js'
 import { call, copyOf, describe, dtypeOfArray, refuseNested, traceGraph, type Tensor, type Trace } from './tensor.js'
 import type { AnyArrays, Batch, DataArray, Device, Dtype, InputArrays, InputSpecs, InputTensors, Precision, Shape } from './types.js'
-import { placeIn, warn, type OnWarning } from './warnings.js'
+import { warn, warningOf, type OnWarning } from './warnings.js'
 
 // ---------------------------------------------------------------- what a caller gives and gets
 
@@ -169,18 +169,19 @@ function checkGraph(graph: unknown): void {
   if (!(graph instanceof Graph)) throw new ArgumentError(`compileGraph: takes a graph made by trace, not ${describe(graph)}`)
 }
 
-const powerOfTwo: Kind = { text: 'a power of two from 1 to 2^24', is: (value: unknown) => Number.isInteger(Math.log2(value as number)) && (value as number) >= 1 && (value as number) <= 2 ** 24 }
+const powerOfTwo: Kind = { text: 'a power of two from 1 to 2^24', is: (value: unknown) => typeof value === 'number' && Number.isInteger(Math.log2(value)) && value >= 1 && value <= 2 ** 24 }
 const sized: Kinds = { inputs: record, batch: anything, maxSizes: anything }
 const runtime: Kinds = { seed: anything, device: anything, adapter: text, noFusion: flag, checkFinite: flag, precision: anything, lossScale: powerOfTwo, threads: anything, onWarning: callback }
 const average: Kinds = { average: flag }
 const ofForward: Kinds = { ...sized, ...runtime }
-const ofModule: Kinds = { ...ofForward, frozen: anything, ...optimizers }
+const patterns: Kind = { text: 'a pattern for names of parameters, or an array of them', is: (value: unknown) => typeof value === 'string' || Array.isArray(value) }
+const ofModule: Kinds = { ...ofForward, frozen: patterns, ...optimizers }
 const ofGraph: Kinds = { ...runtime, training: flag, ...optimizers }
 const texts = oneOf('ir', 'kernels', 'plan', 'dot', 'c', 'wgsl')
 const ofCall: Kinds = { withCaptures: flag }
 const abortable: Kind = { text: 'an AbortSignal', is: (value: unknown) => typeof (value as AbortSignal | null)?.throwIfAborted === 'function' }
 const ofTraining: Kinds = {
-  data: anything, inputs: anything, batch: anything, steps: anything, order: anything, seed: anything, stepsPerSubmission: anything,
+  data: anything, inputs: record, batch: anything, steps: anything, order: anything, seed: anything, stepsPerSubmission: anything,
   onProgress: callback, targetLoss: anything, patience: anything, signal: abortable,
 }
 const optimizerHint = 'the optimizer goes by its name: { adam: { lr: 0.001 } }'
@@ -267,6 +268,8 @@ function sizesOf<M extends Module>(
 function checkFunctions(what: string, factory: unknown, forward: unknown): void {
   if (typeof factory !== 'function')
     throw new ArgumentError(`${what}: the factory is ${describe(factory)}, not a function that makes the model`)
+  if (factory.prototype instanceof Module)
+    throw new ArgumentError(`${what}: the factory is the class ${factory.name} itself: give a function that makes one: () => new ${factory.name}()`)
   if (typeof forward !== 'function') throw new ArgumentError(`${what}: forward is ${describe(forward)}, not a function`)
 }
 
@@ -327,7 +330,7 @@ const MAX_SEED = (1n << 64n) - 1n
 function seedArgument(what: string, seed: number | bigint = 0): bigint {
   const whole = typeof seed === 'bigint' || Number.isSafeInteger(seed)
   const value = whole ? BigInt(seed) : -1n
-  if (value < 0n || value > MAX_SEED) throw new ArgumentError(`${what}: the seed is ${String(seed)}, not a whole number from 0 on`)
+  if (value < 0n || value > MAX_SEED) throw new ArgumentError(`${what}: the seed is ${typeof seed === 'number' || typeof seed === 'bigint' ? seed : describe(seed)}, not a whole number from 0 on`)
   return value
 }
 
@@ -388,7 +391,7 @@ async function startRuntime<M extends Module>(
     return { family, graph: ROOT, message: family.heard(await connection.request(body, [bytes.buffer], frames, what)) }
   } catch (error) {
     void family.destroy()
-    throw error
+    throw blameOnce(error, frames)
   }
 }
 
@@ -420,7 +423,7 @@ class Family<M extends Module> {
 
   /** Passes on what the worker has to say of compiling. */
   heard(message: GraphMessage): GraphMessage {
-    for (const each of message.warnings ?? []) warn(this.onWarning, each, placeIn(each))
+    for (const each of (message.warnings ?? []).map(warningOf)) warn(this.onWarning, each.message, each.site)
     return message
   }
 
@@ -661,7 +664,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     const above = Compiled.prototype.compileForward
     const own = ownOptions('compileForward', above, options, { ...sized, ...average }), whole = forward as Forward<M, InputSpecs>
     const plan: Plan<M> = { what: 'compileForward', above, factory: this.#family.factory, options: own }
-    return this.#sibling<J>(above, own.average ?? false, async (frames) => {
+    return this.#sibling<J>('compileForward', above, own.average ?? false, async (frames) => {
       if (plan.factory === null) throw new ArgumentError('compileForward: the model was compiled from a graph: use compileGraph')
       checkFunctions(plan.what, plan.factory, forward)
       const chosen = sizeArguments(plan.what, own, this.#family.sizes)
@@ -675,7 +678,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
   async compileGraph(graph: Graph, options: AverageOption = {}): Promise<CompiledForward<M, InputSpecs>> {
     const above = Compiled.prototype.compileGraph
     const { average: averages = false } = check(above, () => checkOptions('compileGraph', options, average))
-    return this.#sibling<InputSpecs>(above, averages, async () => {
+    return this.#sibling<InputSpecs>('compileGraph', above, averages, async () => {
       checkGraph(graph)
       await graph.trace.settleSitesSlowly()
       return { bytes: graph.bytes(), sizes: () => null, source: graphSource(graph, { training: false }) }
@@ -683,6 +686,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
   }
 
   async #sibling<J extends InputSpecs>(
+    what: string,
     above: unknown,
     average: boolean,
     write: (frames: Frames) => Promise<Sibling>,
@@ -690,11 +694,11 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     const frames = holdFrames(above)
     try {
       refuseNested(frames)
-      this.#refuseDestroyed('compileForward')
+      this.#refuseDestroyed(what)
       const { bytes, sizes, source } = await write(frames)
       const graph = this.#family.nextGraph()
       const body = { kind: 'compileForward' as const, graph, parent: ROOT, bytes, average }
-      const message = this.#family.heard(await this.#family.connection.request(body, [bytes.buffer], frames))
+      const message = this.#family.heard(await this.#family.connection.request(body, [bytes.buffer], frames, what))
       return new CompiledForward<M, J>(this.#family, graph, message, sizes(graph, message), source)
     } catch (error) {
       throw blameOnce(error, frames)
@@ -741,13 +745,14 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     size: ((sizes: Sizes) => number) | null = null,
     use: (sized: Sized) => void = () => undefined,
     frames: Frames = holdFrames(above),
+    what: string = body.kind,
   ): Promise<Answers[K]> {
     try {
-      this.#refuseDestroyed(body.kind)
+      this.#refuseDestroyed(what)
       const wanted = this.sizes === null || size === null ? null : size(this.sizes)
       const { turn } = this.#family
       if (turn !== null && WAITS_FOR_TRAINING.has(body.kind)) await turn
-      return await this.#send(body, transfer, frames, wanted, use)
+      return await this.#send(body, transfer, frames, wanted, use, what)
     } catch (error) {
       throw blameOnce(error, frames)
     }
@@ -759,18 +764,19 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     frames: Frames,
     size: number | null,
     use: (sized: Sized) => void,
+    what: string,
   ): Promise<Answers[K]> {
     let sized: Sized | null = null
     const take = (found: Sized): void => use((sized = found))
     const prepare = (): void | Promise<void> => {
-      this.#refuseDestroyed(body.kind)
-      const found = this.sizes === null || size === null ? null : this.sizes.get(size, body.kind, frames)
+      this.#refuseDestroyed(what)
+      const found = this.sizes === null || size === null ? null : this.sizes.get(size, what, frames)
       if (found instanceof Promise) return found.then(take)
       if (found !== null) take(found)
     }
     return this.#family.send(prepare, async () => {
-      this.#refuseDestroyed(body.kind)
-      const answer = await this.#family.connection.request(sized === null ? body : { ...body, graph: sized.graph }, transfer, frames)
+      this.#refuseDestroyed(what)
+      const answer = await this.#family.connection.request(sized === null ? body : { ...body, graph: sized.graph }, transfer, frames, what)
       if (sized !== null) this.#message = sized.message
       return answer
     })
@@ -822,7 +828,8 @@ function trainArguments(options: TrainOptions): TrainRun {
   whole('stepsPerSubmission', stepsPerSubmission, 4096)
   whole('patience', patience, Number.MAX_SAFE_INTEGER)
   if (order !== 'random' && order !== 'sequential') throw new ArgumentError(`train: order is ${describe(order)}, not 'random' or 'sequential'`)
-  if (typeof targetLoss !== 'number' || Number.isNaN(targetLoss)) throw new ArgumentError(`train: targetLoss is ${describe(targetLoss)}, not a number`)
+  if (typeof targetLoss !== 'number') throw new ArgumentError(`train: targetLoss is ${describe(targetLoss)}, not a number`)
+  if (Number.isNaN(targetLoss)) throw new ArgumentError('train: targetLoss is NaN: no loss is below it')
   const message = { steps, order, seed: seedArgument('train', options.seed), stepsPerSubmission, targetLoss, patience }
   return { message, onProgress, signal }
 }
@@ -885,7 +892,7 @@ export class CompiledModule<M extends Module = Module, I extends InputSpecs = In
       graph = sized.graph
     }
     try {
-      await this.ask({ kind: 'dataset', graph, dataset: number, arrays: feeds }, above, transfer, () => size, use, frames)
+      await this.ask({ kind: 'dataset', graph, dataset: number, arrays: feeds }, above, transfer, () => size, use, frames, what)
     } catch (error) {
       free()
       throw error
@@ -968,3 +975,11 @@ export class CompiledModule<M extends Module = Module, I extends InputSpecs = In
     await this.ask({ kind: 'setLR', graph: this.graph, lr }, above)
   }
 }
+
+const many = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`
+shown(Compiled, (model) => {
+  const kind = model instanceof CompiledModule ? 'CompiledModule' : 'CompiledForward'
+  const sizes = `${many(model.paramNames.length, 'parameter')}, ${many(model.kernelCount, 'kernel')}`
+  return `${kind} on ${model.device}: ${sizes}${model.destroyed ? ', destroyed' : ''}`
+})
+shown(Dataset, (data) => `Dataset${data.destroyed ? ', destroyed' : ''}`)

@@ -45,7 +45,8 @@ export interface UpsampleOptions {
 
 type Axes = 1 | 2
 
-function pair(op: string, what: string, value: unknown, axes: Axes, least: number): [number, number] {
+/** @internal One number for each axis. */
+export function pair(op: string, what: string, value: unknown, axes: Axes, least: number): [number, number] {
   if (!Array.isArray(value)) return pair(op, what, axes === 1 ? [value] : [value, value], axes, least)
   if (value.length !== axes)
     throw new ArgumentError(`${op}: ${what} has ${value.length} numbers, not ${axes}`)

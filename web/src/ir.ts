@@ -8,11 +8,11 @@ import { rateArgument, type LR } from './lr.js'
 import { lrNumbers } from './numbers.js'
 import { namedParams, ofParam, type Module, type ParamOptions } from './module.js'
 import { chooseOptimizer, optimizerNumbers, optimizers, type AdamConfig, type OptimizerConfig, type OptimizerKind, type Optimizers, type SGDConfig } from './optimizer.js'
-import { anything, callback, checkOptions, flag, type Kinds } from './options.js'
+import { anything, callback, checkOptions, flag, record, shown, type Kinds } from './options.js'
 import { adamNodes, type AdamResult } from './adam.js'
 import { opsOf, tensorsOf, type OpNode, type TensorNode, type WritebackDecl } from './nodes.js'
 import { capture, grad, writeback } from './ops.js'
-import { call, currentTrace, describe, leaf, Tensor, tensorOperand, traceGraph, traceMore, wholes, type Trace } from './tensor.js'
+import { call, currentTrace, describe, leaf, nameArgument, Tensor, tensorOperand, traceGraph, traceMore, wholes, type Trace } from './tensor.js'
 import { dtypes } from './core.js'
 import type { Dtype, Shape } from './types.js'
 
@@ -97,6 +97,8 @@ export class Graph {
   }
 }
 
+shown(Graph, ({ ops, params }) => `Graph of ${ops.length} operations (parameters: ${params.map(({ name }) => name).join(', ') || 'none'})`)
+
 const named = (info: { name: string; shape: number[]; dtype: number }): NamedTensor => ({
   name: info.name,
   shape: info.shape,
@@ -105,9 +107,17 @@ const named = (info: { name: string; shape: number[]; dtype: number }): NamedTen
 
 // ---------------------------------------------------------------- tracing by hand
 
+function graphArgument(op: string, above: unknown, graph: unknown): void {
+  if (!(graph instanceof Graph)) throw blame(new ArgumentError(`${op}: takes a graph, not ${describe(graph)}`), above)
+}
+function tracedArgument(op: string, above: unknown, fn: unknown): void {
+  if (typeof fn !== 'function') throw blame(new ArgumentError(`${op}: takes a function that is traced, not ${describe(fn)}`), above)
+}
+
 /** Runs fn in a fresh trace. Operations on its tensors need `traceInto` from then on. Of several tensors that it returns the first is the
  *  graph's result, what runs give and gradients are of; the others come as captures, "output.1" and so on. */
 export function trace(fn: () => Tensor | readonly Tensor[]): Graph {
+  tracedArgument('trace', trace, fn)
   return new Graph(
     traceGraph(holdFrames(trace), (made) => {
       const built = fn()
@@ -125,6 +135,8 @@ export function trace(fn: () => Tensor | readonly Tensor[]): Graph {
 
 /** Goes on with a graph: fn may use its tensors. What fn returns is the graph's result from now on; nothing leaves it as it is. */
 export function traceInto<R>(graph: Graph, fn: () => R): R {
+  graphArgument('traceInto', traceInto, graph)
+  tracedArgument('traceInto', traceInto, fn)
   let made: R | undefined
   traceMore(holdFrames(traceInto), graph.trace, () => {
     made = fn()
@@ -137,19 +149,19 @@ export function traceInto<R>(graph: Graph, fn: () => R): R {
 export function paramInput(name: string, shape: Shape, options: ParamOptions | Dtype = {}): Tensor {
   return call(paramInput, (site) => {
     const trace = currentTrace('param'), own = checkOptions('param', typeof options === 'string' ? { dtype: options } : options, ofParam)
-    if ((own.dtype ?? 'f32') !== 'f32') throw new ArgumentError(`param ${name}: parameters are f32, not ${own.dtype}`)
-    return trace.makeParam(site, name, wholes('param', 'shape', shape), own)
+    if ((own.dtype ?? 'f32') !== 'f32') throw new ArgumentError(`param ${nameArgument('param', name)}: parameters are f32, not ${own.dtype}`)
+    return trace.makeParam(site, nameArgument('param', name), wholes('param', 'shape', shape), own)
   })
 }
 
 /** A value fed on every step. */
 export function tensorInput(name: string, shape: Shape, dtype: Dtype = 'f32'): Tensor {
-  return leaf('input', tensorInput, (site, { graph }) => coreNow().input(site, graph, name, wholes('input', 'shape', shape), dtype))
+  return leaf('input', tensorInput, (site, { graph }) => coreNow().input(site, graph, nameArgument('input', name), wholes('input', 'shape', shape), dtype))
 }
 
 /** A value kept between steps beside the parameters, first filled with `value`. See `writeback`. */
 export function stateInput(name: string, shape: Shape, dtype: Dtype = 'f32', value = 0): Tensor {
-  return leaf('state', stateInput, (site, { graph }) => coreNow().state(site, graph, name, wholes('state', 'shape', shape), dtype, value))
+  return leaf('state', stateInput, (site, { graph }) => coreNow().state(site, graph, nameArgument('state', name), wholes('state', 'shape', shape), dtype, value))
 }
 
 const ofMaterialize: Kinds = { decayFilter: callback, frozen: anything }
@@ -264,9 +276,11 @@ export function appendAdam(
 ): AdamResult | void {
   if (tensors === undefined) return append(appendAdam, to, 'adam', given as AdamConfig)
   const graph = to as Graph
-  if (!(graph instanceof Graph)) throw blame(new ArgumentError(`appendAdam: takes a graph, not ${describe(graph)}`), appendAdam)
-  const own = call(appendAdam, () => chooseOptimizer({ adam: config as AdamConfig }).config as AdamConfig)
-  for (const option of ['groups', 'clipNorm', 'clipValue', 'normalize', 'accumulate', 'average'] as const)
+  graphArgument('appendAdam', appendAdam, graph)
+  for (const [what, value] of Object.entries({ 'the gradients are': given, 'the tensors are': tensors, 'decayFlags is': decayFlags }))
+    if (!record.is(value as never)) throw blame(new ArgumentError(`appendAdam: ${what} ${describe(value)}, not an object`), appendAdam)
+  const own = call(appendAdam, () => configOf('adam', config))
+  for (const option of ['groups', 'clipNorm', 'clipValue', 'normalize', 'skipNonFinite', 'accumulate', 'average'] as const)
     if (own[option] !== undefined)
       throw blame(new ArgumentError(`appendAdam: ${option} is for an optimizer of the compiler's own: change the gradients instead`), appendAdam)
   const declared = Object.fromEntries(graph.params.map(({ name, decay }) => [name, decay]))
@@ -278,6 +292,12 @@ export function appendAdam(
     return writebacks
   }
   return { config: own, writebacks: isTracing(graph) ? body() : inGraph(appendAdam, graph, body) }
+}
+
+/** Of an optimizer that must be there. */
+function configOf(kind: OptimizerKind, config: OptimizerConfig | undefined): OptimizerConfig & AdamConfig {
+  if (config === undefined) throw new ArgumentError(`${kind}: the options are undefined`)
+  return chooseOptimizer({ [kind]: config }).config as OptimizerConfig & AdamConfig
 }
 
 /** fn in a graph, whose result stays. */
@@ -315,7 +335,9 @@ export function appendOptimizer(to: Graph | GradResult | Tensor, options: Optimi
 }
 
 function append(above: unknown, to: Graph | GradResult | Tensor, kind: OptimizerKind, config: OptimizerConfig): void {
-  const numbers = call(above, () => optimizerNumbers(kind, chooseOptimizer({ [kind]: config }).config as OptimizerConfig))
+  const numbers = call(above, () => optimizerNumbers(kind, configOf(kind, config)))
+  if (!(to instanceof Graph || to instanceof Tensor || (to as GradResult | null | undefined)?.graph instanceof Graph))
+    throw blame(new ArgumentError(`append_optimizer: takes a graph, what appendGrad gives, or a loss, not ${describe(to)}`), above)
   const loss = to instanceof Graph ? to.result : to instanceof Tensor ? to : to.loss
   const graph = to instanceof Graph ? to : to instanceof Tensor ? null : to.graph
   const body = () =>
@@ -521,7 +543,7 @@ export function planBuffers(
   graph: Graph, second: IROptions | Readonly<Record<string, Tensor>> = { training: undefined as never }, writebacks?: readonly WritebackDecl<Tensor>[],
 ): BufferPlan {
   const above = planBuffers
-  if (!(graph instanceof Graph)) throw blame(new ArgumentError(`planBuffers: takes a graph, not ${describe(graph)}`), above)
+  graphArgument('planBuffers', above, graph)
   const isPlain = typeof second === 'object' && second !== null
   const isGrads = writebacks !== undefined || (isPlain && Object.values(second).every((value) => value instanceof Tensor))
   if (!isGrads) {
@@ -549,6 +571,7 @@ function checkGrads(graph: Graph, grads: Readonly<Record<string, Tensor>>, write
 
 /** The kernels of a step or run, in order; of a plan: those that it was made for. */
 export function emitKernels(graph: Graph, options: IROptions | BufferPlan = {}): KernelSpec[] {
+  graphArgument('emitKernels', emitKernels, graph)
   const known = plannedWith.get(options as BufferPlan)
   if (known !== undefined && known.graph !== graph) throw blame(new ArgumentError("emitKernels: the plan is another graph's"), emitKernels)
   return kernelList(planGraph('emitKernels', emitKernels, graph, known?.options ?? (options as IROptions)))

@@ -1,10 +1,10 @@
 // Modules: classes whose fields are parameters, other modules, and arrays of these. Owns the walk that gives every parameter its dotted
 // name. Knows no graph: a parameter here is a declaration, which each trace turns into a node.
 
-import { ArgumentError, blame, holdFrames, TraceError } from './errors.js'
+import { ArgumentError, holdFrames, TraceError } from './errors.js'
 import type { Init } from './init.js'
 import { anything, check, checkOptions, finite, flag, type Kinds } from './options.js'
-import { Parameter, isForeignTensor, isInTrace, type Tensor } from './tensor.js'
+import { Parameter, isForeignTensor, isInTrace, wholes, type Tensor } from './tensor.js'
 import type { Dtype, Shape } from './types.js'
 
 const BRAND = Symbol.for('tensorgrad.module')
@@ -27,16 +27,15 @@ export abstract class Module {
   /** Declares a parameter: keep it in a field (or an array in a field), whose path becomes its name. */
   protected param(shape: Shape, options: ParamOptions = {}): Tensor {
     const above = this.param
-    if (!Array.isArray(shape)) throw blame(new ArgumentError('param: the shape is not an array of numbers'), above)
-    return new Parameter([...shape], check(above, () => checkOptions('param', options, ofParam)), holdFrames(above))
+    const own = check(above, () => wholes('param', 'shape', shape))
+    return new Parameter(own, check(above, () => checkOptions('param', options, ofParam)), holdFrames(above))
   }
   /** Declares an f32 value that is kept between steps beside the parameters, and first filled with `init`: keep it in a field, whose path
    *  becomes its name. What a step leaves in it says `writeback`. */
   protected state(shape: Shape, options: { init?: number } = {}): Tensor {
     const above = this.state
-    if (!Array.isArray(shape)) throw blame(new ArgumentError('state: the shape is not an array of numbers'), above)
-    const { init = 0 } = check(above, () => checkOptions('state', options, { init: finite }))
-    return new Parameter([...shape], {}, holdFrames(above), init)
+    const own = check(above, () => wholes('state', 'shape', shape)), { init = 0 } = check(above, () => checkOptions('state', options, { init: finite }))
+    return new Parameter(own, {}, holdFrames(above), init)
   }
 
   /** Freezes the parameters that it has now, those of its modules too: no gradient is computed for them, nor for what leads to them alone,

@@ -1,12 +1,12 @@
 // Layers. Parameter names are those of C's tg_nn_*: Linear has W and b, Embedding W, LayerNorm g and b.
 
-import type { Captures } from './captures.js'
-import { blame, ShapeError } from './errors.js'
-import { conv1d, conv2d, convTranspose2d, type ConvOptions, type ConvTransposeOptions, type Pair } from './conv.js'
+import { Captures } from './captures.js'
+import { ArgumentError, blame, ShapeError } from './errors.js'
+import { conv1d, conv2d, convTranspose2d, pair, type ConvOptions, type ConvTransposeOptions, type Pair } from './conv.js'
 import { init, type Init } from './init.js'
 import { Module } from './module.js'
-import { anything, belowOne, check, checkOptions, count, flag, type Kinds } from './options.js'
-import { currentTrace, invoke, whole, type Tensor } from './tensor.js'
+import { anything, belowOne, check, checkAll, checkOptions, count, flag } from './options.js'
+import { currentTrace, describe, invoke, whole, type Tensor } from './tensor.js'
 
 export interface LinearOptions {
   /** Default true. */
@@ -26,6 +26,7 @@ export class Linear extends Module {
   ) {
     super()
     const { bias = true, init: wanted = init.kaiming() } = check(Linear, () => checkOptions('linear', options, { bias: flag, init: anything }))
+    checkAll('linear', Linear, { inDim, outDim })
     this.W = this.param([inDim, outDim], { init: wanted })
     if (bias) this.b = this.param([outDim], { init: 'zeros' })
   }
@@ -44,6 +45,7 @@ export class Embedding extends Module {
   ) {
     super()
     check(Embedding, () => checkOptions('embedding', options, { init: anything }))
+    checkAll('embedding', Embedding, { vocab, dim })
     this.W = this.param([vocab, dim], options.init === undefined ? {} : { init: options.init })
   }
   fwd(indices: Tensor): Tensor {
@@ -56,7 +58,7 @@ export class Dropout extends Module {
   readonly p: number
   constructor(p: number) {
     super()
-    check(Dropout, () => checkOptions('dropout', { p }, { p: belowOne }))
+    checkAll('dropout', Dropout, { p }, belowOne)
     this.p = p
   }
   /** `training` is by default what is being compiled: yes in compileModule and in a trace made by hand, no in compileForward. So `run` of a
@@ -82,7 +84,6 @@ export * from './norm.js'
 export * from './recurrent.js'
 
 const product = (numbers: readonly number[]) => numbers.reduce((a, b) => a * b, 1)
-const both = (value: Pair): readonly number[] => (typeof value === 'number' ? [value, value] : value)
 
 /** Kaiming by the numbers that meet in an output; what is no kaiming is as given. */
 function convInit(value: Init | undefined, fanIn: number): Init {
@@ -95,12 +96,21 @@ abstract class Conv extends Module {
   W: Tensor
   b: Tensor | null = null
   protected readonly options: ConvTransposeOptions
-  constructor(op: string, shape: number[], outDim: number, fanIn: number, options: ConvTransposeLayerOptions, more: Kinds = {}) {
+  constructor(op: string, inDim: number, outDim: number, kernel: Pair, axes: 1 | 2, options: ConvTransposeLayerOptions, transposed = false) {
     super()
+    const more = transposed ? { outputPadding: anything } : {}, above = new.target
     const known = { stride: anything, padding: anything, dilation: anything, groups: count, ...more, bias: flag, init: anything }
-    const { bias = true, init: wanted, ...rest } = check(new.target, () => checkOptions(op, options, known))
+    const { bias = true, init: wanted, ...rest } = check(above, () => checkOptions(op, options, known)), { groups = 1, stride = 1 } = rest
+    checkAll(op, above, { inDim, outDim })
+    const [sides, steps] = check(above, () => {
+      if (inDim % groups !== 0 || outDim % groups !== 0)
+        throw new ArgumentError(`${op}: ${inDim} and ${outDim} channels do not divide into ${groups} groups`)
+      return [pair(op, 'the kernel', kernel, axes, 1).slice(0, axes), pair(op, 'the stride', stride, axes, 1).slice(0, axes)]
+    })
+    const meet = (inDim / groups) * product(sides), across = product(steps)
+    const fanIn = transposed && meet >= across ? Math.floor(meet / across) : meet
     this.options = rest
-    this.W = this.param(shape, { init: convInit(wanted, fanIn) })
+    this.W = this.param([...(transposed ? [inDim, outDim / groups] : [outDim, inDim / groups]), ...sides], { init: convInit(wanted, fanIn) })
     if (bias) this.b = this.param([outDim], { init: 'zeros' })
   }
   protected withBias(): ConvTransposeOptions {
@@ -111,8 +121,7 @@ abstract class Conv extends Module {
 /** [N, in, L] -> [N, out, ...]. W [out, in / groups, kernel] (kaiming), b [out] (zeros). */
 export class Conv1d extends Conv {
   constructor(inDim: number, outDim: number, kernel: number, options: ConvLayerOptions = {}) {
-    const each = inDim / (options?.groups ?? 1)
-    super('conv1d', [outDim, each, kernel], outDim, each * kernel, options)
+    super('conv1d', inDim, outDim, kernel, 1, options)
   }
   fwd(x: Tensor): Tensor {
     return conv1d(x, this.W, this.withBias())
@@ -122,8 +131,7 @@ export class Conv1d extends Conv {
 /** [N, in, H, W] -> [N, out, ..., ...]. W [out, in / groups, kh, kw] (kaiming), b [out] (zeros). */
 export class Conv2d extends Conv {
   constructor(inDim: number, outDim: number, kernel: Pair, options: ConvLayerOptions = {}) {
-    const each = inDim / (options?.groups ?? 1)
-    super('conv2d', [outDim, each, ...both(kernel)], outDim, each * product(both(kernel)), options)
+    super('conv2d', inDim, outDim, kernel, 2, options)
   }
   fwd(x: Tensor): Tensor {
     return conv2d(x, this.W, this.withBias())
@@ -133,11 +141,7 @@ export class Conv2d extends Conv {
 /** [N, in, H, W] -> [N, out, ..., ...]. W [in, out / groups, kh, kw] (kaiming, fan in over the strides), b [out] (zeros). */
 export class ConvTranspose2d extends Conv {
   constructor(inDim: number, outDim: number, kernel: Pair, options: ConvTransposeLayerOptions = {}) {
-    const groups = options?.groups ?? 1
-    const meet = (inDim / groups) * product(both(kernel))
-    const steps = product(both(options?.stride ?? 1))
-    const fanIn = meet >= steps ? Math.floor(meet / steps) : meet
-    super('conv_transpose2d', [inDim, outDim / groups, ...both(kernel)], outDim, fanIn, options, { outputPadding: anything })
+    super('conv_transpose2d', inDim, outDim, kernel, 2, options, true)
   }
   fwd(x: Tensor): Tensor {
     return convTranspose2d(x, this.W, this.withBias())
@@ -156,6 +160,8 @@ export function mergeHeads(x: Tensor): Tensor {
 
 /** A capture [H, ...] or [1, H, ...] as one array for each of its H heads. */
 export function unsplitHeads(captures: Captures, name: string): Float32Array[] {
+  if (!(captures instanceof Captures))
+    throw blame(new ArgumentError(`unsplit_heads: takes the captures of a step or run, not ${describe(captures)}`), unsplitHeads)
   let shape = captures.shapeOf(name)
   const data = captures.get(name)
   if (shape.length > 2 && shape[0] === 1) shape = shape.slice(1)

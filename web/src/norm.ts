@@ -2,7 +2,7 @@
 
 import { ArgumentError } from './errors.js'
 import { Module } from './module.js'
-import { check, checkOptions, positive, unit, type Kinds } from './options.js'
+import { check, checkAll, checkOptions, positive, unit, type Kinds } from './options.js'
 import { currentTrace, invoke, type Tensor } from './tensor.js'
 
 export interface LayerNormOptions {
@@ -34,6 +34,7 @@ export class LayerNorm extends Module {
   ) {
     super()
     this.eps = epsOf('layer_norm', LayerNorm, options)
+    checkAll('layer_norm', LayerNorm, { d })
     this.g = this.param([d], { init: 'ones' })
     this.b = this.param([d], { init: 'zeros' })
   }
@@ -52,6 +53,7 @@ export class RMSNorm extends Module {
   ) {
     super()
     this.eps = epsOf('rms_norm', RMSNorm, options)
+    checkAll('rms_norm', RMSNorm, { d })
     this.g = this.param([d], { init: 'ones' })
   }
   fwd(x: Tensor): Tensor {
@@ -71,8 +73,9 @@ export class GroupNorm extends Module {
   ) {
     super()
     this.eps = epsOf('group_norm', GroupNorm, options)
+    checkAll('group_norm', GroupNorm, { groups, channels })
     check(GroupNorm, () => {
-      if (!(Number.isSafeInteger(groups) && groups > 0 && channels % groups === 0))
+      if (channels % groups !== 0)
         throw new ArgumentError(`group_norm: ${channels} channels do not divide into ${groups} groups`)
     })
     this.g = this.param([channels], { init: 'ones' })
@@ -95,6 +98,7 @@ export class BatchNorm extends Module {
   constructor(channels: number, options: BatchNormOptions = {}) {
     super()
     this.eps = epsOf('batch_norm', BatchNorm, options, { momentum: unit })
+    checkAll('batch_norm', BatchNorm, { channels })
     this.momentum = options.momentum ?? 0.1
     this.g = this.param([channels], { init: 'ones' })
     this.b = this.param([channels], { init: 'zeros' })

@@ -5,7 +5,7 @@ import { dtypeNumber } from './core.js'
 import { coreNow } from './platform.js'
 import { ArgumentError, ShapeError } from './errors.js'
 import { anything, checkOptions, flag, oneOf, positive, wholeFromZero, type Kind, type Kinds } from './options.js'
-import { call, copyOf, currentTrace, describe, dtypeOfArray, invoke, isTracing, leaf, numberOrTensor, numeric, tensorOperand, whole, wholes, type Tensor } from './tensor.js'
+import { call, copyOf, currentTrace, describe, dtypeOfArray, invoke, isTracing, leaf, nameArgument, numberOrTensor, numeric, tensorOperand, whole, wholes, type Tensor } from './tensor.js'
 import type { Axes, DataArray, Dtype, NormOptions, Operand, ReduceOptions, RopeOptions, ScanOptions, Shape, SortOptions, VarianceOptions } from './types.js'
 
 function dtypeArgument(op: string, dtype: unknown): number {
@@ -492,9 +492,8 @@ export function constant(shape: Shape, data: DataArray): Tensor {
 export function capture(name: string, t: Tensor): Tensor {
   if (!isTracing()) return t
   return call(capture, (site) => {
-    if (typeof name !== 'string') throw new ArgumentError(`capture: the name is ${describe(name)}, not a string`)
     const { graph, id } = tensorOperand('capture', t, 'the operand')
-    coreNow().capture(site, name, graph, id)
+    coreNow().capture(site, nameArgument('capture', name), graph, id)
     return t
   })
 }

@@ -16,6 +16,16 @@ export function describe(value: unknown): string {
   return `the ${typeof value} ${typeof value === 'string' ? JSON.stringify(value) : String(value)}`
 }
 
+const INSPECT = Symbol.for('nodejs.util.inspect.custom')
+
+/** What a text and console.log of Node make of the objects of a class, whose fields are of no use to a reader. */
+export function shown<T extends object>(type: { prototype: T }, text: (object: T) => string): void {
+  const value = function (this: T): string {
+    return text(this)
+  }
+  for (const name of ['toString', INSPECT]) Object.defineProperty(type.prototype, name, { value, configurable: true, writable: true })
+}
+
 const plainly = (value: unknown): string => (typeof value === 'object' || typeof value === 'function' ? describe(value) : typeof value === 'string' ? JSON.stringify(value) : String(value))
 
 /** What an option may hold: `text` ends "keepDims is 1, not ...". */
@@ -53,6 +63,14 @@ export const count = /* @__PURE__ */ number('a whole number from 1 on', (x) => N
 export function oneOf(...values: readonly unknown[]): Kind {
   const texts = values.map((value) => (typeof value === 'string' ? `'${value}'` : String(value)))
   return { text: texts.length > 1 ? `${texts.slice(0, -1).join(', ')} or ${texts.at(-1)}` : texts.join(), is: (value) => values.includes(value) }
+}
+
+/** Values that must be there, by name: sizes, where nothing else is said. */
+export function checkAll(op: string, above: unknown, values: Readonly<Record<string, unknown>>, kind: Kind = count): void {
+  check(above, () => {
+    for (const [name, value] of Object.entries(values))
+      if (!kind.is(value as never)) throw new ArgumentError(`${op}: ${name} is ${plainly(value)}, not ${kind.text}`)
+  })
 }
 
 /** `options`, if it is an object of these options alone with values of their kinds: a plain copy, without those that are undefined and with

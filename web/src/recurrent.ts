@@ -3,7 +3,7 @@
 
 import { init, type Init } from './init.js'
 import { Module } from './module.js'
-import { anything, check, checkOptions, count, flag, oneOf, type Kinds } from './options.js'
+import { anything, check, checkAll, checkOptions, flag, oneOf, type Kinds } from './options.js'
 import { invoke, type Tensor } from './tensor.js'
 
 export interface RecurrentOptions {
@@ -51,14 +51,12 @@ abstract class Recurrent extends Module {
     private readonly relu = false,
   ) {
     super()
-    check(new.target, () => {
-      checkOptions(kind, options, { bias: flag, init: anything, ...more })
-      checkOptions(kind, { hidden }, { hidden: count })
-    })
+    check(new.target, () => checkOptions(kind, options, { bias: flag, init: anything, ...more }))
+    checkAll(kind, new.target, { inDim, hidden })
     const { bias = true, init: wanted } = options
     this.hidden = hidden
     const wide = GATES[kind] * hidden
-    const usual = init.uniform({ bound: 1 / Math.sqrt(Math.max(hidden, 1)) })
+    const usual = init.uniform({ bound: 1 / Math.sqrt(hidden) })
     this.Wx = this.param([inDim, wide], { init: wanted ?? usual })
     this.Wh = this.param([hidden, wide], { init: wanted ?? usual })
     if (!bias) return

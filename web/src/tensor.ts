@@ -259,6 +259,12 @@ export function numberOrTensor(op: string, value: unknown, place: string): CoreO
   return typeof value === 'number' ? value : tensorOperand(op, value, place)
 }
 
+/** A name, of a node or a capture. */
+export function nameArgument(op: string, name: unknown): string {
+  if (typeof name === 'string') return name
+  throw new ArgumentError(`${op}: the name is ${describe(name)}, not a string`)
+}
+
 /** A whole number, for axes, dims and counts. */
 export function whole(op: string, what: string, value: unknown): number {
   if (Number.isSafeInteger(value)) return value as number
@@ -324,5 +330,9 @@ export function dtypeOfArray(data: unknown): Dtype | null {
 
 /** A copy that owns its memory. */
 export function copyOf<A extends DataArray>(data: A): A {
-  return data.slice() as A
+  try {
+    return data.slice() as A
+  } catch {
+    throw new ArgumentError(`the ${describe(data).replace(/^an? /, '')} has no memory any more: it was transferred elsewhere`)
+  }
 }

@@ -24,7 +24,13 @@ export function warn(onWarning: OnWarning | undefined, message: string, site: Si
   ;(onWarning ?? tell)({ message, site })
 }
 
-/** A warning of the core, with the first place that its text names. */
+/** A warning of the core: its site is the first place that its text names, and is left out where the text begins with it. */
+export function warningOf(text: string): Warning {
+  const site = placeIn(text), place = site === null ? '' : `${siteText(site)}: `
+  return { message: place !== '' && text.startsWith(place) ? text.slice(place.length) : text, site }
+}
+
+/** The first place that a text names. */
 export function placeIn(message: string): Site | null {
   const [, file, line, column] = /((?:[a-z]+:\/\/)?[^\s:()]+(?::\d+\/[^\s:()]*)?):(\d+):(\d+)/i.exec(message) ?? []
   return file === undefined ? null : { file, line: Number(line), column: Number(column) }

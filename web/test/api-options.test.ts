@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { inspect } from 'node:util'
 import * as tg from '../src/index.js'
 import { nearest } from '../src/options.js'
 import { aGraph, FakePort, rejection, thrown, topFile, usePlatform } from './api-support.js'
@@ -213,6 +214,121 @@ test('batch and maxSizes need an input with a null axis', async () => {
   assert.equal((await rejection(compile({ maxSizes: 4 }))).message, 'compileModule: maxSizes is for inputs with a null axis, and there is none')
   usePlatform()
   await compile({ inputs: { x: { shape: [null, 2] } }, batch: 4, maxSizes: 1 })
+})
+
+test('sizes of layers: whole numbers from 1 on, said at the line that makes the layer', () => {
+  const bad = [undefined, null, NaN, Infinity, 0, -1, 1.5, '3', true, [2], {}, () => 1, 10n, Symbol('s')]
+  const said = (value: unknown): string => (typeof value === 'string' ? '"3"' : Array.isArray(value) ? 'an Array' : typeof value === 'object' && value !== null ? 'an Object' : typeof value === 'function' ? 'a function' : String(value))
+  type Make = new (...sizes: never[]) => unknown
+  const sizes: [layer: string, op: string, args: unknown[], names: string[]][] = [
+    ['Linear', 'linear', [2, 3], ['inDim', 'outDim']], ['Embedding', 'embedding', [2, 3], ['vocab', 'dim']], ['LayerNorm', 'layerNorm', [3], ['d']],
+    ['RMSNorm', 'rmsNorm', [3], ['d']], ['GroupNorm', 'groupNorm', [1, 3], ['groups', 'channels']], ['BatchNorm', 'batchNorm', [3], ['channels']],
+    ['Conv1d', 'conv1d', [2, 3, 3], ['inDim', 'outDim']], ['Conv2d', 'conv2d', [2, 3, 3], ['inDim', 'outDim']],
+    ['ConvTranspose2d', 'convTranspose2d', [2, 3, 3], ['inDim', 'outDim']], ['RNN', 'rnn', [2, 3], ['inDim', 'hidden']],
+    ['GRU', 'gru', [2, 3], ['inDim', 'hidden']], ['LSTM', 'lstm', [2, 3], ['inDim', 'hidden']], ['Attention', 'attention', [4, 2], ['dim', 'heads']],
+  ]
+  for (const [layer, op, args, names] of sizes) {
+    const Layer = nn[layer as 'Linear'] as unknown as Make
+    assert.ok(new Layer(...(args as never[])))
+    for (const [i, name] of names.entries())
+      for (const value of bad) {
+        const error = thrown(() => new Layer(...(args.map((each, j) => (i === j ? value : each)) as never[])))
+        assert.ok(error instanceof ArgumentError && topFile(error) === 'api-options.test.js', `${layer} ${name}: ${error.stack}`)
+        assert.equal(error.message, `${op}: ${name} is ${said(value)}, not a whole number from 1 on`)
+      }
+  }
+  const kernels: [make: (kernel: never) => unknown, op: string][] = [
+    [(k) => new nn.Conv1d(2, 3, k), 'conv1d'], [(k) => new nn.Conv2d(2, 3, k), 'conv2d'], [(k) => new nn.ConvTranspose2d(2, 3, k), 'convTranspose2d'],
+  ]
+  for (const [make, op] of kernels)
+    for (const value of [...bad, [], [1, 2, 3], [1, NaN]]) {
+      if (op === 'conv1d' && Array.isArray(value) && value.length === 1) continue // a kernel
+      const error = thrown(() => make(value as never))
+      assert.ok(error instanceof ArgumentError && topFile(error) === 'api-options.test.js', `${op}: ${error.stack}`)
+      assert.ok(error.message.startsWith(`${op}: the kernel `), error.message)
+    }
+  assert.equal(thrown(() => new nn.Conv2d(3, 4, 3, { groups: 2 })).message, 'conv2d: 3 and 4 channels do not divide into 2 groups')
+  assert.equal(thrown(() => new nn.Conv2d(4, 4, 3, { stride: 0 })).message, 'conv2d: the stride needs to be at least 1, not 0')
+  assert.equal(thrown(() => new nn.Dropout(NaN)).message, 'dropout: p is NaN, not a number from 0 to below 1')
+  assert.equal(thrown(() => new nn.MLP([2, '3'] as never)).message, 'linear: outDim is "3", not a whole number from 1 on')
+})
+
+test('shapes of parameters and names of leaves', () => {
+  class Bad extends tg.Module {
+    make(shape: unknown) { return this.param(shape as never) }
+    keep(shape: unknown) { return this.state(shape as never) }
+  }
+  for (const [shape, text] of [[['3'], 'shape[0] is the string "3", not a whole number'], [[2, true], 'shape[1] is the boolean true, not a whole number'], [[undefined], 'shape[0] is undefined, not a whole number'], [null, 'shape is null, not an array of numbers']] as const) {
+    assert.equal(thrown(() => new Bad().make(shape)).message, `param: ${text}`)
+    assert.equal(thrown(() => new Bad().keep(shape)).message, `state: ${text}`)
+  }
+  for (const name of [undefined, null, 3, {}, Symbol('s')] as unknown as string[])
+    for (const [op, make] of Object.entries({ param: tg.paramInput, input: tg.tensorInput, state: tg.stateInput, capture: (n: string) => tg.capture(n, x24()) })) {
+      const error = traced(() => make(name, [2]))
+      assert.ok(error instanceof ArgumentError && topFile(error) === 'api-options.test.js', `${op}: ${error.stack}`)
+      assert.match(error.message, new RegExp(`^${op}: the name is .*, not a string$`))
+    }
+})
+
+test('the open IR: what is no graph, no function, no gradients, no options', async () => {
+  const none = [undefined, null, NaN, 0, 'x', true, {}, [], Symbol('s')] as never[]
+  for (const value of none) {
+    const calls: Record<string, () => unknown> = {
+      trace: () => tg.trace(value), traceInto: () => tg.traceInto(value, () => undefined), 'traceInto ': () => tg.traceInto(graph(), value),
+      emitKernels: () => tg.emitKernels(value), planBuffers: () => tg.planBuffers(value), compileToIR: () => tg.compileToIR(value), appendGrad: () => tg.appendGrad(value),
+      appendAdam: () => tg.appendAdam(value, { lr: 0.1 }), 'appendAdam ': () => tg.appendAdam(graph(), value, {}, { lr: 0.1 }), appendSGD: () => tg.appendSGD(value, { lr: 0.1 }),
+      appendOptimizer: () => tg.appendOptimizer(value, { sgd: { lr: 1 } }), unsplitHeads: () => nn.unsplitHeads(value, 'w'), compileGraph: () => tg.compileGraph(value),
+    }
+    for (const [name, call] of Object.entries(calls)) {
+      if (name === 'appendAdam ' && typeof value === 'object' && value !== null && !Array.isArray(value)) continue // no gradients are some
+      const error = await rejection(Promise.resolve().then(call))
+      assert.ok(error instanceof tg.TensorgradError && topFile(error) === 'api-options.test.js', `${name}(${String(value)}): ${error.stack}`)
+    }
+  }
+  assert.equal(thrown(() => tg.appendSGD(graph(), undefined as never)).message, 'sgd: the options are undefined')
+  assert.equal(thrown(() => tg.appendSGD(graph(), null as never)).message, 'sgd: the options are null')
+  assert.equal(thrown(() => tg.appendAdam(graph(), { skipNonFinite: true } as never, {}, { lr: 1, skipNonFinite: true })).message,
+    "appendAdam: skipNonFinite is for an optimizer of the compiler's own: change the gradients instead")
+})
+
+test('the class in place of the factory, memory that is gone, numbers that are none', async () => {
+  usePlatform()
+  assert.equal((await rejection(tg.compileModule(Model as never, loss as never, { inputs }))).message, 'compileModule: the factory is the class Model itself: give a function that makes one: () => new Model()')
+  const gone = new Float32Array(8), model = await compiled()
+  structuredClone(gone, { transfer: [gone.buffer] })
+  for (const call of [model.step({ x: gone }), model.run({ x: gone }), model.train({ data: { x: gone }, steps: 1 }), model.uploadParams({ 'l.W': gone }, { partial: true })]) {
+    const error = await rejection(call)
+    assert.ok(error instanceof ArgumentError && topFile(error) === 'api-options.test.js', error.stack)
+    assert.match(error.message, /the Float32Array has no memory any more: it was transferred elsewhere$/)
+  }
+  assert.equal((await rejection(compile({ seed: {} }))).message, 'compileModule: the seed is an Object, not a whole number from 0 on')
+  assert.equal((await rejection(compile({ lossScale: true }))).message, 'compileModule: lossScale is true, not a power of two from 1 to 2^24')
+  assert.equal((await rejection(compile({ frozen: null }))).message, 'compileModule: frozen is null, not a pattern for names of parameters, or an array of them')
+  assert.equal((await rejection(model.train({ data: { x: step }, steps: 1, targetLoss: NaN }))).message, 'train: targetLoss is NaN: no loss is below it')
+  assert.equal((await rejection(model.train({ data: { x: step }, steps: 1, inputs: null as never }))).message, 'train: inputs is null, not an object')
+})
+
+test('what models, data sets, captures and graphs look like in texts and on the console', async () => {
+  usePlatform(() => new FakePort({ step: () => ({ loss: 0, captures: [{ name: 'h', dtype: 'f32', shape: [2, 3], data: new Float32Array(6) }] }) }))
+  const model = await compiled(), { captures } = await model.step({ x: step }, { withCaptures: true })
+  const looks = (object: object, text: string) => assert.deepEqual([String(object), inspect(object)], [text, text])
+  looks(model, 'CompiledModule on cpu (fake): 2 parameters, 3 kernels')
+  looks(await model.compileForward(loss as never, { inputs }), 'CompiledForward on cpu (fake): 2 parameters, 3 kernels')
+  looks(captures, 'Captures (h f32[2, 3])')
+  looks(await model.dataset({ x: step }), 'Dataset')
+  looks(tg.trace(() => tg.mul(tg.paramInput('w', []), 2)), 'Graph of 3 operations (parameters: w)')
+  await model.destroy()
+  looks(model, 'CompiledModule on cpu (fake): 2 parameters, 3 kernels, destroyed')
+})
+
+test('after the end each call is named as it was called', async () => {
+  usePlatform()
+  const model = await compiled()
+  await model.destroy()
+  const said = async (call: Promise<unknown>) => (await rejection(call)).message
+  assert.equal(await said(model.train({ data: { x: step }, steps: 1 })), 'train: the model is destroyed')
+  assert.equal(await said(model.dataset({ x: step })), 'dataset: the model is destroyed')
+  assert.equal(await said(model.compileGraph(graph())), 'compileGraph: the model is destroyed')
 })
 
 test('inspect', async () => {

@@ -66,6 +66,16 @@ test('what the core warns of reaches onWarning, of siblings too', async () => {
   assert.equal((await rejection(tg.compileModule(() => new Model(), loss, { inputs, onWarning: 'no' as never }))).message, 'compileModule: onWarning is "no", not a function')
 })
 
+test('the place that a warning of the core begins with is its site, and stands once', async () => {
+  const text = 'compile: made, but never used, so it does not learn: b.W'
+  usePlatform(() => new FakePort({ createRuntime: () => ({ ...aGraph, warnings: [`file:///app/model.ts:12:3: ${text}`] }) }))
+  const compile = (more: object) => tg.compileModule(() => new Model(), loss, { inputs, sgd: { lr: 1 }, ...more })
+  const told: tg.Warning[] = []
+  await compile({ onWarning: (warning: tg.Warning) => void told.push(warning) })
+  assert.deepEqual(told, [{ message: text, site: { file: 'file:///app/model.ts', line: 12, column: 3 } }])
+  assert.deepEqual(await said(() => compile({})), [`tensorgrad: ${text} (file:///app/model.ts:12:3)`])
+})
+
 test('threads that cannot be: said, with what to do', async () => {
   usePlatform()
   const lines = await said(() => tg.compileForward(() => new Model(), loss, { inputs, device: 'cpu', threads: 2 }))

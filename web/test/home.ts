@@ -186,7 +186,7 @@ export const tests: Record<string, Test> = {
       [{ order: 'shuffled' }, TensorgradError, /^train: order is .*, not 'random' or 'sequential'/],
       [{ seed: -1 }, TensorgradError, /^train: the seed is -1/],
       [{ patience: -2 }, TensorgradError, /^train: patience is -2/],
-      [{ targetLoss: NaN }, TensorgradError, /^train: target_loss must be finite, got nan/],
+      [{ targetLoss: NaN }, TensorgradError, /^train: targetLoss is NaN/],
       [{ onProgress: 3 }, TensorgradError, /^train: onProgress is the number 3, not a function/],
     ]
     for (const [change, type, message] of wrong) await refused(train(change), type, message)

@@ -8,6 +8,7 @@ tg_status tg_emit_c(const tg_program *program, tg_text_buffer *text) {
     (void)program;
     return tg_fail(text->ctx, TG_ERROR_UNSUPPORTED, TG_SITE_NONE, "text: C source is printed by the native library alone");
 }
+void tg_emit_c_noted(tg_text_buffer *text, const char *name) { (void)text, (void)name; }
 
 tg_status tg_graph_check(const tg_graph *g, char *message, size_t size) {
     (void)g, (void)message, (void)size;

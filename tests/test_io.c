@@ -188,11 +188,33 @@ static void file_errors_name_the_path(void **state) {
     assert_io_error(f, tg_file_read(f->ctx, "load", f->folder, &bytes, &size, &held), f->folder); /* a folder */
     snprintf(path, sizeof path, "%s/sub", f->folder);
     assert_int_equal(mkdir(path, 0700), 0);
-    assert_int_equal(tg_file_begin(&writer, f->ctx, "save", path), TG_OK); /* a folder stands where the file should go */
-    assert_io_error(f, tg_file_commit(&writer), path);
+    assert_io_error(f, tg_file_begin(&writer, f->ctx, "save", path), path); /* a folder stands where the file should go */
     assert_int_equal(count_files(f->folder), 1);
     assert_int_equal(rmdir(path), 0);
     assert_null(bytes);
+}
+
+/* Devices and pipes are neither replaced nor waited for, through a link either: root may put a file in the place of /dev/null. */
+static void file_is_regular(void **state) {
+    io_fixture *f = *state;
+    tg_file_writer writer;
+    void *bytes = NULL;
+    size_t size = 0, held = 0;
+    char pipe[200], link[200];
+    struct stat info;
+    snprintf(pipe, sizeof pipe, "%s/pipe", f->folder);
+    snprintf(link, sizeof link, "%s/link", f->folder);
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_int_equal(symlink(pipe, link), 0);
+    const char *const paths[] = {pipe, link, "/dev/null"};
+    for (int i = 0; i < 3; i++) {
+        assert_io_error(f, tg_file_begin(&writer, f->ctx, "save", paths[i]), paths[i]);
+        assert_io_error(f, tg_file_read(f->ctx, "load", paths[i], &bytes, &size, &held), "is not a regular file");
+        assert_int_equal(stat(paths[i], &info), 0);
+        assert_false(S_ISREG(info.st_mode));
+    }
+    assert_int_equal(count_files(f->folder), 2);
+    assert_int_equal(remove(pipe) | remove(link), 0);
 }
 
 static void file_full_disk(void **state) { /* writes beyond a size limit fail as on a full disk */
@@ -474,6 +496,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(file_abandoned, io_setup, io_teardown),
         cmocka_unit_test_setup_teardown(file_stale_temporary, io_setup, io_teardown),
         cmocka_unit_test_setup_teardown(file_errors_name_the_path, io_setup, io_teardown),
+        cmocka_unit_test_setup_teardown(file_is_regular, io_setup, io_teardown),
         cmocka_unit_test_setup_teardown(file_full_disk, io_setup, io_teardown),
         cmocka_unit_test_setup_teardown(save_and_open, io_setup, io_teardown),
         cmocka_unit_test_setup_teardown(save_refuses_bad_names, io_setup, io_teardown),

@@ -964,6 +964,9 @@ FAMILY(attention) {
             tg_nn_attention_weights_at(HERE, X(2, 4, 3, 2), Y(2, 4, 5, 2), (tg_attention_mask){.causal = true}));
     MISTAKE(ARGUMENT, "mlp m: 1 sizes given: at least 2 are needed, of the input and the output",
             tg_nn_mlp_at(HERE, g, "m", sizes, 1, (tg_mlp_options){0}).layers[0].W);
+    MISTAKE(ARGUMENT, "mlp: 0 layers: 1 to 16 are possible: x[3]\n  x: input at model.c:1", tg_nn_mlp_fwd_at(HERE, (tg_mlp){0}, X(3)));
+    MISTAKE(ARGUMENT, "mlp: 99 layers: 1 to 16 are possible: x[3]\n  x: input at model.c:1",
+            tg_nn_mlp_fwd_at(HERE, (tg_mlp){.count = 99}, X(3)));
     MISTAKE(LIMIT, "mlp m: 18 sizes given: more than 16 layers", tg_nn_mlp_at(HERE, g, "m", sizes, 18, (tg_mlp_options){0}).layers[0].W);
 }
 
@@ -1467,7 +1470,7 @@ static void check_bad_step(tg_compile_options options, float second, const char 
 static void test_steps_not_finite(void **state) {
     (void)state;
     const tg_compile_options plain = {.optimizer = tg_sgd(.lr = tg_lr_constant(1))},
-                             units = {.optimizer = tg_sgd(.lr = {1}, .normalize = true)};
+                             units = {.optimizer = tg_sgd(.lr = tg_lr_constant(1), .normalize = true)};
     const tg_compile_options skips = {.optimizer = tg_sgd(.lr = tg_lr_constant(1), .skip_non_finite = true)};
     const tg_compile_options looks = {.optimizer = tg_sgd(.lr = tg_lr_constant(1)), .check_finite = true};
     check_bad_step(plain, 0, "", 99);

@@ -1462,7 +1462,8 @@ TG_API tg_status tg_model_set_lr_at(tg_site site, tg_model *model, tg_lr schedul
 TG_API int64_t tg_model_step_count(const tg_model *model);
 
 /* Parameters and the model's own user states (and, for training models, optimiser state, schedule, step counter, seed, where steps stand in
- * their random numbers) in safetensors format, written to a temporary file that then replaces `path`: a failed save leaves the old file.
+ * their random numbers) in safetensors format, written to a temporary file that then replaces `path` (which may not
+ * be a folder, device or pipe): a failed save leaves the old file.
  * Load checks everything before it writes anything; names must agree on both sides, dtypes and shapes too. A training file into a forward
  * model or a sibling: its parameters and the states that the model has, which must be there; the rest is left out. A file without training
  * state into a training model: the parameters, the states that it has, and all else from the start. Gradients are not kept. Where training

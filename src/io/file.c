@@ -62,6 +62,9 @@ static tg_status file_read_open(tg_context *ctx, const char *what, const char *p
 }
 
 tg_status tg_file_read_most(tg_context *ctx, const char *what, const char *path, size_t most, void **bytes, size_t *size, size_t *held) {
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* opening a pipe would wait for its writer */
+        return tg_fail(ctx, TG_ERROR_IO, TG_SITE_NONE, "%s: %s is not a regular file", what, path);
     errno = 0;
     FILE *file = fopen(path, "rb");
     if (file == NULL) return file_error(ctx, what, "open", path, errno);
@@ -178,13 +181,24 @@ static void file_keep_mode(const tg_file_writer *writer) {
 }
 #endif
 
+/* A folder, a device or a pipe would be replaced by the file, or refuse it when all is written. */
+static tg_status file_check_target(const tg_file_writer *writer) {
+    struct stat info;
+    if (stat(writer->target, &info) != 0 || S_ISREG(info.st_mode)) return TG_OK;
+    return tg_fail(writer->ctx, TG_ERROR_IO, TG_SITE_NONE, "%s: %s is not a regular file", writer->what, writer->path);
+}
+
 tg_status tg_file_begin(tg_file_writer *writer, tg_context *ctx, const char *what, const char *path) {
     memset(writer, 0, sizeof *writer);
     writer->ctx = ctx;
     writer->what = what;
     writer->path = path;
     tg_status status = tg_file_target(ctx, what, path, &writer->target);
-    if (status != TG_OK) return status;
+    if (status == TG_OK) status = file_check_target(writer);
+    if (status != TG_OK) {
+        tg_file_abandon(writer);
+        return status;
+    }
     writer->temporary_bytes = strlen(writer->target) + FILE_SUFFIX_BYTES;
     writer->temporary = tg_alloc(ctx, writer->temporary_bytes);
     if (writer->temporary == NULL) {

@@ -25,7 +25,8 @@ void tg_file_unlock(int lock);
 
 /* A temporary file beside tg_file_target of `path`. Either tg_file_commit (flush, fsync, rename over the target) or tg_file_abandon ends
  * it; a commit that fails has abandoned. The old file stays as it was until the rename; the new one has its mode and, where the system
- * lets us, its owner. A symbolic link stays one. A process that is killed in between leaves the temporary file, "path.tmp0". */
+ * lets us, its owner. A symbolic link stays one. What is no regular file is refused. A process that is killed in between leaves the
+ * temporary file, "path.tmp0". */
 typedef struct tg_file_writer {
     tg_context *ctx;
     const char *what, *path; /* borrowed */

@@ -204,7 +204,7 @@ static bool read_conv(const tg_call *call, const int32_t *ids, const tg_conv_opt
     if (!read_numbers(call, ids[0], "the dilation", options->dilation, count, one, dilation)) return false;
     for (int i = 0; i < count; i++)
         s->windows.window[i] = (tg_window){tg_node_shape(call, ids[1]).dim[CONV_LEAD + i], stride[i], dilation[i]};
-    s->bias = options->bias.id;
+    s->bias = options->bias.graph != NULL ? options->bias.id : 0;
     return check_bias_of_conv(call, ids, options->bias, s->out) && read_padding(call, ids[0], &options->padding, &s->windows);
 }
 

@@ -161,6 +161,12 @@ tg_mlp tg_nn_mlp_at(tg_site site, tg_graph *g, const char *name, const int64_t *
 }
 
 tg_tensor tg_nn_mlp_fwd_at(tg_site site, tg_mlp mlp, tg_tensor x) {
+    if (mlp.count < 1 || mlp.count > TG_MLP_LAYERS) { /* one that nobody made */
+        tg_call call;
+        if (!tg_call_enter(&call, site, "mlp", &x, 1)) return tg_call_poison(&call);
+        return tg_call_fail(&call, TG_ERROR_ARGUMENT, &x.id, 1, "%d layers: 1 to %d are possible: %s", mlp.count, TG_MLP_LAYERS,
+                            TG_LABEL(&call, x.id));
+    }
     for (int i = 0; i < mlp.count; i++) {
         x = tg_nn_linear_fwd_at(site, mlp.layers[i], x);
         if (i == mlp.count - 1 && !mlp.activate_last) break;

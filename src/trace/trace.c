@@ -125,6 +125,10 @@ bool tg_call_enter(tg_call *call, tg_site site, const char *op, const tg_tensor 
     *call = (tg_call){.op = op, .site = site};
     int unset = 0, dead = 0;
     bool poisoned = false;
+    if (operands == NULL || count < 1) {
+        fail_operand(call, "there is no tensor to work on", 0);
+        return false;
+    }
     for (int i = count - 1; i >= 0; i--) { /* the first of each kind stays */
         if (operands[i].graph == NULL) unset = i + 1;
         else if (!trace_has(operands[i].graph)) dead = i + 1;
@@ -134,10 +138,9 @@ bool tg_call_enter(tg_call *call, tg_site site, const char *op, const tg_tensor 
         }
     }
     if (poisoned) return false;
-    if (count < 1) fail_operand(call, "there is no tensor to work on", 0);
-    else if (unset > 0) fail_operand(call, "no tensor", unset);
+    if (unset > 0) fail_operand(call, "no tensor", unset);
     else if (dead > 0) fail_operand(call, "a tensor of a model or graph that was destroyed", dead);
-    if (count < 1 || unset > 0 || dead > 0) return false;
+    if (unset > 0 || dead > 0) return false;
     for (int i = 0; i < count; i++) {
         tg_graph *g = operands[i].graph;
         if (operands[i].id < 0 || operands[i].id >= g->nodes.count) {

@@ -57,7 +57,7 @@ export class Attention extends Module {
     options: AttentionOptions = {},
   ) {
     super()
-    const known = { kvHeads: count, causal: flag, ropeBase: positive, context: count, bias: flag, init: anything }
+    const known = { kvHeads: count, causal: flag, ropeBase: positive, context: count, bias: flag, init: anything, frozen: flag }
     const own = check(Attention, () => checkOptions('attention', options, known))
     checkAll('attention', Attention, { dim, heads })
     const { kvHeads = heads, causal, ropeBase, context = dim, ...linear } = own
@@ -128,7 +128,7 @@ export class MLP extends Module {
     const own = check(MLP, () => {
       if (!Array.isArray(sizes) || sizes.length < 2)
         throw new ArgumentError('mlp: at least 2 sizes are needed, of the input and the output')
-      return checkOptions('mlp', options, { activation: callback, activateLast: flag, bias: flag, init: anything })
+      return checkOptions('mlp', options, { activation: callback, activateLast: flag, bias: flag, init: anything, frozen: flag })
     })
     const { activation, activateLast, ...linear } = own
     this.options = own

@@ -8,6 +8,7 @@ import { Graph, irOf, markParams, materialize, type CompiledIR, type IROptions }
 import { rateArgument, type LR } from './lr.js'
 import { Module } from './module.js'
 import { chooseOptimizer, optimizerMessage, optimizers, type Optimizers } from './optimizer.js'
+import { told } from './numbers.js'
 import { anything, callback, check, checkOptions, flag, oneOf, record, shown, text, type Hints, type Kind, type Kinds } from './options.js'
 import {
   Connection,
@@ -818,7 +819,7 @@ interface TrainRun {
 const MAX_STEPS = 2 ** 31 - 1
 
 function trainArguments(options: TrainOptions): TrainRun {
-  const { data, steps, order = 'random', stepsPerSubmission = 0, targetLoss = 0, patience = 0, onProgress, signal } = checkOptions('train', options, ofTraining)
+  const { data, steps, order = 'random', stepsPerSubmission = 0, targetLoss, patience = 0, onProgress, signal } = checkOptions('train', options, ofTraining)
   const whole = (what: string, value: unknown, most: number): void => {
     if (!Number.isInteger(value) || (value as number) < 0 || (value as number) > most)
       throw new ArgumentError(`train: ${what} is ${typeof value === 'number' ? value : describe(value)}, not a whole number from 0 to ${most}`)
@@ -828,9 +829,10 @@ function trainArguments(options: TrainOptions): TrainRun {
   whole('stepsPerSubmission', stepsPerSubmission, 4096)
   whole('patience', patience, Number.MAX_SAFE_INTEGER)
   if (order !== 'random' && order !== 'sequential') throw new ArgumentError(`train: order is ${describe(order)}, not 'random' or 'sequential'`)
-  if (typeof targetLoss !== 'number') throw new ArgumentError(`train: targetLoss is ${describe(targetLoss)}, not a number`)
-  if (Number.isNaN(targetLoss)) throw new ArgumentError('train: targetLoss is NaN: no loss is below it')
-  const message = { steps, order, seed: seedArgument('train', options.seed), stepsPerSubmission, targetLoss, patience }
+  if (targetLoss !== undefined && typeof targetLoss !== 'number') throw new ArgumentError(`train: targetLoss is ${describe(targetLoss)}, not a number`)
+  if (Number.isNaN(targetLoss ?? 0)) throw new ArgumentError('train: targetLoss is NaN: no loss is below it')
+  if (Math.abs(targetLoss ?? 0) === Infinity) throw new ArgumentError(`train: targetLoss is ${targetLoss}, not a finite number`)
+  const message = { steps, order, seed: seedArgument('train', options.seed), stepsPerSubmission, targetLoss: told(targetLoss), patience }
   return { message, onProgress, signal }
 }
 

@@ -13,6 +13,8 @@ export interface LinearOptions {
   bias?: boolean
   /** Of W. Default kaiming. */
   init?: Init
+  /** Its parameters are not trained: no gradient, no update, as by `freeze()`. Default false. */
+  frozen?: boolean
 }
 
 /** x W + b: [..., in] -> [..., out]. W [in, out] (kaiming), b [out] (zeros). */
@@ -25,10 +27,11 @@ export class Linear extends Module {
     options: LinearOptions = {},
   ) {
     super()
-    const { bias = true, init: wanted = init.kaiming() } = check(Linear, () => checkOptions('linear', options, { bias: flag, init: anything }))
+    const { bias = true, init: wanted = init.kaiming(), frozen } = check(Linear, () => checkOptions('linear', options, { bias: flag, init: anything, frozen: flag }))
     checkAll('linear', Linear, { inDim, outDim })
     this.W = this.param([inDim, outDim], { init: wanted })
     if (bias) this.b = this.param([outDim], { init: 'zeros' })
+    if (frozen) this.freeze()
   }
   fwd(x: Tensor): Tensor {
     return invoke('nn_linear_fwd', Linear.prototype.fwd, this.b === null ? [x, this.W] : [x, this.W, this.b])
@@ -41,12 +44,13 @@ export class Embedding extends Module {
   constructor(
     readonly vocab: number,
     readonly dim: number,
-    options: { init?: Init } = {},
+    options: { init?: Init; frozen?: boolean } = {},
   ) {
     super()
-    check(Embedding, () => checkOptions('embedding', options, { init: anything }))
+    check(Embedding, () => checkOptions('embedding', options, { init: anything, frozen: flag }))
     checkAll('embedding', Embedding, { vocab, dim })
     this.W = this.param([vocab, dim], options.init === undefined ? {} : { init: options.init })
+    if (options.frozen) this.freeze()
   }
   fwd(indices: Tensor): Tensor {
     return invoke('embedding', Embedding.prototype.fwd, [this.W, indices])
@@ -73,6 +77,8 @@ export interface ConvLayerOptions extends Omit<ConvOptions, 'bias'> {
   bias?: boolean
   /** Of W. Default kaiming: std = gain / sqrt(fan in), fan in = in / groups times the kernel's elements. */
   init?: Init
+  /** Its parameters are not trained: no gradient, no update, as by `freeze()`. Default false. */
+  frozen?: boolean
 }
 export interface ConvTransposeLayerOptions extends ConvLayerOptions {
   outputPadding?: Pair
@@ -99,8 +105,8 @@ abstract class Conv extends Module {
   constructor(op: string, inDim: number, outDim: number, kernel: Pair, axes: 1 | 2, options: ConvTransposeLayerOptions, transposed = false) {
     super()
     const more = transposed ? { outputPadding: anything } : {}, above = new.target
-    const known = { stride: anything, padding: anything, dilation: anything, groups: count, ...more, bias: flag, init: anything }
-    const { bias = true, init: wanted, ...rest } = check(above, () => checkOptions(op, options, known)), { groups = 1, stride = 1 } = rest
+    const known = { stride: anything, padding: anything, dilation: anything, groups: count, ...more, bias: flag, init: anything, frozen: flag }
+    const { bias = true, init: wanted, frozen, ...rest } = check(above, () => checkOptions(op, options, known)), { groups = 1, stride = 1 } = rest
     checkAll(op, above, { inDim, outDim })
     const [sides, steps] = check(above, () => {
       if (inDim % groups !== 0 || outDim % groups !== 0)
@@ -112,6 +118,7 @@ abstract class Conv extends Module {
     this.options = rest
     this.W = this.param([...(transposed ? [inDim, outDim / groups] : [outDim, inDim / groups]), ...sides], { init: convInit(wanted, fanIn) })
     if (bias) this.b = this.param([outDim], { init: 'zeros' })
+    if (frozen) this.freeze()
   }
   protected withBias(): ConvTransposeOptions {
     return this.b === null ? this.options : { ...this.options, bias: this.b }

@@ -2,23 +2,29 @@
 
 import { ArgumentError } from './errors.js'
 import { Module } from './module.js'
-import { check, checkAll, checkOptions, positive, unit, type Kinds } from './options.js'
+import { check, checkAll, checkOptions, flag, positive, unit, type Kinds } from './options.js'
 import { currentTrace, invoke, type Tensor } from './tensor.js'
 
 export interface LayerNormOptions {
   /** Default 1e-5. */
   eps?: number
+  /** Its parameters are not trained: no gradient, no update, as by `freeze()`. Default false. */
+  frozen?: boolean
 }
 export interface BatchNormOptions extends LayerNormOptions {
   /** In (0, 1], of the newest batch. Default 0.1. */
   momentum?: number
 }
 
+function settle(layer: Module, options: number | LayerNormOptions): void {
+  if (typeof options === 'object' && options.frozen) layer.freeze()
+}
+
 /** eps, once the options are known to be some. */
 function epsOf(op: string, above: unknown, options: number | LayerNormOptions, more: Kinds = {}): number {
   const given = typeof options === 'number' ? { eps: options } : options
   check(above, () => {
-    checkOptions(op, given, { eps: positive, ...more })
+    checkOptions(op, given, { eps: positive, frozen: flag, ...more })
   })
   return given.eps ?? 1e-5
 }
@@ -37,6 +43,7 @@ export class LayerNorm extends Module {
     checkAll('layer_norm', LayerNorm, { d })
     this.g = this.param([d], { init: 'ones' })
     this.b = this.param([d], { init: 'zeros' })
+    settle(this, options)
   }
   fwd(x: Tensor): Tensor {
     return invoke('nn_layer_norm_fwd', LayerNorm.prototype.fwd, [x, this.g, this.b], () => [this.eps])
@@ -55,6 +62,7 @@ export class RMSNorm extends Module {
     this.eps = epsOf('rms_norm', RMSNorm, options)
     checkAll('rms_norm', RMSNorm, { d })
     this.g = this.param([d], { init: 'ones' })
+    settle(this, options)
   }
   fwd(x: Tensor): Tensor {
     return invoke('nn_rms_norm_fwd', RMSNorm.prototype.fwd, [x, this.g], () => [this.eps])
@@ -80,6 +88,7 @@ export class GroupNorm extends Module {
     })
     this.g = this.param([channels], { init: 'ones' })
     this.b = this.param([channels], { init: 'zeros' })
+    settle(this, options)
   }
   fwd(x: Tensor): Tensor {
     return invoke('nn_group_norm_fwd', GroupNorm.prototype.fwd, [x, this.g, this.b], () => [this.groups, this.eps])
@@ -102,6 +111,7 @@ export class BatchNorm extends Module {
     this.momentum = options.momentum ?? 0.1
     this.g = this.param([channels], { init: 'ones' })
     this.b = this.param([channels], { init: 'zeros' })
+    settle(this, options)
     this.mean = this.state([channels])
     this.var = this.state([channels], { init: 1 })
   }

@@ -68,7 +68,7 @@ export function lrNumbers(rate: LRSchedule): number[] {
 export const optimizerKinds: readonly OptimizerKind[] = ['sgd', 'adam', 'adamw', 'lion', 'rmsprop', 'adagrad', 'muon']
 
 /** As the core takes a number: 0 is "not given" there, and -0 a 0 on purpose. */
-const told = (value: number | undefined): number => (value === undefined ? 0 : value === 0 ? -0 : value)
+export const told = (value: number | undefined): number => (value === undefined ? 0 : value === 0 ? -0 : value)
 
 /** kind, beta1, beta2, eps, epsMode, weightDecay, momentum, nesterov, clipNorm, clipValue, normalize, accumulate, average,
  *  skipNonFinite, then the schedule's. 0: the default; -0: a 0. */

@@ -11,6 +11,8 @@ export interface RecurrentOptions {
   bias?: boolean
   /** Of Wx and Wh. Default uniform in 1 / sqrt(hidden), as the biases always are. */
   init?: Init
+  /** Its parameters are not trained: no gradient, no update, as by `freeze()`. Default false. */
+  frozen?: boolean
 }
 export interface RNNOptions extends RecurrentOptions {
   /** Default 'tanh'. */
@@ -51,7 +53,7 @@ abstract class Recurrent extends Module {
     private readonly relu = false,
   ) {
     super()
-    check(new.target, () => checkOptions(kind, options, { bias: flag, init: anything, ...more }))
+    check(new.target, () => checkOptions(kind, options, { bias: flag, init: anything, frozen: flag, ...more }))
     checkAll(kind, new.target, { inDim, hidden })
     const { bias = true, init: wanted } = options
     this.hidden = hidden
@@ -59,9 +61,11 @@ abstract class Recurrent extends Module {
     const usual = init.uniform({ bound: 1 / Math.sqrt(hidden) })
     this.Wx = this.param([inDim, wide], { init: wanted ?? usual })
     this.Wh = this.param([hidden, wide], { init: wanted ?? usual })
-    if (!bias) return
-    this.bx = this.param([wide], { init: usual, decay: false })
-    this.bh = this.param([wide], { init: usual, decay: false })
+    if (bias) {
+      this.bx = this.param([wide], { init: usual, decay: false })
+      this.bh = this.param([wide], { init: usual, decay: false })
+    }
+    if (options.frozen) this.freeze()
   }
 
   /** `start` as a caller gave it: the states that the layer has, by these names, and nothing else. */

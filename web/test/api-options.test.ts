@@ -27,8 +27,8 @@ type Row = [what: string, call: (options: never) => unknown, mistakes: Record<st
 const reduceMistakes = { keepdims: 'keepDims', keep_dims: 'keepDims', dtype: null }
 const reduceValues: Row[3] = { keepDims: [1, '1, not true or false'] }
 const convMistakes = { pad: 'padding', strides: 'stride', dilations: 'dilation', group: 'groups' }
-const epsMistakes = { epsilon: 'eps', Eps: 'eps', affine: null }
-const epsValues: Row[3] = { eps: [NaN, 'NaN, not a finite number over 0'] }
+const epsMistakes = { epsilon: 'eps', frozem: 'frozen', Eps: 'eps', affine: null }
+const epsValues: Row[3] = { eps: [NaN, 'NaN, not a finite number over 0'], frozen: ['yes', '"yes", not true or false'] }
 const x24 = () => f('x', 2, 4), image = () => f('x', 1, 2, 4, 4), row = () => f('x', 1, 2, 8)
 
 const inTrace: Record<string, Row> = {
@@ -72,8 +72,8 @@ class Declares extends tg.Module {
   declare(options: never) { return this.param([2], options) }
   keep(options: never) { return this.state([2], options) }
 }
-const layerMistakes = { biass: 'bias', initial: 'init', init_: 'init', activation: null }
-const layerValues: Row[3] = { bias: [0, '0, not true or false'] }
+const layerMistakes = { biass: 'bias', frozn: 'frozen', initial: 'init', init_: 'init', activation: null }
+const layerValues: Row[3] = { bias: [0, '0, not true or false'], frozen: [1, '1, not true or false'] }
 const layers: Record<string, Row> = {
   Linear: ['linear', (o) => new nn.Linear(2, 3, o), layerMistakes, layerValues],
   Embedding: ['embedding', (o) => new nn.Embedding(2, 3, o), { initial: 'init', bias: null }, {}],

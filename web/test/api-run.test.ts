@@ -7,11 +7,13 @@ import { test } from 'node:test'
 import * as mlp from '../examples/mlp-sin.js'
 import * as transformer from '../examples/transformer-add.js'
 import {
+  abs,
   add,
   appendAdam,
   appendGrad,
   ArgumentError,
   capture,
+  cast,
   compileForward,
   compileGraph,
   compileModule,
@@ -28,16 +30,18 @@ import {
   nn,
   NotFiniteError,
   NotFoundError,
-  type Site,
   paramInput,
+  reshape,
   resolveLR,
   ShapeError,
+  type Site,
   square,
   StateError,
   stateInput,
   sub,
   sum,
   sumAll,
+  tanh,
   tensorInput,
   trace,
   transpose,
@@ -516,4 +520,67 @@ test('destroy with calls in flight', async () => {
     assert.equal(error.message, 'step: the model is destroyed')
   }
   await gone
+})
+
+test('a layer made frozen is not trained: no parameter of it changes or has a gradient', async () => {
+  const x = Float32Array.from({ length: 32 }, (_, k) => ((k * 7) % 11) * 0.5 - 2)
+  const layers: Record<string, [count: number, make: (frozen: boolean) => { fwd(x: Tensor): Tensor }, input?: (x: Tensor) => Tensor]> = {
+    Linear: [2, (frozen) => new nn.Linear(4, 3, { frozen })],
+    Embedding: [1, (frozen) => new nn.Embedding(9, 3, { frozen }), (at) => cast(abs(at), 'i32')],
+    LayerNorm: [2, (frozen) => new nn.LayerNorm(4, { frozen })],
+    RMSNorm: [1, (frozen) => new nn.RMSNorm(4, { frozen })],
+    GroupNorm: [2, (frozen) => new nn.GroupNorm(2, 4, { frozen })],
+    BatchNorm: [2, (frozen) => new nn.BatchNorm(4, { frozen })],
+    Conv1d: [2, (frozen) => new nn.Conv1d(4, 3, 2, { frozen })],
+    Conv2d: [2, (frozen) => new nn.Conv2d(4, 3, 2, { frozen }), (at) => reshape(at, [2, 4, 2, 2])],
+    ConvTranspose2d: [2, (frozen) => new nn.ConvTranspose2d(4, 3, 2, { frozen }), (at) => reshape(at, [2, 4, 2, 2])],
+    RNN: [4, (frozen) => new nn.RNN(4, 3, { frozen })],
+    GRU: [4, (frozen) => new nn.GRU(4, 3, { frozen })],
+    Attention: [8, (frozen) => new nn.Attention(4, 2, { frozen })],
+    MLP: [4, (frozen) => new nn.MLP([4, 5, 3], { activation: tanh, frozen })],
+  }
+  class Lstm extends Module {
+    layer: nn.LSTM
+    constructor(frozen: boolean) {
+      super()
+      this.layer = new nn.LSTM(4, 3, { frozen })
+    }
+    fwd(at: Tensor): Tensor { return this.layer.fwd(at).h }
+  }
+  layers['LSTM'] = [4, (frozen) => new Lstm(frozen)]
+  for (const [name, [count, make, input = (at: Tensor) => at]] of Object.entries(layers))
+    for (const frozen of [false, true]) {
+      class Both extends Module {
+        free = this.param([], { init: 'ones' })
+        layer = make(frozen)
+      }
+      const model = await compileModule(() => new Both(), (m, { x: at }) => mean(mul(m.free, square(add(m.layer.fwd(input(at)), 0.5)))),
+        { adamw: { lr: 0.1 }, inputs: { x: { shape: [2, 4, 4] } }, device })
+      const before = await model.downloadParams()
+      await model.step({ x })
+      const after = await model.downloadParams(), gradients = await model.downloadParamGrads()
+      const own = Object.keys(after).filter((each) => each !== 'free')
+      assert.equal(own.length, count, name)
+      assert.ok(after['free']?.[0] !== before['free']?.[0])
+      for (const each of own) {
+        assert.equal(after[each]!.every((value, k) => value === before[each]![k]), frozen, `${name}: ${each} moved`)
+        assert.equal(gradients[each]!.every((value) => value === 0), frozen, `${name}: ${each} has a gradient`)
+      }
+      await model.destroy()
+    }
+})
+
+test('a target of 0 is one: training ends at the first loss that is no more', async () => {
+  class One extends Module {
+    w = this.param([1], { init: 'ones' })
+  }
+  const model = await compileModule(() => new One(), (m, { x }) => sum(mul(m.w, x)), { sgd: { lr: 0.3 }, inputs: { x: { shape: [1] } }, device })
+  const data = { x: new Float32Array([1]) }
+  const losses = await model.train({ data, steps: 9, targetLoss: 0 })
+  assert.equal(losses.length, 5) // 1, .7, .4, .1, -.2
+  assert.ok((losses[4] as number) < 0)
+  assert.equal((await model.train({ data, steps: 3 })).length, 3)
+  for (const targetLoss of [Infinity, -Infinity])
+    assert.equal((await rejection(model.train({ data, steps: 1, targetLoss }))).message, `train: targetLoss is ${targetLoss}, not a finite number`)
+  await model.destroy()
 })

@@ -218,7 +218,7 @@ typedef enum tg_init_kind {
     TG_INIT_ZEROS,
     TG_INIT_ONES,
     TG_INIT_KAIMING, /* normal, std = scale / sqrt(shape[0]); scale 0 means sqrt 2 */
-    TG_INIT_UNIFORM, /* uniform in [-scale, scale) */
+    TG_INIT_UNIFORM, /* uniform in [-scale, scale); a scale has to be given */
     TG_INIT_LITERAL  /* `data`, `count` floats, copied when the parameter is made */
 } tg_init_kind;
 
@@ -226,7 +226,7 @@ typedef struct tg_init {
     const float *data; /* literal only */
     int64_t count;
     tg_init_kind kind;
-    double scale; /* finite, not negative; TG_ZERO: all zeros */
+    double scale; /* 0 to 1e30, 0 as beside the kind; TG_ZERO: all zeros. Zeros, ones and literals have none */
 } tg_init;
 TG_API tg_init tg_init_randn(double scale);
 TG_API tg_init tg_init_zeros(void);
@@ -445,7 +445,7 @@ TG_API tg_tensor tg_std_at(tg_site site, tg_tensor x, tg_axes axes, tg_variance_
 #define tg_std(...) TG_WITH_2_(tg_std_at, tg_variance_options, __VA_ARGS__, .reserved_ = 0)
 typedef struct tg_norm_options {
     bool keepdims;
-    double ord; /* 1, 2 or INFINITY; 0 means 2 */
+    double ord; /* 1, 2 or INFINITY; 0 means 2, TG_ZERO is refused */
     int reserved_;
 } tg_norm_options;
 /* sum |x|, sqrt(sum x^2) [0 where it is 0] or max |x|, by ord; anything else is TG_ERROR_ARGUMENT. f32. Right wherever the result is in
@@ -554,7 +554,7 @@ TG_API tg_top tg_top_k_at(tg_site site, tg_tensor x, int64_t k, int axis);
  * TG_ERROR_ARGUMENT. */
 TG_API tg_tensor tg_einsum_at(tg_site site, const char *equation, const tg_tensor *operands, int count);
 typedef struct tg_rope_options {
-    double base;      /* over 0; 0 means 10000 */
+    double base;      /* a normal f32 number over 0; 0 means 10000, TG_ZERO is refused */
     bool interleaved; /* pairs are neighbours (2 i, 2 i + 1); else (i, i + D / 2) */
     tg_tensor
         positions; /* i32, broadcast to x's axes but the last; none: 0 .. T - 1, exact; given, angles are f32: |error| < position 1e-7 */
@@ -758,7 +758,7 @@ typedef struct tg_layer_norm {
     double eps;
 } tg_layer_norm;
 typedef struct tg_layer_norm_options {
-    double eps;  /* 0 means 1e-5 */
+    double eps;  /* at least 0; 0 means 1e-5, TG_ZERO none */
     bool frozen; /* its parameters are not trained */
     int reserved_;
 } tg_layer_norm_options;
@@ -773,7 +773,7 @@ typedef struct tg_rms_norm {
     double eps;
 } tg_rms_norm;
 typedef struct tg_rms_norm_options {
-    double eps;  /* 0 means 1e-5 */
+    double eps;  /* at least 0; 0 means 1e-5, TG_ZERO none */
     bool frozen; /* its parameters are not trained */
     int reserved_;
 } tg_rms_norm_options;
@@ -789,7 +789,7 @@ typedef struct tg_group_norm {
     double eps;
 } tg_group_norm;
 typedef struct tg_group_norm_options {
-    double eps;  /* 0 means 1e-5 */
+    double eps;  /* at least 0; 0 means 1e-5, TG_ZERO none */
     bool frozen; /* its parameters are not trained */
     int reserved_;
 } tg_group_norm_options;
@@ -806,8 +806,8 @@ typedef struct tg_batch_norm {
     double eps, momentum;
 } tg_batch_norm;
 typedef struct tg_batch_norm_options {
-    double eps;      /* 0 means 1e-5 */
-    double momentum; /* in (0, 1], of the newest batch; 0 means 0.1 */
+    double eps;      /* at least 0; 0 means 1e-5, TG_ZERO none */
+    double momentum; /* in [0, 1], of the newest batch; 0 means 0.1, TG_ZERO that mean and var stay */
     bool frozen;     /* its parameters are not trained */
     int reserved_;
 } tg_batch_norm_options;
@@ -932,7 +932,7 @@ typedef struct tg_attention_options {
     int64_t kv_heads; /* 0: heads */
     bool causal;
     bool no_bias;
-    double rope_base; /* queries and keys are turned by tg_rope with this base; 0: not at all */
+    double rope_base; /* queries and keys are turned by tg_rope with this base; 0 and TG_ZERO: not at all */
     int64_t context;  /* what keys and values are made of has so many numbers; 0: dim */
     tg_init init;     /* of the four W; default: kaiming */
     bool frozen;      /* its parameters are not trained */
@@ -1007,7 +1007,7 @@ typedef struct tg_loss_options {
 TG_API tg_tensor tg_nn_cross_entropy_last_at(tg_site site, tg_tensor logits, tg_tensor targets);
 typedef struct tg_cross_entropy_options {
     tg_reduction reduction;
-    double label_smoothing; /* e in [0, 1): (1 - e) of the above and e mean(-log softmax(logits)) over the V classes */
+    double label_smoothing; /* e in [0, 1), 0: none: (1 - e) of the above and e mean(-log softmax(logits)) over the V classes */
     int reserved_;
 } tg_cross_entropy_options;
 /* As above, over the positions whose target is not `ignore` (any number, a class too): the others count as 0 with gradient 0, whatever
@@ -1021,7 +1021,7 @@ TG_API tg_tensor tg_nn_mse_at(tg_site site, tg_tensor prediction, tg_tensor targ
 TG_API tg_tensor tg_nn_l1_at(tg_site site, tg_tensor prediction, tg_tensor target, tg_loss_options options);  /* |p - t| */
 typedef struct tg_huber_options {
     tg_reduction reduction;
-    double delta; /* over 0; 0 means 1 */
+    double delta; /* a normal f32 number over 0; 0 means 1, TG_ZERO is refused */
     int reserved_;
 } tg_huber_options;
 /* With e = |p - t|: e^2 / 2 up to delta, delta (e - delta / 2) beyond (Huber 1964). */
@@ -1135,14 +1135,15 @@ typedef enum tg_eps_mode {
  * matches a name has it. A group that matches nothing, or only what earlier groups have, is TG_ERROR_NOT_FOUND. */
 typedef struct tg_param_group {
     const char *pattern;
-    double rate;         /* [1] factor of the schedule's rate, of decay too */
-    double weight_decay; /* [0: the optimizer's] for those that decay */
+    double rate;         /* [1] factor of the schedule's rate, of decay too; TG_ZERO: 0, but not in every group */
+    double weight_decay; /* [0: the optimizer's] for those that decay; TG_ZERO: none */
     tg_choice decay;     /* whether they decay; TG_DEFAULT: as their own flag (or decay_filter) says */
     bool frozen;         /* not trained, and no gradient computed */
     bool plain;          /* Muon: Adam's update for matrices too (embeddings, the last layer) */
 } tg_param_group;
-/* Zero fields mean the default in brackets. Decay is decoupled and acts on parameters whose decay flag is set:
- * p <- (1 - lr wd) p - update. g: the gradient, after (in this order) accumulation, clip_value, and clip_norm or normalize.
+/* Zero fields mean the default in brackets; TG_ZERO is 0, where that is "off" too. An option of other kinds is refused.
+ * Decay is decoupled and acts on parameters whose decay flag is set: p <- (1 - lr wd) p - update.
+ * g: the gradient, after (in this order) accumulation, clip_value, and clip_norm or normalize.
  * SGD: buf = momentum buf + g; update = lr (nesterov ? g + momentum buf : buf).
  * Adam: m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g g; the update is beside eps_mode. Kingma & Ba 2015.
  * AdamW: Adam with a weight_decay of [0.01]. Loshchilov & Hutter 2019.
@@ -1160,12 +1161,12 @@ typedef struct tg_param_group {
  * and Adagrad's v ends at the largest f32 number; with eps under 2^-60 an update is no more than the formula allows, 0 / 0 is 0. */
 typedef struct tg_optimizer {
     tg_optimizer_kind kind;
-    tg_lr lr;
-    double beta1, beta2, eps; /* [.9, .999, 1e-8] where nothing else is said */
+    tg_lr lr;                 /* its rate is over 0 at some step */
+    double beta1, beta2, eps; /* [.9, .999, 1e-8] where nothing else is said; in [0, 1), eps a normal f32 number; TG_ZERO: 0 */
     tg_eps_mode eps_mode;     /* Adam, AdamW, Muon */
-    double weight_decay;      /* [0] */
-    double momentum;          /* [0] SGD, RMSProp, Muon */
-    bool nesterov;            /* SGD */
+    double weight_decay;      /* [0] at least 0; TG_ZERO: none, of AdamW too */
+    double momentum;          /* [0] in [0, 1): SGD, RMSProp, Muon; TG_ZERO: none, of Muon too */
+    bool nesterov;            /* SGD with a momentum */
     double clip_norm;         /* [0: off] scale all gradients by min(1, clip_norm / ||g||), ||g|| over all parameters */
     double clip_value;        /* [0: off] every element to [-clip_value, clip_value] */
     bool normalize;           /* g / ||g||, 0 where ||g|| is 0; not together with clip_norm */
@@ -1257,7 +1258,8 @@ typedef struct tg_compile_options {
     const tg_webgpu_device *webgpu; /* the application's own; `device` must not be CPU. NULL: one is opened */
     tg_precision precision;         /* siblings have their parent's */
     /* With F16 in use, cotangents are computed times this, so that small ones do not vanish among the halves, and gradients are
-     * divided by it: both exact. A power of two from 1 to 2^24; 0 means 4096: cotangents from 1.5e-8 to 16 keep eleven bits. */
+     * divided by it: both exact. A power of two from 1 to 2^24; 0 means 4096, TG_ZERO is refused: cotangents from 1.5e-8 to 16 keep eleven
+     * bits. */
     double loss_scale;
     /* Where inputs have TG_ANY: what it stands for when the model is traced and compiled first, the size that most calls have. 0: 2. The
      * build function is called again for every other size, when the first call feeds it: it and `user` must live as long as the model,
@@ -1389,7 +1391,7 @@ typedef struct tg_train_options {
     int64_t steps_per_submission;
     tg_progress_fn progress; /* after every step, in order; NULL: nobody asks */
     void *progress_user;
-    double target_loss; /* [0: none] end once a loss is no more than this */
+    double target_loss; /* [0: none; TG_ZERO: 0] end once a loss is no more than this; finite */
     int64_t patience;   /* [0: none] end once the least loss is so many steps old */
     int reserved_;
 } tg_train_options;
@@ -1509,9 +1511,9 @@ TG_API tg_shape tg_model_output_shape(const tg_model *model);
 TG_API tg_dtype tg_model_output_dtype(const tg_model *model);
 typedef enum tg_text { TG_TEXT_IR = 0, TG_TEXT_KERNELS, TG_TEXT_PLAN, TG_TEXT_DOT, TG_TEXT_C, TG_TEXT_WGSL } tg_text;
 /* Owned by the model, valid until the next tg_model_text or its destruction. NULL on error. WGSL of a CPU model: for a device with
- * the guaranteed limits. TG_TEXT_C: a C11 file with void tg_emitted_run(void *const *buffers), which makes one step (one run of a model that
- * is not trained); its comments name the buffers to pass, where in them the parameters lie, which hold results, and what each kernel reads
- * and writes. It does not check what is fed. */
+ * the guaranteed limits. TG_TEXT_C: a C11 file with void tg_emitted_run(void *const *buffers), which makes one step (one run of a model
+ * that is not trained); its comments name the buffers to pass, where in them the parameters lie, which hold results, and what each kernel
+ * reads and writes. It does not check what is fed. */
 TG_API const char *tg_model_text_at(tg_site site, tg_model *model, tg_text what);
 #define tg_model_text(...) tg_model_text_at(TG_SITE, __VA_ARGS__)
 
@@ -1542,7 +1544,7 @@ typedef struct tg_tune_result { /* of one launch, or of all that are like it */
     bool faster;                /* `best` goes into the table */
 } tg_tune_result;
 typedef struct tg_tune_options {
-    double seconds;                                           /* that it may take, about; 0: 30 */
+    double seconds;                                           /* that it may take, about; up to 1e6; 0: 30 */
     bool dry_run;                                             /* store nothing */
     void (*report)(void *user, const tg_tune_result *result); /* after each; the texts are valid during the call */
     void *user;

@@ -1542,7 +1542,8 @@ static void loading_checks_everything_first(void **state) {
     refuse_load(f, m, items, 14, (const tg_file_text[]){{"seed", "18446744073709551616"}}, 1, TG_ERROR_FORMAT, "metadata seed");
     refuse_load(f, m, items, 14, (const tg_file_text[]){{"step", "-1"}}, 1, TG_ERROR_FORMAT, "metadata step");
     refuse_load(f, m, items, 14, (const tg_file_text[]){{"step", "2147483648"}}, 1, TG_ERROR_FORMAT, "metadata step");
-    refuse_load(f, m, items, 14, (const tg_file_text[]){{"step", "4"}}, 1, TG_ERROR_FORMAT, "4 steps by its metadata, 0 of them skipped, 3 by tg.step");
+    refuse_load(f, m, items, 14, (const tg_file_text[]){{"step", "4"}}, 1, TG_ERROR_FORMAT,
+                "4 steps by its metadata, 0 of them skipped, 3 by tg.step");
     float rates[18] = {0, 0, 0, NAN};
     items[13].data = rates;
     refuse_load(f, m, items, 14, NULL, 0, TG_ERROR_FORMAT, "tg.lr holds nan");
@@ -1724,9 +1725,7 @@ static tg_tensor build_advised(tg_graph *g, void *user) {
     case 4: y = tg_where(tg_greater(y, 0), x, 1); break;
     case 5: y = x; break;
     case 6: (void)tg_nn_linear(g, "forgotten", 3, 2); break;
-    case 7:
-        y = tg_add(y, tg_round(tg_param(g, "v", TG_SHAPE(3))));
-        break;
+    case 7: y = tg_add(y, tg_round(tg_param(g, "v", TG_SHAPE(3)))); break;
     /* these are as they are meant */
     case 8: y = tg_add(y, tg_stop_gradient(tg_sub(tg_round(y), y))); break;
     case 9: y = tg_add(y, tg_stop_gradient(tg_param(g, "target", TG_SHAPE(3)))); break;
@@ -1751,7 +1750,8 @@ static void what_cannot_learn_is_said(void **state) {
         if (m == NULL) fail_msg("kind %d: %s", kind, tg_error_message(ctx));
         const int wanted = kind > 7 ? 0 : kind == 5 ? 2 : 1; /* 5: nothing learns, and it is not even used */
         if (a.count != wanted) fail_msg("kind %d: %d warnings, the last: %s", kind, a.count, a.text);
-        if (wanted > 0 && (strstr(a.text, says[kind]) == NULL || strstr(a.text, "test_model.c:") == NULL)) fail_msg("kind %d: %s", kind, a.text);
+        if (wanted > 0 && (strstr(a.text, says[kind]) == NULL || strstr(a.text, "test_model.c:") == NULL))
+            fail_msg("kind %d: %s", kind, a.text);
         tg_model_destroy(m);
         tg_context_destroy(ctx);
     }

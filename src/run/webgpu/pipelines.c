@@ -269,16 +269,17 @@ static tg_wgpu_compute_pipeline_descriptor pipelines_describe(const webgpu_execu
 static tg_status pipelines_no_pipeline(webgpu_device *d) {
     return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no compute pipeline");
 }
+static tg_wgpu_compute_pipeline pipelines_create(webgpu_executable *e, webgpu_pipeline *pipeline) {
+    const tg_wgpu_compute_pipeline_descriptor descriptor = pipelines_describe(e, pipeline);
+    return e->device->host->api.device_create_compute_pipeline(e->device->gpu->device, &descriptor);
+}
 /* One at a time, each in scopes of its own: what an error belongs to is then known without a callback. */
 static tg_status pipelines_make_one(webgpu_executable *e, webgpu_pipeline *pipeline) {
     webgpu_device *d = e->device;
     tg_wgpu_compute_pipeline handle = NULL;
     tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
     tg_status status = pipelines_make_module(d, pipeline), waited = TG_OK;
-    if (status == TG_OK) {
-        const tg_wgpu_compute_pipeline_descriptor descriptor = pipelines_describe(e, pipeline);
-        handle = d->host->api.device_create_compute_pipeline(d->gpu->device, &descriptor);
-    }
+    if (status == TG_OK) handle = pipelines_create(e, pipeline);
     tg_webgpu_scopes_end(d, WEBGPU_SCOPES, &d->scopes);
     for (int i = 0; i < WEBGPU_SCOPES && waited == TG_OK; ++i) waited = tg_webgpu_wait(d, &d->scopes.request[i], "compiling shaders");
     if (status == TG_OK) status = waited;

@@ -3,7 +3,7 @@
 
 import { ArgumentError } from './errors.js'
 import { anything, checkOptions, flag, type Kinds } from './options.js'
-import { describe, invoke, whole, type Tensor } from './tensor.js'
+import { describe, invoke, pair, whole, type Tensor } from './tensor.js'
 
 /** One number for every axis, or one for H and one for W. */
 export type Pair = number | readonly [number, number]
@@ -44,17 +44,6 @@ export interface UpsampleOptions {
 }
 
 type Axes = 1 | 2
-
-/** @internal One number for each axis. */
-export function pair(op: string, what: string, value: unknown, axes: Axes, least: number): [number, number] {
-  if (!Array.isArray(value)) return pair(op, what, axes === 1 ? [value] : [value, value], axes, least)
-  if (value.length !== axes)
-    throw new ArgumentError(`${op}: ${what} has ${value.length} numbers, not ${axes}`)
-  const numbers = [value[0], value[1] ?? value[0]].map((each) => whole(op, what, each)) as [number, number]
-  // a 0 would be the core's default
-  for (const number of numbers) if (number < least) throw new ArgumentError(`${op}: ${what} needs to be at least ${least}, not ${number}`)
-  return numbers
-}
 
 /** same, before 2, after 2. */
 function paddingNumbers(op: string, value: Padding | undefined, axes: Axes): number[] {

@@ -2,11 +2,11 @@
 
 import { Captures } from './captures.js'
 import { ArgumentError, blame, ShapeError } from './errors.js'
-import { conv1d, conv2d, convTranspose2d, pair, type ConvOptions, type ConvTransposeOptions, type Pair } from './conv.js'
+import { conv1d, conv2d, convTranspose2d, type ConvOptions, type ConvTransposeOptions, type Pair } from './conv.js'
 import { init, type Init } from './init.js'
 import { Module } from './module.js'
 import { anything, belowOne, check, checkAll, checkOptions, count, flag } from './options.js'
-import { currentTrace, describe, invoke, whole, type Tensor } from './tensor.js'
+import { currentTrace, describe, invoke, pair, whole, type Tensor } from './tensor.js'
 
 export interface LinearOptions {
   /** Default true. */

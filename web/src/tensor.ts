@@ -282,6 +282,17 @@ export function wholes(op: string, what: string, values: unknown): number[] {
   return values.map((value, i) => whole(op, `${what}[${i}]`, value))
 }
 
+/** One whole number for each axis, of one or of as many. */
+export function pair(op: string, what: string, value: unknown, axes: 1 | 2, least: number): [number, number] {
+  if (!Array.isArray(value)) return pair(op, what, axes === 1 ? [value] : [value, value], axes, least)
+  if (value.length !== axes)
+    throw new ArgumentError(`${op}: ${what} has ${value.length} numbers, not ${axes}`)
+  const numbers = [value[0], value[axes - 1]].map((each) => whole(op, what, each)) as [number, number]
+  // a 0 would be the core's default
+  for (const number of numbers) if (number < least) throw new ArgumentError(`${op}: ${what} needs to be at least ${least}, not ${number}`)
+  return numbers
+}
+
 // ---------------------------------------------------------------- calls
 
 /** Runs one public call: errors are thrown at the line that called `above`, where the call is also said to stand. */

@@ -241,7 +241,7 @@ test('sizes of layers: whole numbers from 1 on, said at the line that makes the 
     [(k) => new nn.Conv1d(2, 3, k), 'conv1d'], [(k) => new nn.Conv2d(2, 3, k), 'conv2d'], [(k) => new nn.ConvTranspose2d(2, 3, k), 'convTranspose2d'],
   ]
   for (const [make, op] of kernels)
-    for (const value of [...bad, [], [1, 2, 3], [1, NaN]]) {
+    for (const value of [...bad, [], [1, 2, 3], [1, NaN], [1, undefined], [null, 1]]) {
       if (op === 'conv1d' && Array.isArray(value) && value.length === 1) continue // a kernel
       const error = thrown(() => make(value as never))
       assert.ok(error instanceof ArgumentError && topFile(error) === 'api-options.test.js', `${op}: ${error.stack}`)

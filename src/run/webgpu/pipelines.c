@@ -271,6 +271,8 @@ static tg_status pipelines_no_pipeline(webgpu_device *d) {
 }
 static tg_wgpu_compute_pipeline pipelines_create(webgpu_executable *e, webgpu_pipeline *pipeline) {
     const tg_wgpu_compute_pipeline_descriptor descriptor = pipelines_describe(e, pipeline);
+    /* the library copies what it needs of a descriptor */
+    /* cppcheck-suppress returnDanglingLifetime */
     return e->device->host->api.device_create_compute_pipeline(e->device->gpu->device, &descriptor);
 }
 /* One at a time, each in scopes of its own: what an error belongs to is then known without a callback. */

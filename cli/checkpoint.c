@@ -2,9 +2,11 @@
 #include "cli.h"
 
 #include "io/safetensors.h"
+#include "optim/optim.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int open_checkpoint(const char *path, tg_context **ctx, tg_safetensors **file) {
     *file = NULL;
@@ -36,6 +38,21 @@ int cli_checkpoint_number(const char *path, const char *key, uint64_t *number) {
         errno = 0;
         unsigned long long value = strtoull(text, &end, 10);
         if (errno == 0 && !*end) *number = value;
+    }
+    close_checkpoint(ctx, file);
+    return CLI_DONE;
+}
+
+int cli_checkpoint_schedule(const char *path, tg_lr *schedule, int64_t *start) {
+    tg_context *ctx;
+    tg_safetensors *file;
+    float numbers[TG_LR_STATE];
+    int code = open_checkpoint(path, &ctx, &file);
+    if (code != CLI_DONE) return code;
+    const tg_file_tensor *tensor = tg_safetensors_find(file, "tg.lr");
+    if (tensor && tensor->bytes == sizeof numbers) {
+        memcpy(numbers, tensor->data, sizeof numbers);
+        (void)tg_lr_decode(numbers, schedule, start);
     }
     close_checkpoint(ctx, file);
     return CLI_DONE;

@@ -129,6 +129,8 @@ void cli_picture(FILE *out, const cli_curves *curves, bool colour, int columns);
 
 /* checkpoint.c: what a safetensors file holds. Prints one line where it cannot be read. */
 int cli_checkpoint_number(const char *path, const char *key, uint64_t *number); /* left alone when the file has none of that name */
+/* The schedule that a file of training state brings along, set by tg_model_set_lr; left alone where it has none. */
+int cli_checkpoint_schedule(const char *path, tg_lr *schedule, int64_t *start);
 int cli_checkpoint_inspect(const char *path, bool json);
 
 #endif

@@ -257,8 +257,10 @@ static int begin_from_file(training *run, const cli_options *options) {
     if (!options->resume) return CLI_DONE;
     if (!(options->lr > 0)) {
         uint64_t skipped = 0;
+        int64_t start = 0;
         int code = cli_checkpoint_number(path, "skipped", &skipped);
-        run->lr_began = (int64_t)skipped; /* the load has checked it */
+        if (code == CLI_DONE) code = cli_checkpoint_schedule(path, &run->session.optimizer.lr, &start);
+        run->lr_began = (int64_t)skipped + start; /* the load has checked them */
         return code;
     }
     run->lr_began = tg_model_step_count(model);

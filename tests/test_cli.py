@@ -213,6 +213,10 @@ def test_batch_and_rate(folder):
     losses("transformer-add", "--steps", 3, "--save", checkpoint)
     again = [line["lr"] for line in losses("transformer-add", "--steps", 2, "--resume", checkpoint, "--lr", 0.01)]
     expect(again == rates, f"resumed, a schedule that was named begins: {again}")
+    losses("transformer-add", "--steps", 2, "--resume", checkpoint, "--lr", 0.01, "--save", folder / "on.safetensors")
+    on = [line["lr"] for line in losses("transformer-add", "--steps", 2, "--resume", folder / "on.safetensors")]
+    for t, rate in enumerate(on, 3):
+        expect(abs(rate - (0.01 - 0.009 * t / 1500)) < 1e-8, f"resumed again, the schedule in force is shown: {on}")
     info = json.loads(call("inspect", "mlp-sin", "--batch", 3, "--json")[1])
     expect(info["peak_bytes"] < json.loads(call("inspect", "mlp-sin", "--json")[1])["peak_bytes"], str(info))
     expect(json.loads(call("bench", "mlp-sin", "--batch", 3, "--steps", 2, "--json")[1])["steps"] == 2, "bench --batch")

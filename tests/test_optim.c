@@ -295,6 +295,24 @@ static void test_lr_nodes(void **state) {
         }
 }
 
+static void test_lr_decoded(void **state) {
+    (void)state;
+    const int64_t starts[] = {0, 3, 20000003};
+    float numbers[TG_LR_STATE] = {0};
+    tg_lr got = tg_lr_constant(7);
+    int64_t start = -1;
+    assert_false(tg_lr_decode(numbers, &got, &start)); /* the optimiser's own is in force */
+    assert_true(got.peak == 7 && start == -1);
+    for (int i = 0; i < 15; i++)
+        for (int s = 0; s < 3; s++) {
+            tg_lr_encode(schedule(i), starts[s], numbers);
+            assert_true(tg_lr_decode(numbers, &got, &start));
+            assert_int_equal(start, starts[s]);
+            for (int64_t step = 1; step < 40; step++)
+                close_to(tg_lr_value(got, step), tg_lr_value(schedule(i), step), "rate of the numbers");
+        }
+}
+
 static void test_lr_checks(void **state) {
     (void)state;
     machine *m = machine_make();
@@ -1081,17 +1099,40 @@ static void test_allocation(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layout),        cmocka_unit_test(test_lr_values),      cmocka_unit_test(test_lr_values_at_the_edges),
-        cmocka_unit_test(test_lr_nodes),      cmocka_unit_test(test_lr_checks),      cmocka_unit_test(test_adam),
-        cmocka_unit_test(test_sgd),           cmocka_unit_test(test_adamw),          cmocka_unit_test(test_lion),
-        cmocka_unit_test(test_rmsprop),       cmocka_unit_test(test_adagrad),        cmocka_unit_test(test_shaped_gradients),
-        cmocka_unit_test(test_accumulation),  cmocka_unit_test(test_average),        cmocka_unit_test(test_groups),
-        cmocka_unit_test(test_group_errors),  cmocka_unit_test(test_patterns),       cmocka_unit_test(test_muon),
-        cmocka_unit_test(test_corrections),   cmocka_unit_test(test_resume),         cmocka_unit_test(test_zero_rate),
-        cmocka_unit_test(test_clip_nan),      cmocka_unit_test(test_gradients),      cmocka_unit_test(test_frozen_costs_nothing),
-        cmocka_unit_test(test_no_parameters), cmocka_unit_test(test_options),        cmocka_unit_test(test_loss),
-        cmocka_unit_test(test_filter),        cmocka_unit_test(test_user_optimizer), cmocka_unit_test(test_both),
-        cmocka_unit_test(test_sibling),       cmocka_unit_test(test_allocation),     cmocka_unit_test(test_scale),
+        cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_lr_values),
+        cmocka_unit_test(test_lr_values_at_the_edges),
+        cmocka_unit_test(test_lr_nodes),
+        cmocka_unit_test(test_lr_decoded),
+        cmocka_unit_test(test_lr_checks),
+        cmocka_unit_test(test_adam),
+        cmocka_unit_test(test_sgd),
+        cmocka_unit_test(test_adamw),
+        cmocka_unit_test(test_lion),
+        cmocka_unit_test(test_rmsprop),
+        cmocka_unit_test(test_adagrad),
+        cmocka_unit_test(test_shaped_gradients),
+        cmocka_unit_test(test_accumulation),
+        cmocka_unit_test(test_average),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_group_errors),
+        cmocka_unit_test(test_patterns),
+        cmocka_unit_test(test_muon),
+        cmocka_unit_test(test_corrections),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_zero_rate),
+        cmocka_unit_test(test_clip_nan),
+        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_frozen_costs_nothing),
+        cmocka_unit_test(test_no_parameters),
+        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_filter),
+        cmocka_unit_test(test_user_optimizer),
+        cmocka_unit_test(test_both),
+        cmocka_unit_test(test_sibling),
+        cmocka_unit_test(test_allocation),
+        cmocka_unit_test(test_scale),
     };
     return cmocka_run_group_tests_name("optimisers", tests, NULL, NULL);
 }

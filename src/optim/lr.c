@@ -279,6 +279,40 @@ void tg_lr_encode(tg_lr schedule, int64_t start, float out[TG_LR_STATE]) {
     out[LR_START_HIGH] = (float)(1 + start / lr_start_base);
 }
 
+/* What follows the warm-ups. */
+static tg_lr lr_decode_base(const float *n) {
+    tg_lr s = {.peak = (double)n[LR_PEAK]};
+    const bool falls = n[LR_LOG_FACTOR] < 0.0f || n[LR_LOG_FACTOR] > 0.0f, rises = n[LR_RISE] > 0.0f;
+    const double steps = (double)n[LR_FALL] + (double)n[LR_RISE];
+    if (!falls && n[LR_FINAL] == n[LR_PEAK] && !rises) return s;
+    s.kind = rises ? TG_LR_ONE_CYCLE : n[LR_WAVE] > 0.5f ? TG_LR_COSINE : TG_LR_LINEAR;
+    s.final = (double)n[LR_FINAL];
+    s.steps = (int64_t)(steps >= 1.0 && steps <= lr_never ? steps : 1.0);
+    s.initial = (double)n[LR_INITIAL];
+    s.rise = rises ? (int64_t)(n[LR_RISE] < (float)s.steps ? (double)n[LR_RISE] : 1.0) : 0;
+    if (!falls) return s;
+    s.factor = exp((double)n[LR_LOG_FACTOR]);
+    s.kind = n[LR_STAIR] >= 1.0f && n[LR_STAIR] < (float)lr_never ? TG_LR_STAIRCASE : TG_LR_MULTI_STEP;
+    s.steps = s.kind == TG_LR_STAIRCASE ? (int64_t)n[LR_STAIR] : 0;
+    for (int i = 0; i < TG_LR_MILESTONES && s.kind == TG_LR_MULTI_STEP; i++)
+        if (n[LR_MILESTONES + i] >= 0.0f && n[LR_MILESTONES + i] < (float)lr_never)
+            s.milestones[s.milestone_count++] = (int64_t)n[LR_MILESTONES + i];
+    return s;
+}
+
+bool tg_lr_decode(const float in[TG_LR_STATE], tg_lr *schedule, int64_t *start) {
+    if (!(in[LR_START_HIGH] >= 1.0f && in[LR_START_HIGH] <= 4096.0f && in[LR_START_LOW] >= 0.0f && in[LR_START_LOW] < (float)lr_start_base))
+        return false;
+    tg_lr s = lr_decode_base(in);
+    for (int i = TG_LR_WARMUPS - 1; i >= 0; i--) {
+        const double steps = (double)in[LR_WARMUP + i] - (i > 0 ? (double)in[LR_WARMUP + i - 1] : 0.0);
+        if (steps >= 1.0 && steps <= lr_never) s = tg_lr_warmup((double)in[LR_WARMUP_SLOPE + i] * steps, (int64_t)steps, s);
+    }
+    *schedule = s;
+    *start = (int64_t)in[LR_START_LOW] + ((int64_t)in[LR_START_HIGH] - 1) * lr_start_base;
+    return true;
+}
+
 /* They began with the one warm-up's end and slope; what follows is as it was. */
 void tg_lr_upgrade(const float before[TG_LR_STATE_BEFORE], float out[TG_LR_STATE]) {
     for (int i = 0; i < TG_LR_WARMUPS; i++) {

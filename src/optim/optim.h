@@ -93,6 +93,9 @@ tg_status tg_optimizer_check(tg_context *ctx, tg_site site, const tg_optimizer *
 #define TG_LR_STATE_BEFORE (12 + TG_LR_MILESTONES)
 void tg_lr_upgrade(const float before[TG_LR_STATE_BEFORE], float out[TG_LR_STATE]);
 void tg_lr_encode(tg_lr schedule, int64_t start, float out[TG_LR_STATE]);
+/* The schedule that has these numbers (a constant for a decay from a rate to the same), for tg_lr_value. False where they are of none: the
+ * optimiser's own is in force. Numbers of a file may be any that are finite. */
+bool tg_lr_decode(const float in[TG_LR_STATE], tg_lr *schedule, int64_t *start);
 /* encoded numbers [TG_LR_STATE], i32 rank 0: steps taken -> rank-0 f32. An update is `accumulate` steps. */
 int32_t tg_lr_nodes(tg_graph *g, int32_t lr_state, int32_t t, int64_t accumulate);
 /* i32 rank 0, from 1 on: in which update step number `steps` is: (steps - 1) / accumulate + 1. */

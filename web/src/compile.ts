@@ -386,10 +386,13 @@ async function startRuntime<M extends Module>(
       warn(options.onWarning, `${what}: one thread instead of ${body.threads}: ${error.message}`, siteOf(frames()))
       return null
     })
-  const connection = new Connection(await openPort(what, frames))
-  const family = new Family<M>(connection, plan.factory, options.onWarning)
+  const connection = new Connection(await openPort(what, frames), (text) => {
+    const { message, site } = warningOf(text)
+    warn(options.onWarning, message, site)
+  })
+  const family = new Family<M>(connection, plan.factory)
   try {
-    return { family, graph: ROOT, message: family.heard(await connection.request(body, [bytes.buffer], frames, what)) }
+    return { family, graph: ROOT, message: await connection.request(body, [bytes.buffer], frames, what) }
   } catch (error) {
     void family.destroy()
     throw blameOnce(error, frames)
@@ -419,14 +422,7 @@ class Family<M extends Module> {
   constructor(
     readonly connection: Connection,
     readonly factory: (() => M) | null,
-    readonly onWarning: OnWarning | undefined,
   ) {}
-
-  /** Passes on what the worker has to say of compiling. */
-  heard(message: GraphMessage): GraphMessage {
-    for (const each of (message.warnings ?? []).map(warningOf)) warn(this.onWarning, each.message, each.site)
-    return message
-  }
 
   nextGraph(): number {
     return ++this.#lastGraph
@@ -699,7 +695,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
       const { bytes, sizes, source } = await write(frames)
       const graph = this.#family.nextGraph()
       const body = { kind: 'compileForward' as const, graph, parent: ROOT, bytes, average }
-      const message = this.#family.heard(await this.#family.connection.request(body, [bytes.buffer], frames, what))
+      const message = await this.#family.connection.request(body, [bytes.buffer], frames, what)
       return new CompiledForward<M, J>(this.#family, graph, message, sizes(graph, message), source)
     } catch (error) {
       throw blameOnce(error, frames)

@@ -138,8 +138,6 @@ export interface GraphMessage {
   outputShape: number[]
   outputDtype: Dtype
   params: ParamMessage[]
-  /** Of compiling it. */
-  warnings: string[]
   ir: string
 }
 
@@ -167,8 +165,9 @@ export interface Answers {
   destroy: null
 }
 
-export type Response<K extends RequestKind = RequestKind> =
+export type Response<K extends RequestKind = RequestKind> = (
   { id: number; ok: true; value: Answers[K] } | { id: number; ok: false; error: SerialisedError }
+) & { /** Of the core, since the answer before; absent: none. */ warnings?: string[] }
 
 // ---------------------------------------------------------------- the page's end
 
@@ -196,7 +195,8 @@ export class Connection {
   #ended: Promise<void> | null = null
   #farewell: { id: number; done(): void } | null = null
 
-  constructor(port: Port) {
+  /** `heard` is told each warning that comes with an answer, whoever asked. */
+  constructor(port: Port, readonly heard: (warning: string) => void = () => undefined) {
     this.#port = port
     port.onMessage((message) => this.#receive(message))
     port.onFailure((error) => this.#fail(error))
@@ -261,10 +261,10 @@ export class Connection {
   #receive(message: Response): void {
     if (message.id === this.#farewell?.id) this.#farewell.done()
     const call = this.#pending.get(message.id)
-    if (call === undefined) return
     this.#pending.delete(message.id)
-    if (message.ok) call.resolve(message.value as never)
-    else call.reject(restoreError(message.error, call.frames()))
+    if (message.ok) call?.resolve(message.value as never)
+    else call?.reject(restoreError(message.error, call.frames()))
+    message.warnings?.forEach(this.heard) // after the answer, which a callback that throws does not keep back
   }
 
   #fail(error: Error): void {

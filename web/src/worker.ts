@@ -114,7 +114,7 @@ class Worker {
   #lastNumber = 0
   /** The device that the core opens next. */
   #opened: Gpu | null = null
-  /** Of the core, while a model was made. */
+  /** Of the core, since the last answer. */
   #warnings: string[] = []
   /** Executables made in the request that is being served. */
   #fresh: Executable[] = []
@@ -131,10 +131,13 @@ class Worker {
   async answer(request: Request, next: () => void): Promise<Response> {
     try {
       const handler = this.#handlers[request.kind] as (body: RequestBody, next: () => void) => Promise<Answers[RequestKind]>
-      return { id: request.id, ok: true, value: await handler(request, next) }
+      return this.#withWarnings({ id: request.id, ok: true, value: await handler(request, next) })
     } catch (error) {
-      return { id: request.id, ok: false, error: serialiseError(error) }
+      return this.#withWarnings({ id: request.id, ok: false, error: serialiseError(error) })
     }
+  }
+  #withWarnings(response: Response): Response {
+    return this.#warnings.length > 0 ? { ...response, warnings: this.#warnings.splice(0) } : response
   }
 
   readonly #handlers: Handlers = {
@@ -339,7 +342,7 @@ class Worker {
       device: model.family.deviceText, deviceKind: model.family.gpu === null ? 'cpu' : 'webgpu', fallback,
       kernelCount: info.kernels, dispatchCount: info.dispatches, programBytes: info.programBytes, peakBytes: info.peakBytes,
       outputShape: output.shape, outputDtype: dtypes[output.dtype] as Dtype, params: params.map(({ name, shape }) => ({ name, shape })),
-      ir: this.#theCore.modelText(model.address, Text.ir), warnings: this.#warnings.splice(0),
+      ir: this.#theCore.modelText(model.address, Text.ir),
     }
   }
 

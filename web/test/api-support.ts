@@ -29,7 +29,6 @@ export const aGraph: GraphMessage = {
     { name: 'l.W', shape: [2, 3] },
     { name: 'l.b', shape: [3] },
   ],
-  warnings: [],
   ir: 'the ir',
 }
 
@@ -45,7 +44,8 @@ export class FakePort implements Port {
   #failure: (error: Error) => void = () => undefined
   #queue: Promise<void> = Promise.resolve()
 
-  constructor(readonly script: Script = {}) {}
+  /** `warnings` come with the answers of a kind, each time. */
+  constructor(readonly script: Script = {}, readonly warnings: Partial<Record<RequestKind, string[]>> = {}) {}
 
   post(message: Request, transfer: Transferable[]): void {
     const arrived = structuredClone(message, { transfer: transfer as ArrayBuffer[] })
@@ -68,12 +68,13 @@ export class FakePort implements Port {
 
   async #answer(request: Request): Promise<void> {
     const plain: Partial<Record<RequestKind, unknown>> = { createRuntime: aGraph, compileForward: aGraph }
+    const said = this.warnings[request.kind], more = said === undefined ? {} : { warnings: said }
     try {
       const scripted = this.script[request.kind] as ((request: Request) => unknown) | undefined
       const value = scripted !== undefined ? await scripted(request) : (plain[request.kind] ?? null)
-      if (!this.terminated) this.#message({ id: request.id, ok: true, value: value as never })
+      if (!this.terminated) this.#message({ id: request.id, ok: true, value: value as never, ...more })
     } catch (error) {
-      if (!this.terminated) this.#message({ id: request.id, ok: false, error: error as SerialisedError })
+      if (!this.terminated) this.#message({ id: request.id, ok: false, error: error as SerialisedError, ...more })
     }
   }
 }

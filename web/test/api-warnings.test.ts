@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import * as tg from '../src/index.js'
 import { placeIn } from '../src/warnings.js'
-import { aGraph, FakePort, rejection, usePlatform } from './api-support.js'
+import { FakePort, posted, rejection, usePlatform } from './api-support.js'
 
 class Model extends tg.Module {
   l = new tg.nn.Linear(2, 3)
@@ -57,7 +57,7 @@ test('no warning where something changes: an optimizer, a writeback, a forward p
 
 test('what the core warns of reaches onWarning, of siblings too', async () => {
   const message = 'the parameter unused.W has no gradient: declared at file:///app/model.ts:12:3'
-  usePlatform(() => new FakePort({ createRuntime: () => ({ ...aGraph, warnings: [message] }), compileForward: () => ({ ...aGraph, warnings: ['another'] }) }))
+  usePlatform(() => new FakePort({}, { createRuntime: [message], compileForward: ['another'] }))
   const told: tg.Warning[] = []
   const options = { inputs, sgd: { lr: 1 }, onWarning: (warning: tg.Warning) => void told.push(warning) }
   const model = await tg.compileModule(() => new Model(), loss, options)
@@ -68,12 +68,26 @@ test('what the core warns of reaches onWarning, of siblings too', async () => {
 
 test('the place that a warning of the core begins with is its site, and stands once', async () => {
   const text = 'compile: made, but never used, so it does not learn: b.W'
-  usePlatform(() => new FakePort({ createRuntime: () => ({ ...aGraph, warnings: [`file:///app/model.ts:12:3: ${text}`] }) }))
+  usePlatform(() => new FakePort({}, { createRuntime: [`file:///app/model.ts:12:3: ${text}`] }))
   const compile = (more: object) => tg.compileModule(() => new Model(), loss, { inputs, sgd: { lr: 1 }, ...more })
   const told: tg.Warning[] = []
   await compile({ onWarning: (warning: tg.Warning) => void told.push(warning) })
   assert.deepEqual(told, [{ message: text, site: { file: 'file:///app/model.ts', line: 12, column: 3 } }])
   assert.deepEqual(await said(() => compile({})), [`tensorgrad: ${text} (file:///app/model.ts:12:3)`])
+})
+
+test('what the core warns of later comes with any answer, of a call that fails too', async () => {
+  const none = posted('DeviceError', 'reset: the device is lost', 9)
+  usePlatform(() => new FakePort({ step: () => ({ loss: 0.5, captures: null }), reset: () => Promise.reject(none) }, {
+    step: ['step: steps change nothing: made at file:///app/model.ts:12:3', 'a second'], reset: ['the device is lost'],
+  }))
+  const told: tg.Warning[] = []
+  const model = await tg.compileModule(() => new Model(), loss, { inputs, sgd: { lr: 1 }, onWarning: (warning) => void told.push(warning) })
+  assert.equal(told.length, 0)
+  assert.equal(await model.step({ x: new Float32Array(8) }), 0.5)
+  assert.deepEqual(told.splice(0).map(({ message, site }) => [message.slice(0, 10), site?.line]), [['step: step', 12], ['a second', undefined]])
+  assert.match((await rejection(model.reset())).message, /lost/)
+  assert.deepEqual(told, [{ message: 'the device is lost', site: null }])
 })
 
 test('threads that cannot be: said, with what to do', async () => {

@@ -3,7 +3,8 @@
 
 import {
   add, argmax, bernoulli, capture, cast, categorical, compileForward, compileModule, div, embedding, exp, IndexError, matmul, mean, Module, mul, nn, NotFiniteError,
-  NotFoundError, ones, rand, randInt, randn, relu, ShapeError, StateError, sumAll, TensorgradError, TraceError, where, WorkerError, type CompiledModule, type Device, type Tensor,
+  NotFoundError, ones, rand, randInt, randn, relu, ShapeError, StateError, stopGradient, sumAll, TensorgradError, TraceError, where, WorkerError, type CompiledModule, type Device, type Tensor,
+  type Warning,
 } from 'tensorgrad'
 import { lifeTests } from './life.js'
 import { check, equal, near, refused, same, type Test } from './checks.js'
@@ -43,6 +44,41 @@ function lineRowsOf(t: number) {
 
 export const tests: Record<string, Test> = {
   ...lifeTests,
+
+  async 'what does not learn is said, when it is known'({ device }) {
+    class Odd extends Module {
+      W = this.param([3, 2])
+      stopped = this.param([3, 2])
+      chosen = this.param([3, 2])
+      spare = new nn.Linear(2, 2)
+    }
+    const told: string[] = []
+    const options = { inputs: lineInputs, device, onWarning: ({ message, site }: Warning) => void told.push(`${site?.file}:${site?.line}: ${message}`) }
+    const loss = (m: Odd, { x, y }: { x: Tensor; y: Tensor }): Tensor => {
+      const extra = add(mean(stopGradient(matmul(x, m.stopped))), mean(cast(argmax(matmul(x, m.chosen), 1), 'f32')))
+      return add(nn.mse(matmul(x, m.W), y), extra)
+    }
+    const model = await compileModule(() => new Odd(), loss, { ...options, sgd: { lr: 0.1 } })
+    const heard = (...patterns: RegExp[]): void => {
+      const said = told.splice(0)
+      check(said.length === patterns.length && patterns.every((pattern) => said.some((each) => pattern.test(each))), said.join('; '))
+    }
+    // `stopped` is so on purpose
+    heard(/home\.\w+:\d+: compile: argmax.* has no gradient, so this does not learn: chosen$/,
+      /home\.\w+:\d+: compile: made, but never used, so it does not learn: spare\.W, spare\.b$/)
+    await model.step(lineBatch(0))
+    heard()
+    await model.destroy()
+    const still = await compileModule(() => new Line(), (m, feeds) => stopGradient(lineLoss(m, feeds)), { ...options, sgd: { lr: 0.1 } })
+    heard(/home\.\w+:\d+: compile: stop.?gradient.* has no gradient, and no other way leads from the loss to a parameter: nothing learns$/i)
+    await still.destroy()
+    // no optimizer: said when compiled, and where steps go on without anybody reading gradients
+    const idle = await compileModule(() => new Line(), lineLoss, options)
+    heard(/there is no optimizer/)
+    for (let t = 0; t < 3; t++) await idle.step(lineBatch(t))
+    heard(/step: the model was compiled without an optimizer/)
+    await idle.destroy()
+  },
 
   async 'many steps in one call are those steps'({ device }) {
     const [stepped, trained] = await Promise.all([compileLine(device), compileLine(device)])

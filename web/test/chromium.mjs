@@ -1,6 +1,6 @@
 // Headless Chromium as the system has it, with WebGPU on the processor (SwiftShader), on a GPU ('real'; for bench/), or with none.
 
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { chromium } from 'playwright-core'
 
 const places = [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome', '/usr/lib/chromium/chromium']
@@ -14,28 +14,4 @@ const withoutGpu = ['--disable-gpu', '--disable-features=WebGPU']
 export function launch(webgpu) {
   if (executablePath === undefined) throw new Error('there is no chromium: scripts/setup.sh web installs it')
   return chromium.launch({ executablePath, args: [...quiet, ...(webgpu === 'real' ? withRealGpu : webgpu ? withGpu : withoutGpu)] })
-}
-
-/** Threads that run workers in the browsers of this process, as Linux counts them. */
-export function workerThreads() {
-  const parentOf = new Map()
-  for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) parentOf.set(pid, fromProc(`${pid}/stat`).replace(/^.*\) /s, '').split(' ')[1])
-  const isOurs = (pid) => pid !== undefined && (pid === String(process.pid) || isOurs(parentOf.get(pid)))
-  const names = [...parentOf.keys()].filter(isOurs).flatMap((pid) => tasksOf(pid).map((task) => fromProc(`${pid}/task/${task}/comm`)))
-  return names.filter((name) => name.startsWith('DedicatedWorker')).length
-}
-/** '': it has just ended. */
-function fromProc(file) {
-  try {
-    return readFileSync(`/proc/${file}`, 'utf8')
-  } catch {
-    return ''
-  }
-}
-function tasksOf(pid) {
-  try {
-    return readdirSync(`/proc/${pid}/task`)
-  } catch {
-    return []
-  }
 }

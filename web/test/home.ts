@@ -223,7 +223,7 @@ export const tests: Record<string, Test> = {
       [{ seed: -1 }, TensorgradError, /^train: the seed is -1/],
       [{ patience: -2 }, TensorgradError, /^train: patience is -2/],
       [{ targetLoss: NaN }, TensorgradError, /^train: targetLoss is NaN/],
-      [{ onProgress: 3 }, TensorgradError, /^train: onProgress is the number 3, not a function/],
+      [{ onProgress: 3 }, TensorgradError, /^train: onProgress is 3, not a function/],
     ]
     for (const [change, type, message] of wrong) await refused(train(change), type, message)
     same(flat(await model.downloadParams()), before, 'parameters')

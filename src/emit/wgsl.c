@@ -42,7 +42,7 @@ static const wgsl_spelling wgsl_spellings[] = {
     {TG_OP_ADD, "%1 + %2", "%1 + %2", NULL},
     {TG_OP_SUB, "%1 - %2", "%1 - %2", NULL},
     {TG_OP_MUL, "%1 * %2", "%1 * %2", NULL},
-    {TG_OP_DIV, "%1 / %2", "tg_div_i32(%1, %2)", NULL},
+    {TG_OP_DIV, "tg_div(%1, %2)", "tg_div_i32(%1, %2)", NULL},
     {TG_OP_POW, "tg_pow(%1, %2)", NULL, NULL},
     {TG_OP_MOD, "tg_mod(%1, %2)", NULL, NULL},
     {TG_OP_MIN, "tg_min(%1, %2)", "tg_min_i32(%1, %2)", NULL},
@@ -270,9 +270,18 @@ static void wgsl_divide_by_huge(tg_wgsl *w, const tg_instruction *in) {
     tg_text_add(&w->main, ")");
 }
 
+/* By one of the middle, and so safely. */
+static bool wgsl_divides_by_number(const tg_wgsl *w, const tg_instruction *in) {
+    return in->op == TG_OP_DIV && in->dtype == TG_F32 && w->kernel->body[in->src[1]].op == TG_OP_CONST;
+}
+
 static void wgsl_elementwise(tg_wgsl *w, const tg_instruction *in) {
     if (wgsl_divides_by_huge(w, in)) {
         wgsl_divide_by_huge(w, in);
+        return;
+    }
+    if (wgsl_divides_by_number(w, in)) {
+        wgsl_pattern(w, in, "%1 / %2");
         return;
     }
     /* the type that decides the spelling: the operands', which for SELECT are the branches */

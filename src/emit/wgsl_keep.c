@@ -52,6 +52,9 @@ static bool keep_meet(const tg_kernel *kernel, int32_t a, int32_t b) {
     return false;
 }
 
+/* (x a) b must not become x (a b): where x is far out, a b may leave f32 though the result does not. */
+static bool keep_scales(int32_t op) { return op == TG_OP_MUL || op == TG_OP_DIV; }
+
 bool tg_wgsl_keeps(const tg_wgsl *w, const tg_instruction *in, int operand) {
     const tg_kernel *kernel = w->kernel;
     const int32_t source = in->src[operand], op = kernel->body[source].op;
@@ -60,6 +63,7 @@ bool tg_wgsl_keeps(const tg_wgsl *w, const tg_instruction *in, int operand) {
     if (keep_compares(in->op)) return operand == 0 || op == TG_OP_CONST;
     if (!keep_joins(in->op)) return false;
     if (op == TG_OP_CONST) return true;
+    if (keep_scales(in->op) && keep_scales(op) && in->src[0] != in->src[1]) return true;
     if (in->src[0] == in->src[1]) return operand == 1 && in->op != TG_OP_ADD; /* kept twice, both would be the same again */
     return keep_is_arithmetic(op) && keep_meet(kernel, in->src[0], in->src[1]);
 }

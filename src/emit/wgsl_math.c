@@ -15,6 +15,9 @@ static const wgsl_helper wgsl_helpers[] = {
     {"tg_zero", "var<private> tg_zero_word: u32; // 0\n"
                 "fn tg_zero() -> u32 { return tg_zero_word; }\n"},
     {"tg_keep", "fn tg_keep(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ tg_zero()); } // x, not to be seen through\n"},
+    /* the same, where 1 / y would be subnormal: devices may take that for 0 */
+    {"tg_div", "fn tg_div(x: f32, y: f32) -> f32 {\n    let s = select(1f, 0x1p-32f, abs(y) > 0x1p126f);\n"
+               "    return (x * s) / tg_keep(y * s);\n}\n"},
     /* What a + b lost when it was rounded to `sum`, which must be kept; exact, whichever is larger (Knuth). */
     {"tg_lost", "fn tg_lost(a: f32, b: f32, sum: f32) -> f32 {\n"
                 "    let c = tg_keep(sum - a);\n"

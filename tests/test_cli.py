@@ -737,8 +737,15 @@ def test_full_output(_):
         expect(status == 1 and "cannot write the output" in err, f"{arguments}: exit {status}: {err}")
 
 
+def mind_signals():
+    """Whoever runs these tests may ignore some (nohup, a shell's job in the background), and children would."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def training(*arguments, **options):
     """A run without an end, after its first line."""
+    options.setdefault("preexec_fn", mind_signals)
     process = subprocess.Popen([PROGRAM, "train", "mlp-sin", "--steps", "100000000", "--json", *map(str, arguments)], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, env={**os.environ, **NO_GPU}, **options)
     process.stdout.readline()
@@ -769,7 +776,7 @@ def test_a_reader_that_goes_away(folder):
 
 def test_ignored_signals_stay_ignored(folder):
     checkpoint = folder / "nohup.safetensors"
-    process = training("--save", checkpoint, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    process = training("--save", checkpoint, preexec_fn=lambda: (mind_signals(), signal.signal(signal.SIGHUP, signal.SIG_IGN)))
     process.send_signal(signal.SIGHUP)
     for _ in range(50):
         expect(process.stdout.readline(), "goes on after SIGHUP under nohup")

@@ -6,6 +6,10 @@ import type { Port, Request, Response } from './protocol.js'
 export const lockOf = (workerName: string): string => `tensorgrad worker ${workerName}`
 export const newWorkerName = (): string => Array.from(crypto.getRandomValues(new Uint32Array(3)), (part) => part.toString(36)).join('')
 
+/** Milliseconds between the end of a worker's work and its own. Chromium keeps a worker for good that is ended while those it made are still
+ *  on their way out. */
+const LINGER = 1000
+
 /** `hint` for the message of a worker that does not even start. */
 export function portOf(make: () => Worker, name: string, hint: string): Port {
   const worker = started(make, hint)
@@ -27,7 +31,7 @@ export function portOf(make: () => Worker, name: string, hint: string): Port {
     },
     terminate: () => {
       ended.abort()
-      worker.terminate()
+      setTimeout(() => worker.terminate(), LINGER)
     },
   }
 }

@@ -3,5 +3,5 @@
 import { thread } from './thread.js'
 import type { ThreadMessage } from './threads.js'
 
-const receive = thread((message) => postMessage(message))
+const receive = thread((message) => postMessage(message), () => close())
 onmessage = (event: MessageEvent<ThreadMessage>): void => receive(event.data)

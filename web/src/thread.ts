@@ -1,7 +1,7 @@
 // A thread of a core with shared memory: an instance of the same module on the same memory, which runs the pool's loop when told to. What it
 // runs (kernels) needs nothing of its home but the functions of Math.
 
-import type { ThreadMessage } from './threads.js'
+import type { ThreadAnswer, ThreadMessage } from './threads.js'
 
 interface Exports {
   __stack_pointer: WebAssembly.Global
@@ -9,8 +9,8 @@ interface Exports {
   thread_died(worker: number): void
 }
 
-/** Returns what is to be called with each message. */
-export function thread(post: (message: 'ready') => void): (message: ThreadMessage) => void {
+/** Returns what is to be called with each message. Once the pool has ended the thread says so, and closes itself. */
+export function thread(post: (message: ThreadAnswer) => void, close: () => void): (message: ThreadMessage) => void {
   let x: Exports | null = null
   const refused = (name: string) => () => { throw new Error(`a thread called ${name}`) }
   return (message) => {
@@ -28,6 +28,8 @@ export function thread(post: (message: 'ready') => void): (message: ThreadMessag
         x.thread_died(message.worker)
         throw error
       }
+      post('ended')
+      close()
     }
   }
 }

@@ -7,18 +7,24 @@ import type { SharedMemory } from './core.js'
 export interface Thread {
   post(message: ThreadMessage): void
   /** Called with each message, and once with null when it fails. */
-  onMessage(listener: (message: 'ready' | null) => void): void
+  onMessage(listener: (message: ThreadAnswer | null) => void): void
   terminate(): void
 }
+/** ended: the pool's loop is over, the thread closes itself. */
+export type ThreadAnswer = 'ready' | 'ended'
 export type ThreadMessage = { module: WebAssembly.Module; memory: WebAssembly.Memory } | { worker: number; stackTop: number }
 
 /** As scripts/build-wasm links it: 64 KiB each. */
 const FIRST_PAGES = 128, MOST_PAGES = 16384
+/** Milliseconds that threads have to end by themselves. */
+const PATIENCE = 1000
 
 export class Threads implements SharedMemory {
   readonly memory = new WebAssembly.Memory({ initial: FIRST_PAGES, maximum: MOST_PAGES, shared: true })
   readonly #all: Thread[] = []
   readonly #idle: Thread[] = []
+  #running = 0 // loops
+  #allEnded: () => void = () => undefined
 
   get threads(): number { return this.#all.length + 1 }
 
@@ -28,11 +34,15 @@ export class Threads implements SharedMemory {
     try {
       for (let i = 1; i < count; i++) threads.#all.push(startThread())
       await Promise.all(threads.#all.map((thread) => new Promise<void>((resolve, reject) => {
-        thread.onMessage((message) => (message === 'ready' ? resolve() : reject(new Error('a thread does not start'))))
+        thread.onMessage((message) => {
+          if (message === 'ready') resolve()
+          else if (message === 'ended') threads.#ended()
+          else reject(new Error('a thread does not start'))
+        })
         thread.post({ module, memory: threads.memory })
       })))
     } catch (error) {
-      threads.end()
+      threads.#terminate()
       throw error
     }
     threads.#idle.push(...threads.#all)
@@ -42,10 +52,26 @@ export class Threads implements SharedMemory {
   start(worker: number, stackTop: number): boolean {
     const thread = this.#idle.pop()
     thread?.post({ worker, stackTop })
+    if (thread !== undefined) this.#running++
     return thread !== undefined
   }
 
-  end(): void {
+  #ended(): void {
+    if (--this.#running === 0) this.#allEnded()
+  }
+
+  /** After the core's pool has been told to end. A browser may not end a worker that sleeps by the memory once the worker that made it is
+   *  gone: so each is given the time to end by itself. */
+  async end(): Promise<void> {
+    if (this.#running > 0)
+      await new Promise<void>((resolve) => {
+        this.#allEnded = resolve
+        setTimeout(resolve, PATIENCE)
+      })
+    this.#terminate()
+  }
+
+  #terminate(): void {
     for (const thread of this.#all.splice(0)) thread.terminate()
     this.#idle.length = 0
   }

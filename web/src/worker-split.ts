@@ -1,6 +1,6 @@
 // The worker's entry beside other files: that of any browser, and threads from the file beside it.
 
-import type { ThreadMessage } from './threads.js'
+import type { ThreadAnswer, ThreadMessage } from './threads.js'
 import { setStartThread } from './worker-browser.js'
 
 setStartThread(() => {
@@ -8,7 +8,7 @@ setStartThread(() => {
   return {
     post: (message: ThreadMessage) => worker.postMessage(message),
     onMessage: (listener) => {
-      worker.onmessage = (event: MessageEvent<'ready'>) => listener(event.data)
+      worker.onmessage = (event: MessageEvent<ThreadAnswer>) => listener(event.data)
       worker.onerror = (event) => {
         event.preventDefault() // else it is an error of the page too
         listener(null)

@@ -277,7 +277,7 @@ class Worker {
       this.#threads = await Threads.start(threaded, threads, this.home.startThread)
       return Core.create(threaded, this.#hooks, this.#threads)
     } catch (error) {
-      this.#threads?.end()
+      await this.#threads?.end()
       this.#threads = null
       this.#warnings.push(`compile: one thread instead of ${threads}: ${(error as Error).message}`)
       return null
@@ -571,7 +571,7 @@ class Worker {
     return { device: family.deviceText, deviceKind: 'webgpu', precision: precisionOf(this.#theCore.describeModel(model.address)) }
   }
 
-  #destroy(graph: number): null {
+  async #destroy(graph: number): Promise<null> {
     const model = this.#models.get(graph)
     if (model === undefined) return null
     const core = this.#theCore
@@ -586,7 +586,7 @@ class Worker {
       model.family.models.delete(each)
     }
     core.destroyModel(model.address) // the core's siblings go with their parent, and sizes with their model
-    if (this.#models.size === 0) this.#threads?.end()
+    if (this.#models.size === 0) await this.#threads?.end()
     return null
   }
 }

@@ -293,9 +293,13 @@ static tg_status training_check(tg_graph *g, int32_t loss, const tg_layout *layo
     if (node->dtype != TG_F32)
         return tg_fail(g->ctx, TG_ERROR_GRADIENT, node->site, "loss must be f32, got %s", tg_node_text(g, loss, text, sizeof text));
     if (layout->count != g->params.count) return TG_INTERNAL(g->ctx, "layout of another graph");
-    for (int i = 0; i < layout->count; i++)
-        if (g->params.items[i].node == 0 || strcmp(layout->entries[i].name, g->params.items[i].name) != 0)
-            return TG_INTERNAL(g->ctx, "layout of another graph");
+    for (int i = 0; i < layout->count; i++) {
+        const tg_param_info *param = &g->params.items[i];
+        if (strcmp(layout->entries[i].name, param->name) != 0) return TG_INTERNAL(g->ctx, "layout of another graph");
+        if (param->node == 0) /* bytes may say so */
+            return tg_fail(g->ctx, TG_ERROR_GRADIENT, node->site, "parameter %s has no place in the graph: it cannot be trained",
+                           param->name);
+    }
     return TG_OK;
 }
 

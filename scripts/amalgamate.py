@@ -9,7 +9,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ORDER = ("base", "ir", "trace", "grad", "optim", "pass", "kernel", "plan", "emit", "io", "run")
+ORDER = ("base", "ir", "trace", "grad", "optim", "pass", "kernel", "plan", "tile", "emit", "io", "run")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
 FEATURE = re.compile(r"^\s*#\s*define\s+(_[A-Z0-9_]*SOURCE)\b\s*(.*)$")
 OPEN = re.compile(r"^\s*#\s*if")

@@ -21,7 +21,8 @@ ALLOWED = {
     "pass": ("base", "ir"),
     "kernel": ("base", "ir"),
     "plan": ("base", "ir", "kernel"),
-    "emit": ("base", "ir", "kernel", "plan"),
+    "tile": ("base", "ir", "kernel", "plan"),
+    "emit": ("base", "ir", "kernel", "plan", "tile"),
     "io": ("base", "ir"),
     "run": ("base", "ir", "kernel", "plan"),
 }

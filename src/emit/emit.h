@@ -1,7 +1,7 @@
 /* emit: print kernel IR as source. Never looks at the graph. */
 #ifndef TG_EMIT_H
 #define TG_EMIT_H
-#include "emit/schedule.h"
+#include "tile/schedule.h"
 #include "plan/program.h"
 /* One self-contained C11 file: a static function `tg_kernel_<i>_<name>(void *const *buffers)` per kernel in plain loops,
  * and `void tg_emitted_run(void *const *buffers)` that calls them in order; buffers as program.buffers (bool: one byte

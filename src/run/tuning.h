@@ -5,7 +5,7 @@
  * Text: a first line "tensorgrad tuning 1", then lines of an adapter, a key and a schedule, parted by tabs. */
 #ifndef TG_TUNING_H
 #define TG_TUNING_H
-#include "emit/schedule.h"
+#include "tile/schedule.h"
 
 #define TG_TUNING_PATH 1024
 #define TG_TUNING_ADAPTER 512 /* room for what names an adapter, its driver included */

@@ -1,9 +1,9 @@
-/* schedule: how a contraction, or a launch of several kernels, is laid out on a GPU where there is a choice; as data. The printers
- * choose by rules of their own; a table of schedules, keyed by what is laid out, overrides them. A schedule that the printer would
- * not have offered itself for that key and these limits is not followed, so that no table changes what can be compiled. It does
- * change the order of summation, and so the last bits of results. Must not know files or devices. */
-#ifndef TG_EMIT_SCHEDULE_H
-#define TG_EMIT_SCHEDULE_H
+/* schedule: how a contraction, or a launch of several kernels, is laid out on a GPU, as data. Rules choose one; a table of schedules,
+ * with a key for what is laid out, overrides the rules. A schedule that the rules do not offer for that key and these limits is
+ * ignored, so a table never changes what can be compiled. It does change the order of summation, and with it the last bits of
+ * results. Must not know files, devices or languages. */
+#ifndef TG_TILE_SCHEDULE_H
+#define TG_TILE_SCHEDULE_H
 #include "base/base.h"
 
 typedef enum tg_schedule_kind {
@@ -24,7 +24,7 @@ typedef struct tg_schedule {
     int32_t slice;          /* TILES: of k in workgroup memory at a time */
     int32_t buffers;        /* TILES: slices in workgroup memory, 1 or 2; with 2 there is one barrier a slice instead of two */
     int32_t by_rows;        /* TILES: four k of the left operand are multiplied row by row, not k by k */
-    int32_t unrolled;       /* TILES: the epilogue stands there once for each output, not in a loop */
+    int32_t unrolled;       /* TILES: the epilogue is printed once for each output, not in a loop */
     int32_t ways;           /* DIRECT: invocations that share an output's k */
     int32_t ways_first;     /* DIRECT: neighbouring invocations are ways, not outputs */
     int32_t parts;          /* DIRECT, TILES: of k, by workgroups; their sums are added afterwards */
@@ -50,7 +50,7 @@ int tg_schedule_distance(const tg_schedule *a, const tg_schedule *b);
 #define TG_SCHEDULE_TEXT 192
 /* "tiles tile_m=128 tile_n=128 rows=16 .."; cut at `room`. Returns text. */
 const char *tg_schedule_print(const tg_schedule *schedule, char *text, size_t room);
-/* The reverse: every field of the kind, once, in any order. False, and *out unchanged, for anything else. Whether it makes sense
- * is for the printer to say. */
+/* The reverse: every field of the kind, once, in any order. False, and *out unchanged, for anything else. Whether the values make
+ * sense is not checked here. */
 bool tg_schedule_parse(const char *text, size_t length, tg_schedule *out);
 #endif

@@ -1,5 +1,5 @@
 /* schedule: tables of schedules, and schedules as text. Must not know what a schedule means. */
-#include "emit/schedule.h"
+#include "tile/schedule.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -68,7 +68,7 @@ const char *tg_schedule_print(const tg_schedule *schedule, char *text, size_t ro
     return text;
 }
 
-/* Moves past `word` where it stands at *at, before `end`. */
+/* Moves past `word` when it begins at *at and ends before `end`. */
 static bool schedule_word(const char **at, const char *end, const char *word) {
     const size_t length = strlen(word);
     if ((size_t)(end - *at) < length || memcmp(*at, word, length) != 0) return false;

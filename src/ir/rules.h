@@ -3,6 +3,7 @@
 #ifndef TG_IR_RULES_H
 #define TG_IR_RULES_H
 
+#include "ir/dtype.h"
 #include "ir/graph.h"
 
 #define TG_RULE_MESSAGE 640
@@ -36,11 +37,6 @@ tg_status tg_rule_apply(tg_rule *rule, const tg_graph *g, const tg_node *node, i
 
 /* TG_OK, TG_ERROR_SHAPE (a dimension under 1) or TG_ERROR_LIMIT (rank or element count), with the size in message. */
 tg_status tg_shape_check(tg_shape shape, char *message, size_t size);
-/* Whether dtype can hold value exactly (f32: rounding is fine). */
-bool tg_dtype_holds(tg_dtype dtype, double value);
-bool tg_dtype_valid(tg_dtype dtype);
-const char *tg_dtype_name(tg_dtype dtype);
-size_t tg_dtype_bytes(tg_dtype dtype); /* in memory: 4, 4, 1 */
 /* The element types that `op` takes for every operand, as a mask of 1 << dtype (SELECT: of its branches). */
 unsigned tg_op_dtypes(tg_op op);
 

@@ -1,8 +1,7 @@
-/* shape: shapes, axes and element types as values: making, counting, comparing, broadcasting and refusing them.
+/* shape: shapes and axes as values: making, counting, comparing, broadcasting and refusing them.
  * Must not know nodes or graphs. */
 #include "ir/rules.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -84,28 +83,4 @@ tg_status tg_shape_check(tg_shape shape, char *message, size_t size) {
     if (tg_shape_count(shape) >= 0) return TG_OK;
     shape_say_too_large(shape, message, size);
     return TG_ERROR_LIMIT;
-}
-
-/* ---------------------------------------------------------------- element types */
-
-bool tg_dtype_valid(tg_dtype dtype) { return (int)dtype >= TG_F32 && (int)dtype <= TG_BOOL; }
-
-const char *tg_dtype_name(tg_dtype dtype) {
-    switch (dtype) {
-    case TG_F32: return "f32";
-    case TG_I32: return "i32";
-    case TG_BOOL: return "bool";
-    }
-    return "unknown";
-}
-
-size_t tg_dtype_bytes(tg_dtype dtype) { return dtype == TG_BOOL ? 1 : 4; }
-
-bool tg_dtype_holds(tg_dtype dtype, double value) {
-    switch (dtype) {
-    case TG_F32: return true;
-    case TG_I32: return value >= -2147483648.0 && value <= 2147483647.0 && value == floor(value);
-    case TG_BOOL: return value == 0.0 || value == 1.0;
-    }
-    return false;
 }

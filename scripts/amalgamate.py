@@ -2,11 +2,13 @@
 """Writes FOLDER/tensorgrad.c and FOLDER/tensorgrad.h: the whole library in one translation unit.
 
 Headers are inlined once; files without an include guard (.inc, .def, the pair that opens and closes an instruction
-set) each time they are included. Feature-test macros of any file move to the top.
+set) each time they are included. Feature-test macros of any file move to the top. The parts of the public header are joined to one file.
 """
 import pathlib
 import re
 import sys
+
+import public_header
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ORDER = ("base", "ir", "trace", "grad", "optim", "pass", "kernel", "plan", "tile", "emit", "io", "run")
@@ -48,7 +50,7 @@ class Amalgamation:
                 level -= 1
             include = INCLUDE.match(line)
             feature = FEATURE.match(line)
-            if include and include.group(1) == "tensorgrad/tensorgrad.h":
+            if include and include.group(1).startswith("tensorgrad/"):
                 if "public" not in self.done:
                     self.done.add("public")
                     self.lines.append('#include "tensorgrad.h"')
@@ -79,7 +81,7 @@ def sources():
 def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "dist")
     folder.mkdir(parents=True, exist_ok=True)
-    header = (ROOT / "include/tensorgrad/tensorgrad.h").read_text()
+    header = public_header.text()
     version = re.search(r'define TG_VERSION "([^"]+)"', header).group(1)
     licence = (ROOT / "LICENSE").read_text()
     out = Amalgamation()

@@ -7,8 +7,9 @@ import pathlib
 import re
 import sys
 
+import public_header
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-HEADER = ROOT / "include/tensorgrad/tensorgrad.h"
 SECTIONS = ["elementwise", "reductions", "views and joins", "contractions, indexing", "softmax family", "random numbers",
             "convolutions, pooling", "captures",
             "layers and losses", "gradients"]
@@ -17,7 +18,7 @@ SECTIONS = ["elementwise", "reductions", "views and joins", "contractions, index
 def section(text, title):
     match = re.search(r"/\* -+ " + re.escape(title) + r" \*/\n(.*?)(?=/\* -{10,} )", text, re.S)
     if not match:
-        raise SystemExit(f"{HEADER.name} has no section '{title}'")
+        raise SystemExit(f"the public header has no section '{title}'")
     return match.group(1)
 
 
@@ -80,7 +81,7 @@ def escape(text):
 
 
 def page():
-    header = HEADER.read_text()
+    header = public_header.text()
     arguments = macro_arguments(header)
     out = ["# Operations", "", "Made by `make docs` from the public header and `src/ir/ops.def`; do not edit.", "",
            "Binary operations take a tensor or a number on either side and broadcast as NumPy does. Axes may be negative.", ""]

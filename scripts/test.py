@@ -293,19 +293,25 @@ def stage_webgpu():
 
 
 def stage_header():
-    """The public header from C++ and from strict C, by both compilers."""
+    """The public header from C++ and from strict C, by both compilers; each of its parts on its own too."""
+    parts = sorted((ROOT / "include/tensorgrad").glob("*.h"))
     # options are designated initialisers that leave fields out on purpose; C++ compilers warn of that under -Wextra
     flags = ["-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror", "-Iinclude", "-fsyntax-only"]
+    alone = ["-Wno-unused-function"]  # clang: inline functions of the file itself that nothing calls
     for compiler in ("g++", CLANGXX):
         if missing(compiler):
             tally.bad(f"C++ header: {compiler} is not installed")
             continue
         check(f"header from C++20 ({os.path.basename(compiler)})",
               [compiler, "-std=c++20", "-pedantic-errors", *flags, "tests/consumer/header.cpp"], "header")
+        check(f"each part from C++20 ({os.path.basename(compiler)})",
+              [compiler, "-std=c++20", *flags, *alone, "-x", "c++", *parts], "header")
     for compiler in ("gcc", CLANG):
         if not missing(compiler):
             check(f"header from C11 ({os.path.basename(compiler)})",
                   [compiler, "-std=c11", "-pedantic-errors", *flags, "tests/consumer/main.c"], "header")
+            check(f"each part from C11 ({os.path.basename(compiler)})",
+                  [compiler, "-std=c11", "-pedantic-errors", *flags, *alone, "-x", "c", *parts], "header")
     gcc = built.get("gcc")
     if gcc and not missing("g++"):
         program = BUILD / "header-cpp"

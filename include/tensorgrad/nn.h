@@ -1,0 +1,345 @@
+/* tensorgrad, nn: layers and losses. A layer is a struct of parameters, made once, and a forward function. */
+#ifndef TENSORGRAD_NN_H
+#define TENSORGRAD_NN_H
+
+#include "ops.h"
+#include "trace.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---------------------------------------------------------------- layers and losses */
+
+typedef struct tg_linear {
+    tg_tensor W, b;
+    bool has_bias;
+} tg_linear;
+typedef struct tg_linear_options {
+    bool no_bias;
+    tg_init init;
+    bool frozen; /* its parameters are not trained */
+    int reserved_;
+} tg_linear_options;
+/* Parameters `name.W` [in, out] and `name.b` [out] (zeros). Default init: kaiming. */
+TG_API tg_linear tg_nn_linear_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t out, tg_linear_options options);
+TG_API tg_tensor tg_nn_linear_fwd_at(tg_site site, tg_linear layer, tg_tensor x); /* x W + b */
+#define tg_nn_linear(...) TG_WITH_4_(tg_nn_linear_at, tg_linear_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_linear_fwd(...) tg_nn_linear_fwd_at(TG_SITE, __VA_ARGS__)
+
+typedef struct tg_embedding_table {
+    tg_tensor W;
+} tg_embedding_table;
+typedef struct tg_embedding_options {
+    tg_init init;
+    bool frozen; /* its parameters are not trained */
+    int reserved_;
+} tg_embedding_options;
+/* Parameter `name.W` [count, dim]: a row for each of `count` things. Default init: normal, std .02. */
+TG_API tg_embedding_table tg_nn_embedding_at(tg_site site, tg_graph *g, const char *name, int64_t count, int64_t dim,
+                                             tg_embedding_options options);
+TG_API tg_tensor tg_nn_embedding_fwd_at(tg_site site, tg_embedding_table layer, tg_tensor indices); /* tg_embedding of W */
+#define tg_nn_embedding(...) TG_WITH_4_(tg_nn_embedding_at, tg_embedding_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_embedding_fwd(...) tg_nn_embedding_fwd_at(TG_SITE, __VA_ARGS__)
+
+typedef struct tg_layer_norm {
+    tg_tensor g, b;
+    double eps;
+} tg_layer_norm;
+typedef struct tg_layer_norm_options {
+    double eps;  /* at least 0; 0 means 1e-5, TG_ZERO none */
+    bool frozen; /* its parameters are not trained */
+    int reserved_;
+} tg_layer_norm_options;
+/* Parameters `name.g` (ones) and `name.b` (zeros), [dim]. y = (x - mean) / sqrt(var + eps) g + b, biased variance. */
+TG_API tg_layer_norm tg_nn_layer_norm_at(tg_site site, tg_graph *g, const char *name, int64_t dim, tg_layer_norm_options options);
+TG_API tg_tensor tg_nn_layer_norm_fwd_at(tg_site site, tg_layer_norm layer, tg_tensor x);
+#define tg_nn_layer_norm(...) TG_WITH_3_(tg_nn_layer_norm_at, tg_layer_norm_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_layer_norm_fwd(...) tg_nn_layer_norm_fwd_at(TG_SITE, __VA_ARGS__)
+
+typedef struct tg_rms_norm {
+    tg_tensor g;
+    double eps;
+} tg_rms_norm;
+typedef struct tg_rms_norm_options {
+    double eps;  /* at least 0; 0 means 1e-5, TG_ZERO none */
+    bool frozen; /* its parameters are not trained */
+    int reserved_;
+} tg_rms_norm_options;
+/* Parameter `name.g` (ones), [dim]. y = x / sqrt(mean(x^2) + eps) g over the last axis (Zhang & Sennrich 2019). */
+TG_API tg_rms_norm tg_nn_rms_norm_at(tg_site site, tg_graph *g, const char *name, int64_t dim, tg_rms_norm_options options);
+TG_API tg_tensor tg_nn_rms_norm_fwd_at(tg_site site, tg_rms_norm layer, tg_tensor x);
+#define tg_nn_rms_norm(...) TG_WITH_3_(tg_nn_rms_norm_at, tg_rms_norm_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_rms_norm_fwd(...) tg_nn_rms_norm_fwd_at(TG_SITE, __VA_ARGS__)
+
+typedef struct tg_group_norm {
+    tg_tensor g, b;
+    int64_t groups;
+    double eps;
+} tg_group_norm;
+typedef struct tg_group_norm_options {
+    double eps;  /* at least 0; 0 means 1e-5, TG_ZERO none */
+    bool frozen; /* its parameters are not trained */
+    int reserved_;
+} tg_group_norm_options;
+/* Parameters `name.g` (ones) and `name.b` (zeros), [channels]. x [N, C, ...]: as a layer norm over each group of C / groups channels and
+ * all axes behind them, then times g plus b of the channel (Wu & He 2018). */
+TG_API tg_group_norm tg_nn_group_norm_at(tg_site site, tg_graph *g, const char *name, int64_t groups, int64_t channels,
+                                         tg_group_norm_options options);
+TG_API tg_tensor tg_nn_group_norm_fwd_at(tg_site site, tg_group_norm layer, tg_tensor x);
+#define tg_nn_group_norm(...) TG_WITH_4_(tg_nn_group_norm_at, tg_group_norm_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_group_norm_fwd(...) tg_nn_group_norm_fwd_at(TG_SITE, __VA_ARGS__)
+
+typedef struct tg_batch_norm {
+    tg_tensor g, b, mean, var;
+    double eps, momentum;
+} tg_batch_norm;
+typedef struct tg_batch_norm_options {
+    double eps;      /* at least 0; 0 means 1e-5, TG_ZERO none */
+    double momentum; /* in [0, 1], of the newest batch; 0 means 0.1, TG_ZERO that mean and var stay */
+    bool frozen;     /* its parameters are not trained */
+    int reserved_;
+} tg_batch_norm_options;
+/* Parameters `name.g` (ones) and `name.b` (zeros), states `name.mean` (zeros) and `name.var` (ones), all [channels] and named by the open
+ * scopes. */
+TG_API tg_batch_norm tg_nn_batch_norm_at(tg_site site, tg_graph *g, const char *name, int64_t channels, tg_batch_norm_options options);
+/* x [N, C, ...], y = (x - mean) / sqrt(var + eps) g + b for each channel (Ioffe & Szegedy 2015). Training: mean and biased variance over
+ * all axes but 1, n numbers, n at least 2 (else TG_ERROR_SHAPE); and after the step mean += momentum (batch mean - mean) and var +=
+ * momentum (batch variance n / (n - 1) - var), once in a trace. Else those states, which a sibling shares with the model that is trained. A
+ * run changes none. */
+TG_API tg_tensor tg_nn_batch_norm_fwd_at(tg_site site, tg_batch_norm layer, tg_tensor x, bool training);
+#define tg_nn_batch_norm(...) TG_WITH_3_(tg_nn_batch_norm_at, tg_batch_norm_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_batch_norm_fwd(...) tg_nn_batch_norm_fwd_at(TG_SITE, __VA_ARGS__)
+
+typedef struct tg_conv {
+    tg_tensor W, b;
+    bool has_bias;
+    tg_conv_options options;
+} tg_conv;
+typedef struct tg_conv_layer_options {
+    int64_t stride[2]; /* these five as in tg_conv_options */
+    tg_padding padding;
+    int64_t dilation[2];
+    int64_t groups;
+    int64_t output_padding[2];
+    bool no_bias;
+    tg_init init;
+    bool frozen; /* its parameters are not trained */
+    int reserved_;
+} tg_conv_layer_options;
+/* Parameters `name.W` [out, in / groups, k...] (transposed: [in, out / groups, k...]) and `name.b` [out] (zeros). Default init: kaiming,
+ * normal with std = gain / sqrt(fan in), the gain being sqrt 2 or tg_init_kaiming's, fan in = in / groups times the kernel's elements
+ * (transposed: over the product of the strides), the numbers that meet in one output. */
+TG_API tg_conv tg_nn_conv1d_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t out, int64_t kernel,
+                               tg_conv_layer_options options);
+TG_API tg_conv tg_nn_conv2d_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t out, int64_t kernel_h, int64_t kernel_w,
+                               tg_conv_layer_options options);
+TG_API tg_conv tg_nn_conv_transpose2d_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t out, int64_t kernel_h,
+                                         int64_t kernel_w, tg_conv_layer_options options);
+TG_API tg_tensor tg_nn_conv1d_fwd_at(tg_site site, tg_conv layer, tg_tensor x); /* tg_conv1d with W, b and the options */
+TG_API tg_tensor tg_nn_conv2d_fwd_at(tg_site site, tg_conv layer, tg_tensor x);
+TG_API tg_tensor tg_nn_conv_transpose2d_fwd_at(tg_site site, tg_conv layer, tg_tensor x);
+#define tg_nn_conv1d(...) TG_WITH_5_(tg_nn_conv1d_at, tg_conv_layer_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_conv2d(...) TG_WITH_6_(tg_nn_conv2d_at, tg_conv_layer_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_conv_transpose2d(...) TG_WITH_6_(tg_nn_conv_transpose2d_at, tg_conv_layer_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_conv1d_fwd(...) tg_nn_conv1d_fwd_at(TG_SITE, __VA_ARGS__)
+#define tg_nn_conv2d_fwd(...) tg_nn_conv2d_fwd_at(TG_SITE, __VA_ARGS__)
+#define tg_nn_conv_transpose2d_fwd(...) tg_nn_conv_transpose2d_fwd_at(TG_SITE, __VA_ARGS__)
+
+/* Recurrent layers. The gates' weights lie side by side: `name.Wx` [in, G h], `name.Wh` [h, G h], `name.bx` and `name.bh` [G h], PyTorch's
+ * weight_ih_l0, weight_hh_l0 (both transposed) and biases. Default init of all four: uniform(1 / sqrt h); biases do not decay. With
+ * x. = x Wx. + bx. and h. = h Wh. + bh. of each gate:
+ *  rnn (G 1): h' = tanh(x + h), or relu of it
+ *  gru (G 3: r, z, n): r = sigmoid(xr + hr), z = sigmoid(xz + hz), n = tanh(xn + r hn), h' = (1 - z) n + z h (Cho et al. 2014)
+ *  lstm (G 4: i, f, g, o): c' = sigmoid(xf + hf) c + sigmoid(xi + hi) tanh(xg + hg), h' = sigmoid(xo + ho) tanh(c') (Gers et al. 2000) */
+typedef struct tg_recurrent {
+    tg_tensor Wx, Wh, bx, bh;
+    bool has_bias, relu;
+} tg_recurrent;
+typedef struct tg_recurrent_options {
+    bool no_bias;
+    tg_init init; /* of Wx and Wh */
+    bool relu;    /* rnn only: in place of tanh */
+    bool frozen;  /* its parameters are not trained */
+    int reserved_;
+} tg_recurrent_options;
+TG_API tg_recurrent tg_nn_rnn_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t hidden, tg_recurrent_options options);
+TG_API tg_recurrent tg_nn_gru_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t hidden, tg_recurrent_options options);
+TG_API tg_recurrent tg_nn_lstm_at(tg_site site, tg_graph *g, const char *name, int64_t in, int64_t hidden, tg_recurrent_options options);
+#define tg_nn_rnn(...) TG_WITH_4_(tg_nn_rnn_at, tg_recurrent_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_gru(...) TG_WITH_4_(tg_nn_gru_at, tg_recurrent_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_lstm(...) TG_WITH_4_(tg_nn_lstm_at, tg_recurrent_options, __VA_ARGS__, .reserved_ = 0)
+typedef struct tg_lstm_states {
+    tg_tensor h, c; /* hidden, cell */
+} tg_lstm_states;
+/* One step: x [B, in], h (and c) [B, h] -> the states after it, [B, h]. 2 B G h (in + h) flop. */
+TG_API tg_tensor tg_nn_rnn_step_at(tg_site site, tg_recurrent layer, tg_tensor x, tg_tensor h);
+TG_API tg_tensor tg_nn_gru_step_at(tg_site site, tg_recurrent layer, tg_tensor x, tg_tensor h);
+TG_API tg_lstm_states tg_nn_lstm_step_at(tg_site site, tg_recurrent layer, tg_tensor x, tg_lstm_states before);
+#define tg_nn_rnn_step(...) tg_nn_rnn_step_at(TG_SITE, __VA_ARGS__)
+#define tg_nn_gru_step(...) tg_nn_gru_step_at(TG_SITE, __VA_ARGS__)
+#define tg_nn_lstm_step(...) tg_nn_lstm_step_at(TG_SITE, __VA_ARGS__)
+typedef struct tg_recurrent_start {
+    tg_tensor h0, c0; /* [B, h]; left out: zeros. c0: lstm only */
+    int reserved_;
+} tg_recurrent_start;
+/* Every step of x [B, T, in] -> the states after each, [B, T, h] (lstm: hidden and cell states). Unrolled: T copies of the cell in the
+ * trace, x Wx of all steps in one contraction. */
+TG_API tg_tensor tg_nn_rnn_fwd_at(tg_site site, tg_recurrent layer, tg_tensor x, tg_recurrent_start start);
+TG_API tg_tensor tg_nn_gru_fwd_at(tg_site site, tg_recurrent layer, tg_tensor x, tg_recurrent_start start);
+TG_API tg_lstm_states tg_nn_lstm_fwd_at(tg_site site, tg_recurrent layer, tg_tensor x, tg_recurrent_start start);
+#define tg_nn_rnn_fwd(...) TG_WITH_2_(tg_nn_rnn_fwd_at, tg_recurrent_start, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_gru_fwd(...) TG_WITH_2_(tg_nn_gru_fwd_at, tg_recurrent_start, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_lstm_fwd(...) TG_WITH_2_(tg_nn_lstm_fwd_at, tg_recurrent_start, __VA_ARGS__, .reserved_ = 0)
+
+TG_API tg_tensor tg_nn_split_heads_at(tg_site site, tg_tensor x, int64_t heads); /* [..., T, H d] -> [..., H, T, d] */
+TG_API tg_tensor tg_nn_merge_heads_at(tg_site site, tg_tensor x);                /* [..., H, T, d] -> [..., T, H d] */
+#define tg_nn_split_heads(...) tg_nn_split_heads_at(TG_SITE, __VA_ARGS__)
+#define tg_nn_merge_heads(...) tg_nn_merge_heads_at(TG_SITE, __VA_ARGS__)
+
+/* ---- attention (Vaswani et al. 2017), with fewer heads of keys than of queries if wanted (Ainslie et al. 2023) */
+
+typedef struct tg_attention_mask {
+    bool causal;    /* position i sees those up to i; as many keys as queries */
+    tg_tensor mask; /* bool, broadcast to [B, H, T, S]: what is seen; a row that sees nothing has weights 0. Left out: all is */
+    int reserved_;
+} tg_attention_mask;
+/* q [B, H, T, d], k [B, Hk, S, d], Hk dividing H -> softmax(q k^T / sqrt d) [B, H, T, S]; head h has the keys of head h Hk / H. */
+TG_API tg_tensor tg_nn_attention_weights_at(tg_site site, tg_tensor q, tg_tensor k, tg_attention_mask options);
+/* weights [B, H, T, S], v [B, Hk, S, d] -> weights v, [B, H, T, d]. */
+TG_API tg_tensor tg_nn_attention_values_at(tg_site site, tg_tensor weights, tg_tensor v);
+#define tg_nn_attention_weights(...) TG_WITH_2_(tg_nn_attention_weights_at, tg_attention_mask, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_attention_values(...) tg_nn_attention_values_at(TG_SITE, __VA_ARGS__)
+
+typedef struct tg_attention {
+    tg_linear q, k, v, o;
+    int64_t heads, kv_heads;
+    bool causal;
+    double rope_base;
+} tg_attention;
+typedef struct tg_attention_options {
+    int64_t kv_heads; /* 0: heads */
+    bool causal;
+    bool no_bias;
+    double rope_base; /* queries and keys are turned by tg_rope with this base; 0 and TG_ZERO: not at all */
+    int64_t context;  /* what keys and values are made of has so many numbers; 0: dim */
+    tg_init init;     /* of the four W; default: kaiming */
+    bool frozen;      /* its parameters are not trained */
+    int reserved_;
+} tg_attention_options;
+/* Linear layers `name.q` [dim, dim], `name.k` and `name.v` [context, dim / heads kv_heads], `name.o` [dim, dim]. */
+TG_API tg_attention tg_nn_attention_at(tg_site site, tg_graph *g, const char *name, int64_t dim, int64_t heads,
+                                       tg_attention_options options);
+typedef struct tg_attention_inputs {
+    tg_tensor context;   /* [B, S, context]; left out: x */
+    tg_tensor mask;      /* as in tg_attention_mask */
+    const char *capture; /* NULL, or the name under which the weights are captured */
+    int reserved_;
+} tg_attention_inputs;
+/* x [B, T, dim] -> [B, T, dim]: heads of q(x), of k and v of the context, the values by the weights, o of the heads side by side. */
+TG_API tg_tensor tg_nn_attention_fwd_at(tg_site site, tg_attention layer, tg_tensor x, tg_attention_inputs inputs);
+#define tg_nn_attention(...) TG_WITH_4_(tg_nn_attention_at, tg_attention_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_attention_fwd(...) TG_WITH_2_(tg_nn_attention_fwd_at, tg_attention_inputs, __VA_ARGS__, .reserved_ = 0)
+
+#define TG_MLP_LAYERS 16
+typedef struct tg_mlp {
+    tg_linear layers[TG_MLP_LAYERS];
+    int count;
+    tg_tensor (*activation)(tg_site site, tg_tensor x);
+    bool activate_last;
+} tg_mlp;
+typedef struct tg_mlp_options {
+    tg_tensor (*activation)(tg_site site, tg_tensor x); /* tg_gelu_at, any other of one operand, or your own; NULL: tg_relu_at */
+    bool activate_last;                                 /* behind the last layer too */
+    bool no_bias;
+    tg_init init; /* of every W; default: kaiming */
+    bool frozen;  /* its parameters are not trained */
+    int reserved_;
+} tg_mlp_options;
+/* Linear layers `name.0` [sizes[0], sizes[1]], `name.1` and so on, an activation between them; count - 1 layers, TG_MLP_LAYERS at most. */
+TG_API tg_mlp tg_nn_mlp_at(tg_site site, tg_graph *g, const char *name, const int64_t *sizes, int count, tg_mlp_options options);
+TG_API tg_tensor tg_nn_mlp_fwd_at(tg_site site, tg_mlp mlp, tg_tensor x);
+#ifdef __cplusplus
+#  define tg_nn_mlp(...) TG_WITH_4_(tg_nn_mlp_at, tg_mlp_options, __VA_ARGS__, .reserved_ = 0)
+#else /* arguments and options as one struct, so that sizes may be written in place: (int64_t[]){2, 64, 1}, 3 */
+typedef struct tg_mlp_call_ {
+    tg_site site;
+    tg_graph *g;
+    const char *name;
+    const int64_t *sizes;
+    int count;
+    tg_tensor (*activation)(tg_site site, tg_tensor x);
+    bool activate_last, no_bias;
+    tg_init init;
+    bool frozen;
+    int reserved_;
+} tg_mlp_call_;
+static inline tg_mlp tg_nn_mlp_call_(tg_mlp_call_ c) {
+    const tg_mlp_options options = {
+        .activation = c.activation, .activate_last = c.activate_last, .no_bias = c.no_bias, .init = c.init, .frozen = c.frozen};
+    return tg_nn_mlp_at(c.site, c.g, c.name, c.sizes, c.count, options);
+}
+#  define tg_nn_mlp(...) tg_nn_mlp_call_((tg_mlp_call_){TG_SITE, __VA_ARGS__, .reserved_ = 0})
+#endif
+#define tg_nn_mlp_fwd(...) tg_nn_mlp_fwd_at(TG_SITE, __VA_ARGS__)
+
+/* ---- losses. Shapes must be equal: a loss never broadcasts. mean and sum: over all elements (all positions that count) -> rank 0; none:
+ * one for each. */
+typedef enum tg_reduction { TG_REDUCTION_MEAN = 0, TG_REDUCTION_SUM = 1, TG_REDUCTION_NONE = 2 } tg_reduction;
+typedef struct tg_loss_options {
+    tg_reduction reduction;
+    int reserved_;
+} tg_loss_options;
+
+/* logits [..., V], targets i32 [...] -> per-position -log softmax(logits)[target], [...]. A target outside [0, V) is TG_ERROR_INDEX, as in
+ * an embedding. */
+TG_API tg_tensor tg_nn_cross_entropy_last_at(tg_site site, tg_tensor logits, tg_tensor targets);
+typedef struct tg_cross_entropy_options {
+    tg_reduction reduction;
+    double label_smoothing; /* e in [0, 1), 0: none: (1 - e) of the above and e mean(-log softmax(logits)) over the V classes */
+    int reserved_;
+} tg_cross_entropy_options;
+/* As above, over the positions whose target is not `ignore` (any number, a class too): the others count as 0 with gradient 0, whatever
+ * their logits are, NaN too, and not in the mean, which is 0 where every target is ignored. Other targets outside [0, V) are
+ * TG_ERROR_INDEX. */
+TG_API tg_tensor tg_nn_cross_entropy_at(tg_site site, tg_tensor logits, tg_tensor targets, int32_t ignore,
+                                        tg_cross_entropy_options options);
+/* The same of log probabilities [..., V]: -log_probabilities[target]. */
+TG_API tg_tensor tg_nn_nll_at(tg_site site, tg_tensor log_probabilities, tg_tensor targets, int32_t ignore, tg_loss_options options);
+TG_API tg_tensor tg_nn_mse_at(tg_site site, tg_tensor prediction, tg_tensor target, tg_loss_options options); /* (p - t)^2 */
+TG_API tg_tensor tg_nn_l1_at(tg_site site, tg_tensor prediction, tg_tensor target, tg_loss_options options);  /* |p - t| */
+typedef struct tg_huber_options {
+    tg_reduction reduction;
+    double delta; /* a normal f32 number over 0; 0 means 1, TG_ZERO is refused */
+    int reserved_;
+} tg_huber_options;
+/* With e = |p - t|: e^2 / 2 up to delta, delta (e - delta / 2) beyond (Huber 1964). */
+TG_API tg_tensor tg_nn_huber_at(tg_site site, tg_tensor prediction, tg_tensor target, tg_huber_options options);
+typedef struct tg_bce_options {
+    tg_reduction reduction;
+    tg_tensor positive_weight; /* w, left out: 1; f32, and this alone may broadcast to the logits */
+    int reserved_;
+} tg_bce_options;
+/* -w t log sigmoid(x) - (1 - t) log sigmoid(-x), without overflow, exact where it is small; at infinity: 0 or infinity. */
+TG_API tg_tensor tg_nn_bce_with_logits_at(tg_site site, tg_tensor logits, tg_tensor target, tg_bce_options options);
+typedef struct tg_kl_options {
+    tg_reduction reduction;
+    bool log_target; /* the target is log p */
+    int reserved_;
+} tg_kl_options;
+/* p (log p - log q), q the prediction, given as log q, p the target; 0 with gradient 0 where p is 0. Summed over a row it is the divergence
+ * KL(p || q), Kullback & Leibler 1951; mean, as everywhere here, is over all elements. */
+TG_API tg_tensor tg_nn_kl_div_at(tg_site site, tg_tensor log_prediction, tg_tensor target, tg_kl_options options);
+#define tg_nn_cross_entropy_last(...) tg_nn_cross_entropy_last_at(TG_SITE, __VA_ARGS__)
+#define tg_nn_cross_entropy(...) TG_WITH_3_(tg_nn_cross_entropy_at, tg_cross_entropy_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_nll(...) TG_WITH_3_(tg_nn_nll_at, tg_loss_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_mse(...) TG_WITH_2_(tg_nn_mse_at, tg_loss_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_l1(...) TG_WITH_2_(tg_nn_l1_at, tg_loss_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_huber(...) TG_WITH_2_(tg_nn_huber_at, tg_huber_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_bce_with_logits(...) TG_WITH_2_(tg_nn_bce_with_logits_at, tg_bce_options, __VA_ARGS__, .reserved_ = 0)
+#define tg_nn_kl_div(...) TG_WITH_2_(tg_nn_kl_div_at, tg_kl_options, __VA_ARGS__, .reserved_ = 0)
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif /* TENSORGRAD_NN_H */

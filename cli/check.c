@@ -3,6 +3,8 @@
  * it notes what each number is and how far it may be from the CPU's. */
 #include "cli.h"
 
+#include "ir/dtype.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +78,7 @@ static double check_random(uint64_t *state) { /* splitmix64, in [0, 1) */
 /* A fed tensor of values in [lo, hi), the same on every device: they depend on its number in the group. */
 static tg_tensor check_feed(check_group *group, tg_graph *g, tg_shape shape, tg_dtype dtype, double lo, double hi) {
     const int64_t count = tg_shape_count(shape);
-    void *data = group->feed_count < CHECK_MAX_FEEDS && count > 0 ? calloc((size_t)count, 4) : NULL;
+    void *data = group->feed_count < CHECK_MAX_FEEDS && count > 0 ? calloc((size_t)count, tg_dtype_bytes(dtype)) : NULL;
     if (!data) {
         group->full = true;
         return (tg_tensor){g, 0};
@@ -85,9 +87,7 @@ static tg_tensor check_feed(check_group *group, tg_graph *g, tg_shape shape, tg_
     uint64_t state = (uint64_t)n + 1;
     for (int64_t i = 0; i < count; i++) {
         const double value = lo + (hi - lo) * check_random(&state);
-        if (dtype == TG_F32) ((float *)data)[i] = (float)value;
-        else if (dtype == TG_I32) ((int32_t *)data)[i] = (int32_t)floor(value);
-        else ((uint8_t *)data)[i] = value >= 0;
+        tg_dtype_put(dtype, data, i, dtype == TG_F32 ? value : dtype == TG_I32 ? floor(value) : value >= 0);
     }
     snprintf(group->names[n], sizeof group->names[n], "x%d", n);
     group->feeds[n] = tg_feed_make_(group->names[n], dtype, data, count);
@@ -323,11 +323,6 @@ static bool check_failed(check_report *report, const char *what, const tg_contex
     return false;
 }
 
-static double check_value(const void *data, tg_dtype dtype, int64_t i) {
-    if (dtype == TG_F32) return (double)((const float *)data)[i];
-    return dtype == TG_I32 ? (double)((const int32_t *)data)[i] : (double)((const uint8_t *)data)[i];
-}
-
 /* In units of the last place of `want` as f32; of anything but f32, the plain difference. */
 static double check_ulp(double got, double want, tg_dtype dtype) {
     if (isnan(got) || isnan(want)) return isnan(got) && isnan(want) ? 0 : (double)INFINITY;
@@ -342,7 +337,7 @@ static void check_compare(check_report *report, const check_result *r, const voi
     check_difference worst = {.shape = r->shape};
     bool same = true;
     for (int64_t i = 0; i < tg_shape_count(r->shape); i++) {
-        const double a = check_value(got, r->dtype, i), b = check_value(want, r->dtype, i), ulp = check_ulp(a, b, r->dtype);
+        const double a = tg_dtype_get(r->dtype, got, i), b = tg_dtype_get(r->dtype, want, i), ulp = check_ulp(a, b, r->dtype);
         if (ulp <= r->units || fabs(a - b) <= r->absolute) continue;
         same = false;
         worst.ulp = fmax(worst.ulp, ulp);
@@ -362,7 +357,7 @@ static tg_captures *check_run(tg_context *ctx, check_group *group, const tg_comp
     tg_captures *captures = NULL;
     tg_model *model = tg_compile_forward(ctx, check_build, group, options);
     const int64_t count = model ? tg_shape_count(tg_model_output_shape(model)) : 0;
-    void *output = count > 0 ? calloc((size_t)count, 4) : NULL;
+    void *output = count > 0 ? calloc((size_t)count, tg_dtype_bytes(tg_model_output_dtype(model))) : NULL;
     if (!output || group->full || tg_run_captures(model, group->feeds, group->feed_count, output, count, &captures) != TG_OK)
         check_failed(report, "operations", !model || output ? ctx : NULL);
     free(output);

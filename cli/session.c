@@ -1,6 +1,8 @@
 /* session: an example compiled for training, with its batch arrays. */
 #include "cli.h"
 
+#include "ir/dtype.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,7 +70,9 @@ void cli_session_close(cli_session *session) {
     memset(session, 0, sizeof *session);
 }
 
-static size_t batch_bytes(const cli_session *session, int i) { return (size_t)session->feeds[i].count * 4; }
+static size_t batch_bytes(const cli_session *session, int i) {
+    return (size_t)session->feeds[i].count * tg_dtype_bytes(session->feeds[i].dtype);
+}
 
 /* Batch t of the example lies where step t, counted from 1, looks for it: see TG_BATCH_SEQUENTIAL. */
 static void fill_rows(const cli_session *session, uint64_t seed, int64_t first, int64_t count, void *const *rows) {

@@ -3,6 +3,7 @@
  * again from its own bytes, must be printable in every way, and must give its memory back. */
 #include "program.h"
 
+#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "run/model.h"
 
@@ -84,10 +85,7 @@ static tg_reference *reference(driver *d, tg_graph *g, tg_model *model, double *
         for (int f = 0; f < d->p.inputs; f++) {
             if (strcmp(d->feeds[f].name, g->inputs.items[i].name) != 0) continue;
             leaves[node] = calloc((size_t)d->feeds[f].count, sizeof(double));
-            for (int64_t j = 0; j < d->feeds[f].count; j++)
-                leaves[node][j] = d->feeds[f].dtype == TG_F32   ? (double)((const float *)d->data[f])[j]
-                                  : d->feeds[f].dtype == TG_I32 ? (double)((const int32_t *)d->data[f])[j]
-                                                                : (double)((const uint8_t *)d->data[f])[j];
+            for (int64_t j = 0; j < d->feeds[f].count; j++) leaves[node][j] = tg_dtype_get(d->feeds[f].dtype, d->data[f], j);
         }
     }
     for (int64_t i = 0; i < g->params.count; i++) {
@@ -153,7 +151,7 @@ static void drive_forward(driver *d) {
         tg_model *plain = compile(d, false, false), *again = through_bytes(d);
         if (again == NULL || run_once(d, again, three, count) != TG_OK)
             fuzz_fail("does not run from its bytes: %s", tg_error_message(d->ctx));
-        if (memcmp(one, three, (size_t)count * (tg_model_output_dtype(fused) == TG_BOOL ? 1 : 4)) != 0) fuzz_fail("from bytes: other bits");
+        if (memcmp(one, three, (size_t)count * tg_dtype_bytes(tg_model_output_dtype(fused))) != 0) fuzz_fail("from bytes: other bits");
         if (plain == NULL && tg_error(d->ctx) != TG_ERROR_MEMORY) fuzz_fail("compiles fused only: %s", tg_error_message(d->ctx));
         if (plain != NULL && d->p.tame && d->p.exact && f32) {
             if (run_once(d, plain, two, count) != TG_OK) fuzz_fail("runs fused only: %s", tg_error_message(d->ctx));

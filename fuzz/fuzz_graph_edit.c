@@ -4,6 +4,7 @@
  */
 #include "program.h"
 
+#include "ir/dtype.h"
 #include "ir/graph.h"
 #include "run/model.h"
 
@@ -59,7 +60,7 @@ static size_t attribute_bytes(const bytes *b, tg_op op, size_t at, int rank, int
     case TG_OP_PACK: return 8 * (size_t)inputs;
     case TG_OP_WINDOW:
     case TG_OP_FOLD: return 28;
-    case TG_OP_CONST: return at < b->size && b->data[at] ? 1 + (size_t)count * (dtype == TG_BOOL ? 1 : 4) : 9;
+    case TG_OP_CONST: return at < b->size && b->data[at] ? 1 + (size_t)count * tg_dtype_bytes(dtype) : 9;
     default: return 0;
     }
 }

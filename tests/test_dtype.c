@@ -24,6 +24,7 @@ static void every_row_is_complete(void **state) {
         assert_true(row->host_bytes > 0 && row->device_bytes > 0 && row->device_bytes % TG_WORD_BYTES == 0);
         assert_true(tg_dtype_valid(row->compute));
         assert_int_equal(tg_dtype_row(row->compute)->compute, row->compute);
+        assert_int_equal(tg_dtype_is_word((tg_dtype)d), d != TG_BOOL);
         /* a value that needs no conversion has one type in a buffer and in a shader */
         const bool converts = is_text(row->wgsl_load.before) || is_text(row->wgsl_load.after);
         assert_int_equal(converts, strcmp(row->wgsl_storage, row->wgsl_compute) != 0);
@@ -65,6 +66,24 @@ static void a_dtype_holds_what_it_can_give_back(void **state) {
     assert_false(tg_dtype_holds(TG_I32, 2147483648.0) || tg_dtype_holds(TG_I32, 0.5));
     assert_true(tg_dtype_holds(TG_BOOL, 0.0) && tg_dtype_holds(TG_BOOL, 1.0));
     assert_false(tg_dtype_holds(TG_BOOL, 2.0));
+}
+
+static void lists_of_dtypes_read_well(void **state) {
+    (void)state;
+    static const struct {
+        unsigned mask;
+        const char *word, *text;
+    } lists[] = {{0, "and", "nothing"},
+                 {1u << TG_F32, "and", "f32"},
+                 {1u << TG_BOOL, "or", "bool"},
+                 {1u << TG_F32 | 1u << TG_I32, "and", "f32 and i32"},
+                 {1u << TG_F32 | 1u << TG_BOOL, "or", "f32 or bool"},
+                 {1u << TG_I32 | 1u << TG_BOOL, "and", "i32 and bool"},
+                 {1u << TG_F32 | 1u << TG_I32 | 1u << TG_BOOL, "and", "f32, i32 and bool"}};
+    char text[TG_DTYPE_LIST];
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        assert_string_equal(tg_dtype_list(lists[i].mask, lists[i].word, text, sizeof text), lists[i].text);
+    assert_string_equal(tg_dtype_list(7, "and", text, 7), "f32, i"); /* cut */
 }
 
 /* Values of each dtype, as numbers. */
@@ -121,6 +140,7 @@ int main(void) {
         cmocka_unit_test(sizes_are_those_of_the_c_types),
         cmocka_unit_test(a_number_that_is_no_dtype_has_an_empty_row),
         cmocka_unit_test(a_dtype_holds_what_it_can_give_back),
+        cmocka_unit_test(lists_of_dtypes_read_well),
         cmocka_unit_test(elements_are_set_and_read),
         cmocka_unit_test(elements_go_to_a_device_and_back),
     };

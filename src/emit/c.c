@@ -2,6 +2,7 @@
  * instruction is one `const` local; a kernel with reductions walks its inner loops once per depth of reduction,
  * computing again what a pass needs. i32 wraps; NaN follows the rules of the operations. Must not look at the graph. */
 #include "emit/emit.h"
+#include "ir/dtype.h"
 #include "emit/places.h"
 
 #include <float.h>
@@ -116,8 +117,9 @@ typedef struct emit_c_kernel {
 
 /* ---------------------------------------------------------------- types */
 
-static const char *emit_c_type(tg_dtype dtype) { return dtype == TG_F32 ? "float" : dtype == TG_I32 ? "int32_t" : "_Bool"; }
-static const char *emit_c_memory_type(tg_dtype dtype) { return dtype == TG_BOOL ? "uint8_t" : emit_c_type(dtype); }
+/* A load and a store convert by assignment. */
+static const char *emit_c_type(tg_dtype dtype) { return tg_dtype_row(dtype)->c_compute; }
+static const char *emit_c_memory_type(tg_dtype dtype) { return tg_dtype_row(dtype)->c_storage; }
 
 /* ---------------------------------------------------------------- literals and names */
 
@@ -600,12 +602,6 @@ static tg_status emit_c_one_kernel(emit_c_file *file, int32_t index) {
 
 /* ---------------------------------------------------------------- the file */
 
-static double emit_c_constant_at(const tg_buffer *buffer, int64_t i) {
-    if (buffer->dtype == TG_F32) return (double)((const float *)buffer->data)[i];
-    if (buffer->dtype == TG_I32) return (double)((const int32_t *)buffer->data)[i];
-    return ((const uint8_t *)buffer->data)[i] ? 1.0 : 0.0;
-}
-
 static bool emit_c_constant_used(const tg_program *program, int32_t buffer) {
     for (int32_t i = 0; i < program->kernel_count; i++)
         for (int32_t a = 0; a < program->kernels[i].argument_count; a++)
@@ -617,7 +613,7 @@ static void emit_c_constant(tg_text_buffer *text, const tg_buffer *buffer, int32
     tg_text_add(text, "static const %s tg_constant_%d[%lld] = {", emit_c_memory_type(buffer->dtype), (int)index, (long long)buffer->count);
     for (int64_t i = 0; i < buffer->count; i++) {
         tg_text_add(text, "%s", i == 0 ? "" : i % 12 == 0 ? ",\n    " : ", ");
-        emit_c_literal(text, buffer->dtype, emit_c_constant_at(buffer, i));
+        emit_c_literal(text, buffer->dtype, tg_dtype_get(buffer->dtype, buffer->data, i));
     }
     tg_text_add(text, "};\n");
 }

@@ -16,12 +16,22 @@ typedef struct safetensors_dtype {
     const char *name;
     int64_t bytes;
 } safetensors_dtype;
-static const safetensors_dtype safetensors_dtypes[] = {
-    {"F32", 4}, {"I32", 4}, {"BOOL", 1}, {"F64", 8}, {"F16", 2}, {"BF16", 2},    {"I64", 8},     {"I16", 2},
-    {"I8", 1},  {"U64", 8}, {"U32", 4},  {"U16", 2}, {"U8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1},
+/* Of the format, but not of ours. */
+static const safetensors_dtype safetensors_others[] = {
+    {"F64", 8}, {"F16", 2}, {"BF16", 2}, {"I64", 8}, {"I16", 2},     {"I8", 1},
+    {"U64", 8}, {"U32", 4}, {"U16", 2},  {"U8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1},
 };
 
-const char *tg_safetensors_dtype(tg_dtype dtype) { return dtype == TG_F32 ? "F32" : dtype == TG_I32 ? "I32" : "BOOL"; }
+const char *tg_safetensors_dtype(tg_dtype dtype) { return tg_dtype_row(dtype)->safetensors; }
+
+/* Bytes of an element; 0: the format has no such dtype. */
+static int64_t safetensors_dtype_bytes(const char *name) {
+    for (int d = 0; d < TG_DTYPE_COUNT; d++)
+        if (strcmp(tg_safetensors_dtype((tg_dtype)d), name) == 0) return (int64_t)tg_dtype_bytes((tg_dtype)d);
+    for (size_t i = 0; i < sizeof safetensors_others / sizeof safetensors_others[0]; i++)
+        if (strcmp(safetensors_others[i].name, name) == 0) return safetensors_others[i].bytes;
+    return 0;
+}
 
 /* ---------------------------------------------------------------- reading */
 
@@ -104,9 +114,7 @@ static tg_status safetensors_read_field(safetensors_reader *r, tg_file_tensor *t
 
 /* The shape's bytes must be exactly the range's. */
 static tg_status safetensors_check_size(const safetensors_reader *r, const tg_file_tensor *tensor) {
-    int64_t bytes = 0;
-    for (size_t i = 0; i < sizeof safetensors_dtypes / sizeof safetensors_dtypes[0]; i++)
-        if (strcmp(safetensors_dtypes[i].name, tensor->dtype) == 0) bytes = safetensors_dtypes[i].bytes;
+    int64_t bytes = safetensors_dtype_bytes(tensor->dtype);
     if (bytes == 0) return safetensors_tensor_error(r, tensor->name, "unknown dtype");
     for (int i = 0; i < tensor->shape.rank; i++)
         if (__builtin_mul_overflow(bytes, tensor->shape.dim[i], &bytes))
@@ -295,9 +303,7 @@ static void safetensors_put_string(tg_text_buffer *text, const char *value) {
     tg_text_bytes(text, "\"", 1);
 }
 
-static size_t safetensors_item_bytes(const tg_file_item *item) {
-    return (size_t)tg_shape_count(item->shape) * (item->dtype == TG_BOOL ? 1 : 4);
-}
+static size_t safetensors_item_bytes(const tg_file_item *item) { return (size_t)tg_shape_count(item->shape) * tg_dtype_bytes(item->dtype); }
 
 static void safetensors_put_item(tg_text_buffer *text, const tg_file_item *item, size_t begin) {
     safetensors_put_string(text, item->name);
@@ -306,8 +312,8 @@ static void safetensors_put_item(tg_text_buffer *text, const tg_file_item *item,
     tg_text_add(text, "],\"data_offsets\":[%zu,%zu]}", begin, begin + safetensors_item_bytes(item));
 }
 
-/* 4-byte tensors in pass 0, bool in pass 1 */
-static bool safetensors_in_pass(const tg_file_item *item, int pass) { return (item->dtype == TG_BOOL) == (pass == 1); }
+/* Words in pass 0, smaller elements in pass 1: so each tensor is aligned. */
+static bool safetensors_in_pass(const tg_file_item *item, int pass) { return (tg_dtype_bytes(item->dtype) < TG_WORD_BYTES) == (pass == 1); }
 
 static void safetensors_put_header(tg_text_buffer *text, const tg_file_item *items, int64_t count, const tg_file_text *metadata,
                                    int64_t metadata_count) {

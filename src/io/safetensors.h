@@ -3,7 +3,7 @@
  * Readers trust nothing. Must not know models. */
 #ifndef TG_SAFETENSORS_H
 #define TG_SAFETENSORS_H
-#include "base/base.h"
+#include "ir/dtype.h"
 
 typedef struct tg_file_tensor {
     const char *name;

@@ -1,6 +1,7 @@
 /* dtype: see dtype.h. The table and the conversions; must not know ops or graphs. */
 #include "ir/dtype.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define DTYPE_WRAP(before, after) \
@@ -31,6 +32,21 @@ const char *tg_dtype_name(tg_dtype dtype) { return tg_dtype_row(dtype)->name; }
 size_t tg_dtype_bytes(tg_dtype dtype) { return (size_t)tg_dtype_row(dtype)->host_bytes; }
 
 int64_t tg_dtype_device_bytes(tg_dtype dtype) { return tg_dtype_row(dtype)->device_bytes; }
+
+bool tg_dtype_is_word(tg_dtype dtype) { return dtype != TG_BOOL && tg_dtype_bytes(dtype) == TG_WORD_BYTES; }
+
+const char *tg_dtype_list(unsigned mask, const char *word, char *text, size_t size) {
+    size_t used = 0;
+    (void)snprintf(text, size, "nothing");
+    for (int d = 0; d < TG_DTYPE_COUNT; d++) {
+        if ((mask >> d & 1u) == 0) continue;
+        const char *before = used == 0 ? "" : mask >> d == 1u ? " " : ", ", *after = used > 0 && mask >> d == 1u ? word : "";
+        const int wrote =
+            snprintf(text + used, size - used, "%s%s%s%s", before, after, after[0] != '\0' ? " " : "", tg_dtype_name((tg_dtype)d));
+        used = wrote < 0 || used + (size_t)wrote >= size ? size - 1 : used + (size_t)wrote;
+    }
+    return text;
+}
 
 bool tg_dtype_holds(tg_dtype dtype, double value) {
     switch (dtype) {

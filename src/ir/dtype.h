@@ -37,6 +37,11 @@ const tg_dtype_info *tg_dtype_row(tg_dtype dtype);
 const char *tg_dtype_name(tg_dtype dtype);
 size_t tg_dtype_bytes(tg_dtype dtype);         /* of an element in host memory */
 int64_t tg_dtype_device_bytes(tg_dtype dtype); /* of an element in a buffer of a GPU */
+bool tg_dtype_is_word(tg_dtype dtype);         /* an element is one word, the same in host memory and on a GPU */
+#define TG_DTYPE_LIST 64
+/* The dtypes of a mask of 1 << dtype into text, which it returns: "nothing", "f32", "f32, i32 and bool" where word is "and".
+ * Cut if it is too long; TG_DTYPE_LIST is room enough. */
+const char *tg_dtype_list(unsigned mask, const char *word, char *text, size_t size);
 
 /* Whether dtype can hold value exactly (f32: rounding is fine). */
 bool tg_dtype_holds(tg_dtype dtype, double value);

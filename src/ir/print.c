@@ -36,12 +36,6 @@ static void print_value(tg_text_buffer *text, tg_dtype dtype, double value) {
     else tg_text_add(text, "%s", value != 0 ? "true" : "false");
 }
 
-static double print_element(const tg_node *node, int64_t i) {
-    if (node->dtype == TG_F32) return (double)((const float *)node->attr.data)[i];
-    if (node->dtype == TG_I32) return (double)((const int32_t *)node->attr.data)[i];
-    return (double)((const unsigned char *)node->attr.data)[i];
-}
-
 static void print_const(tg_text_buffer *text, const tg_node *node) {
     tg_text_add(text, " ");
     if (!node->attr.data) {
@@ -52,7 +46,7 @@ static void print_const(tg_text_buffer *text, const tg_node *node) {
     tg_text_add(text, "{");
     for (int64_t i = 0; i < count && i < PRINT_DATA_SHOWN; i++) {
         if (i) tg_text_add(text, ", ");
-        print_value(text, node->dtype, print_element(node, i));
+        print_value(text, node->dtype, tg_dtype_get(node->dtype, node->attr.data, i));
     }
     tg_text_add(text, count > PRINT_DATA_SHOWN ? ", ...}" : "}");
 }

@@ -2,6 +2,7 @@
  * The oracle of all executors: it must stay naive, and must not know kernels, tiles, threads or any executor.
  * i32 and bool values are held exactly in doubles; i32 arithmetic wraps to 32 bits. Nothing is rounded to f32 except
  * f32 constants, whose value in the graph is the f32 one. Memory: 8 bytes per element of every node. */
+#include "ir/dtype.h"
 #include "ir/graph.h"
 
 #include <math.h>
@@ -83,15 +84,6 @@ static void tg_reference_INPUT(const reference_call *call) { reference_copy_leaf
 static void tg_reference_PARAM(const reference_call *call) { reference_copy_leaf(call); }
 static void tg_reference_STATE(const reference_call *call) { reference_copy_leaf(call); }
 
-static double reference_const_data(const tg_node *node, int64_t i) {
-    switch (node->dtype) {
-    case TG_F32: return (double)((const float *)node->attr.data)[i];
-    case TG_I32: return (double)((const int32_t *)node->attr.data)[i];
-    case TG_BOOL: break;
-    }
-    return ((const uint8_t *)node->attr.data)[i] ? 1.0 : 0.0;
-}
-
 static double reference_const_value(const tg_node *node) {
     switch (node->dtype) {
     case TG_F32: return (double)(float)node->attr.value;
@@ -103,7 +95,8 @@ static double reference_const_value(const tg_node *node) {
 
 static void tg_reference_CONST(const reference_call *call) {
     for (int64_t i = 0; i < call->count; i++)
-        call->out[i] = call->node->attr.data ? reference_const_data(call->node, i) : reference_const_value(call->node);
+        call->out[i] =
+            call->node->attr.data ? tg_dtype_get(call->node->dtype, call->node->attr.data, i) : reference_const_value(call->node);
 }
 
 static void tg_reference_IOTA(const reference_call *call) {

@@ -30,14 +30,8 @@ static tg_status rule_check_operands(tg_rule *rule) {
 
 /* ---------------------------------------------------------------- operands, before any broadcasting */
 
-static const char *rule_dtype_list(unsigned mask) {
-    static const char *const names[8] = {"nothing", "f32",          "i32",          "f32 and i32",
-                                         "bool",    "f32 and bool", "i32 and bool", "f32, i32 and bool"};
-    return names[mask & 7u];
-}
-
 tg_status tg_operands_check(const tg_graph *g, tg_op op, const int32_t *inputs, int count, char *message, size_t size) {
-    char first[TG_NODE_TEXT], other[TG_NODE_TEXT];
+    char list[TG_DTYPE_LIST], first[TG_NODE_TEXT], other[TG_NODE_TEXT];
     const int branch = op == TG_OP_SELECT ? 1 : 0; /* the first operand whose type counts */
     if (op == TG_OP_SELECT && tg_graph_node(g, inputs[0])->dtype != TG_BOOL) {
         (void)snprintf(message, size, "the condition must be bool: %s (%s)", tg_node_text(g, inputs[0], first, sizeof first),
@@ -54,7 +48,7 @@ tg_status tg_operands_check(const tg_graph *g, tg_op op, const int32_t *inputs, 
     }
     if (count > branch && !(tg_op_dtypes(op) & 1u << tg_graph_node(g, inputs[branch])->dtype)) {
         (void)snprintf(message, size, "%s has element type %s, but only %s will do", tg_node_text(g, inputs[branch], first, sizeof first),
-                       tg_dtype_name(tg_graph_node(g, inputs[branch])->dtype), rule_dtype_list(tg_op_dtypes(op)));
+                       tg_dtype_name(tg_graph_node(g, inputs[branch])->dtype), tg_dtype_list(tg_op_dtypes(op), "and", list, sizeof list));
         return TG_ERROR_DTYPE;
     }
     return TG_OK;
@@ -90,12 +84,13 @@ tg_status tg_broadcast_check(const tg_graph *g, int32_t a, int32_t b, tg_shape *
 /* ---------------------------------------------------------------- leaves */
 
 static tg_status rule_leaf(tg_rule *rule) {
+    char list[TG_DTYPE_LIST];
     rule->shape = rule->node->shape;
     rule->dtype = rule->node->dtype;
     if (!tg_dtype_valid(rule->dtype)) return rule_refuse(rule, TG_ERROR_DTYPE, "%d is no element type", (int)rule->dtype);
     if (!(tg_op_dtypes(rule->node->op) & 1u << rule->dtype))
         return rule_refuse(rule, TG_ERROR_DTYPE, "element type %s, but only %s will do", tg_dtype_name(rule->dtype),
-                           rule_dtype_list(tg_op_dtypes(rule->node->op)));
+                           tg_dtype_list(tg_op_dtypes(rule->node->op), "and", list, sizeof list));
     return rule_check_shape(rule);
 }
 

@@ -85,18 +85,18 @@ static void serial_put_text(serial_writer *w, const char *text) {
     tg_text_bytes(w->out, text, length);
 }
 
-/* Elements of 4 bytes, a chunk at a time. */
+/* Elements of a word each, a chunk at a time. */
 static void serial_put_words(serial_writer *w, const void *data, int64_t count) {
-    unsigned char little[4 * SERIAL_CHUNK];
+    unsigned char little[TG_WORD_BYTES * SERIAL_CHUNK];
     const unsigned char *at = data;
     for (int64_t done = 0; done < count;) {
         const int64_t now = count - done < SERIAL_CHUNK ? count - done : SERIAL_CHUNK;
-        for (int64_t i = 0; i < now; i++, at += 4) {
+        for (int64_t i = 0; i < now; i++, at += TG_WORD_BYTES) {
             uint32_t word;
             memcpy(&word, at, sizeof word);
-            for (int b = 0; b < 4; b++) little[4 * i + b] = (unsigned char)(word >> (8 * b));
+            for (int b = 0; b < TG_WORD_BYTES; b++) little[TG_WORD_BYTES * i + b] = (unsigned char)(word >> (8 * b));
         }
-        tg_text_bytes(w->out, little, (size_t)now * 4);
+        tg_text_bytes(w->out, little, (size_t)now * TG_WORD_BYTES);
         done += now;
     }
 }
@@ -139,7 +139,7 @@ static void serial_put_site(serial_writer *w, tg_site site) {
 static void serial_put_const(serial_writer *w, const tg_node *node) {
     serial_put_u8(w, node->attr.data != NULL);
     if (!node->attr.data) serial_put_f64(w, node->attr.value);
-    else if (node->dtype == TG_BOOL) tg_text_bytes(w->out, node->attr.data, (size_t)tg_shape_count(node->shape));
+    else if (tg_dtype_bytes(node->dtype) == 1) tg_text_bytes(w->out, node->attr.data, (size_t)tg_shape_count(node->shape));
     else serial_put_words(w, node->attr.data, tg_shape_count(node->shape));
 }
 
@@ -397,17 +397,18 @@ static tg_shape serial_take_shape(serial_reader *r) {
 
 static tg_dtype serial_take_dtype(serial_reader *r) {
     const uint8_t dtype = serial_take_u8(r);
-    if (dtype > TG_BOOL) serial_refuse(r, "an element type is %u", (unsigned)dtype);
+    if (!tg_dtype_valid((tg_dtype)dtype)) serial_refuse(r, "an element type is %u", (unsigned)dtype);
     return r->status == TG_OK ? (tg_dtype)dtype : TG_F32;
 }
 
-/* count elements of 4 bytes in the machine's order, in the arena. */
+/* count elements of a word each in the machine's order, in the arena. */
 static void *serial_take_words(serial_reader *r, int64_t count) {
-    const unsigned char *at = (uint64_t)count > serial_left(r) / 4 ? serial_take(r, SIZE_MAX) : serial_take(r, (size_t)count * 4);
-    unsigned char *words = at ? serial_keep(r, (size_t)count * 4) : NULL;
-    for (int64_t i = 0; words && i < count; i++, at += 4) {
+    const bool fits = (uint64_t)count <= serial_left(r) / TG_WORD_BYTES;
+    const unsigned char *at = serial_take(r, fits ? (size_t)count * TG_WORD_BYTES : SIZE_MAX);
+    unsigned char *words = at ? serial_keep(r, (size_t)count * TG_WORD_BYTES) : NULL;
+    for (int64_t i = 0; words && i < count; i++, at += TG_WORD_BYTES) {
         const uint32_t word = (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-        memcpy(words + 4 * i, &word, sizeof word);
+        memcpy(words + TG_WORD_BYTES * i, &word, sizeof word);
     }
     return words;
 }
@@ -452,7 +453,7 @@ static void serial_take_const(serial_reader *r, tg_node *node) {
         node->attr.value = serial_take_f64(r);
         return;
     }
-    if (node->dtype != TG_BOOL) {
+    if (tg_dtype_bytes(node->dtype) == TG_WORD_BYTES) {
         node->attr.data = serial_take_words(r, count);
         return;
     }

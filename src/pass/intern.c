@@ -20,7 +20,7 @@ static bool intern_commutes(tg_op op) {
     }
 }
 
-static size_t intern_data_bytes(const tg_node *node) { return (size_t)tg_shape_count(node->shape) * (node->dtype == TG_BOOL ? 1u : 4u); }
+static size_t intern_data_bytes(const tg_node *node) { return (size_t)tg_shape_count(node->shape) * tg_dtype_bytes(node->dtype); }
 
 /* A number as bits: f32 numbers are compared as f32, so that -0 is not 0 and NaN is NaN. */
 static uint64_t intern_bits(const tg_node *node) {

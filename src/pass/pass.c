@@ -22,13 +22,7 @@ static int32_t pass_iota(tg_rewrite *r, const tg_node *draft) {
 /* Literal data of one element is a number. */
 static int32_t pass_literal(tg_rewrite *r, const tg_node *draft) {
     if (draft->attr.data == NULL || tg_shape_count(draft->shape) != 1) return 0;
-    double value = 0;
-    switch (draft->dtype) {
-    case TG_F32: value = (double)*(const float *)draft->attr.data; break;
-    case TG_I32: value = (double)*(const int32_t *)draft->attr.data; break;
-    case TG_BOOL: value = *(const uint8_t *)draft->attr.data != 0 ? 1.0 : 0.0; break;
-    }
-    return tg_pass_const(r, draft->shape, draft->dtype, value);
+    return tg_pass_const(r, draft->shape, draft->dtype, tg_dtype_get(draft->dtype, draft->attr.data, 0));
 }
 
 static int32_t pass_apply(tg_rewrite *r, const tg_node *draft) {

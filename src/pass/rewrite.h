@@ -3,6 +3,7 @@
  * Rules must not look at the uses of a node: then one forward walk is enough, and a second one changes nothing. */
 #ifndef TG_PASS_REWRITE_H
 #define TG_PASS_REWRITE_H
+#include "ir/dtype.h"
 #include "ir/graph.h"
 
 typedef struct tg_rewrite {

@@ -1,15 +1,13 @@
 /* place: see plan.h. Lifetimes come from the order and the launches; a result takes over a dying operand's buffer where the kernel and
  * its launch allow it; within a chain, a place goes from one dead buffer to the next of its size; what remains is placed first-fit,
  * largest first. */
+#include "ir/dtype.h"
 #include "plan/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define PLACE_ALIGN 256
-
-/* Of constants as they are kept: one byte a bool, whatever the device needs. */
-static int64_t element_bytes(tg_dtype dtype) { return dtype == TG_BOOL ? 1 : 4; }
 
 static int32_t add_buffer(tg_planner *p, tg_storage storage, const tg_node *n, int32_t node, int32_t slot) {
     tg_program *program = p->program;
@@ -367,13 +365,13 @@ static bool finish_kernels(tg_planner *p) {
     return true;
 }
 
-/* Constants live as long as the program does. */
+/* Constants live as long as the program does, and are kept as they lie in host memory, whatever the device needs. */
 static bool copy_constants(tg_planner *p) {
     tg_program *program = p->program;
     for (int32_t i = 0; i < program->buffer_count; i++) {
         tg_buffer *b = &program->buffers[i];
         if (b->storage != TG_STORAGE_CONSTANT) continue;
-        const size_t bytes = (size_t)(b->count * element_bytes(b->dtype));
+        const size_t bytes = (size_t)b->count * tg_dtype_bytes(b->dtype);
         b->data = tg_arena_copy(&program->arena, p->graph->nodes.items[b->node].attr.data, bytes);
         if (!b->data) return false;
         program->constant_bytes += (int64_t)bytes;

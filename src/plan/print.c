@@ -1,17 +1,17 @@
 /* print: programs as text for people and for tests that pin them: the plan (buffers, order) and the kernel IR. */
 #include "plan/program.h"
+#include "ir/dtype.h"
 
 #include <string.h>
 
 static const char *const storage_names[] = {"workspace", "input", "state", "constant"};
-static const char *const dtype_names[] = {"f32", "i32", "bool"};
 static const char *const kind_names[] = {"map", "reduce", "contract", "scatter_add"};
 static const char *const level_names[] = {"uniform", "outer", "element"};
 
 static void print_buffer(const tg_program *program, int32_t i, tg_text_buffer *text) {
     const tg_buffer *b = &program->buffers[i];
     if (b->storage == TG_STORAGE_WORKSPACE && b->first < 0) return;
-    tg_text_add(text, "b%d %s %s[%lld]", (int)i, storage_names[b->storage], dtype_names[b->dtype], (long long)b->count);
+    tg_text_add(text, "b%d %s %s[%lld]", (int)i, storage_names[b->storage], tg_dtype_name(b->dtype), (long long)b->count);
     if (b->storage == TG_STORAGE_WORKSPACE) tg_text_add(text, " at %lld", (long long)b->offset);
     if (b->storage == TG_STORAGE_INPUT) tg_text_add(text, " %s", program->inputs[b->slot].name);
     else if (b->storage == TG_STORAGE_STATE) tg_text_add(text, " %s", program->states[b->slot].name);
@@ -78,7 +78,7 @@ static const char *operation_name(int32_t op) {
 static void print_instruction(const tg_kernel *k, int32_t i, tg_text_buffer *text) {
     const tg_instruction *x = &k->body[i];
     bool memory = x->op == TG_K_LOAD || x->op == TG_K_GATHER || x->op == TG_K_STORE || x->op == TG_K_SCATTER;
-    tg_text_add(text, "  %%%d %s %s = %s", (int)i, level_names[x->level], dtype_names[x->dtype], operation_name(x->op));
+    tg_text_add(text, "  %%%d %s %s = %s", (int)i, level_names[x->level], tg_dtype_name(x->dtype), operation_name(x->op));
     if (x->op == TG_OP_CONST) {
         tg_text_add(text, " ");
         tg_text_number(text, x->value);

@@ -1,6 +1,7 @@
 /* range: what is known of whole numbers and truth values before anything runs: between which two numbers every element lies. Enough
  * for indices that are counted, constant, clamped, taken modulo or found by argmax: they need no check. Must not know kernels. */
 #include "plan/plan.h"
+#include "ir/dtype.h"
 
 #include <string.h>
 
@@ -27,7 +28,7 @@ static tg_plan_range of_constant(const tg_node *n) {
     if (n->attr.data == NULL) return (tg_plan_range){(int64_t)n->attr.value, (int64_t)n->attr.value};
     tg_plan_range all = {INT64_MAX, INT64_MIN};
     for (int64_t i = 0; i < tg_shape_count(n->shape); i++) {
-        const int64_t x = n->dtype == TG_BOOL ? ((const uint8_t *)n->attr.data)[i] != 0 : ((const int32_t *)n->attr.data)[i];
+        const int64_t x = (int64_t)tg_dtype_get(n->dtype, n->attr.data, i);
         all = both(all, (tg_plan_range){x, x});
     }
     return all;

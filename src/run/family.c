@@ -294,11 +294,7 @@ static tg_status family_fill_params(tg_family *family, int32_t slot) {
 static tg_status family_fill_value(tg_family *family, int32_t slot) {
     const tg_family_state *state = &family->states.items[slot];
     const int64_t piece = TG_CHUNK_BYTES / (int64_t)tg_dtype_bytes(state->dtype);
-    for (int64_t i = 0; i < piece && i < state->count; i++) {
-        if (state->dtype == TG_F32) ((float *)(void *)family->chunk)[i] = (float)state->value;
-        else if (state->dtype == TG_I32) ((int32_t *)(void *)family->chunk)[i] = (int32_t)state->value;
-        else family->chunk[i] = state->value != 0.0;
-    }
+    for (int64_t i = 0; i < piece && i < state->count; i++) tg_dtype_put(state->dtype, family->chunk, i, state->value);
     for (int64_t first = 0; first < state->count; first += piece) {
         int64_t count = state->count - first < piece ? state->count - first : piece;
         tg_status status = tg_family_write(family, slot, first, family->chunk, count);

@@ -192,10 +192,10 @@ static int32_t params_twin_state(const tg_family *from, const tg_family_state *s
     return twin->dtype == state->dtype && tg_shape_equal(twin->shape, state->shape) ? slot : -1;
 }
 
-/* How many bytes all states take, of whatever dtype. */
+/* How many bytes all states take with a word for each element, of whatever dtype: so each state is aligned. */
 static size_t params_state_bytes(const tg_family *family) {
     size_t bytes = 0;
-    for (int64_t i = 0; i < family->states.count; i++) bytes += (size_t)family->states.items[i].count * 4;
+    for (int64_t i = 0; i < family->states.count; i++) bytes += (size_t)family->states.items[i].count * TG_WORD_BYTES;
     return bytes;
 }
 
@@ -209,7 +209,7 @@ static tg_status params_move_states(tg_model *to, const tg_model *from, char *va
         else if (twin >= 0) status = tg_family_read(from->family, twin, 0, values, state->count);
         if (status != TG_OK && (write || to->ctx == from->ctx)) return status;
         if (status != TG_OK) return tg_fail(to->ctx, status, TG_SITE_NONE, "params_carry: %s", tg_error_message(from->ctx));
-        values += (size_t)state->count * 4;
+        values += (size_t)state->count * TG_WORD_BYTES;
     }
     return TG_OK;
 }

@@ -123,9 +123,8 @@ static void tune_numbers(void *to, tg_dtype dtype, int64_t count, uint32_t seed)
     uint32_t word = seed * 2654435769U + 1U;
     for (int64_t i = 0; i < count; i++) {
         word = word * 1664525U + 1013904223U;
-        if (dtype == TG_F32) ((float *)to)[i] = (float)(word >> 8) / 8388608.0F - 1.0F;
-        else if (dtype == TG_I32) ((int32_t *)to)[i] = (int32_t)(word >> 29);
-        else ((uint8_t *)to)[i] = (uint8_t)(word >> 31);
+        const double number = dtype == TG_F32 ? (word >> 8) / 8388608.0 - 1.0 : word >> (dtype == TG_I32 ? 29 : 31);
+        tg_dtype_put(dtype, to, i, number);
     }
 }
 

@@ -218,12 +218,12 @@ static const char *operands_text(const tg_call *call, const char *before, int32_
 }
 
 bool tg_call_takes(const tg_call *call, int32_t id, unsigned dtypes) {
-    static const char *const names[] = {"nothing", "f32", "i32", "f32 or i32", "bool", "f32 or bool", "i32 or bool", "any dtype"};
-    char others[OPERANDS_SHOWN * TG_NODE_TEXT];
+    char list[TG_DTYPE_LIST], others[OPERANDS_SHOWN * TG_NODE_TEXT];
     tg_dtype dtype = tg_node_dtype(call, id);
     if ((dtypes & (1u << (unsigned)dtype)) != 0) return true;
-    tg_call_fail(call, TG_ERROR_DTYPE, call->operands, operands_shown(call), "takes %s, not %s: %s%s", names[dtypes & 7u],
-                 tg_dtype_name(dtype), TG_LABEL(call, id), operands_text(call, " (with ", id, ")", others, sizeof others));
+    tg_call_fail(call, TG_ERROR_DTYPE, call->operands, operands_shown(call), "takes %s, not %s: %s%s",
+                 tg_dtype_list(dtypes, "or", list, sizeof list), tg_dtype_name(dtype), TG_LABEL(call, id),
+                 operands_text(call, " (with ", id, ")", others, sizeof others));
     return false;
 }
 

@@ -1,6 +1,7 @@
 /* cpu: the CPU as a device. Owns state buffers, each executable's workspace, translated kernels and per-worker scratch, and
  * runs a program's kernels in order. Everything is allocated in open, make_state and load; a run allocates nothing. Results do
  * not depend on the number of threads. Must not know graphs. */
+#include "ir/dtype.h"
 #include "run/executor.h"
 #include "run/cpu/isa.h"
 #include "run/cpu/vm.h"
@@ -52,7 +53,7 @@ struct tg_executable {
     int timed;
 };
 
-static int64_t cpu_dtype_bytes(tg_dtype dtype) { return dtype == TG_BOOL ? 1 : 4; }
+static int64_t cpu_bytes(tg_dtype dtype, int64_t count) { return count * (int64_t)tg_dtype_bytes(dtype); }
 
 /* ---- device */
 
@@ -107,7 +108,7 @@ static tg_limits cpu_limits(const tg_device *device) {
 static tg_status cpu_make_state(tg_device *device, int32_t slot, const char *name, tg_dtype dtype, int64_t count) {
     (void)name;
     tg_context *ctx = device->ctx;
-    const int64_t bytes = count * cpu_dtype_bytes(dtype);
+    const int64_t bytes = cpu_bytes(dtype, count);
     if (slot < 0 || count < 0) return TG_INTERNAL(ctx, "a state with a negative slot or size");
     if (slot >= device->states.count) {
         if (!tg_grow(ctx, (void **)&device->states.items, &device->states.capacity, slot + 1, sizeof(cpu_state))) return TG_ERROR_MEMORY;
@@ -130,9 +131,9 @@ static char *cpu_state_bytes(const tg_device *device, int32_t slot, int64_t offs
 /* The same in elements; *bytes gets their size. */
 static char *cpu_state_elements(const tg_device *device, int32_t slot, int64_t first, int64_t count, int64_t *bytes) {
     if (slot < 0 || slot >= device->states.count) return NULL;
-    const int64_t item = cpu_dtype_bytes(device->states.items[slot].dtype);
-    *bytes = count * item;
-    return cpu_state_bytes(device, slot, first * item, *bytes);
+    const tg_dtype dtype = device->states.items[slot].dtype;
+    *bytes = cpu_bytes(dtype, count);
+    return cpu_state_bytes(device, slot, cpu_bytes(dtype, first), *bytes);
 }
 static tg_status cpu_write_state(tg_device *device, int32_t slot, int64_t first, const void *data, int64_t count) {
     int64_t bytes = 0;
@@ -155,7 +156,7 @@ static bool cpu_place_buffers(tg_device *device, tg_executable *e, const int32_t
     const tg_program *program = e->program;
     for (int32_t b = 0; b < program->buffer_count; ++b) {
         const tg_buffer *buffer = &program->buffers[b];
-        const int64_t bytes = buffer->count * cpu_dtype_bytes(buffer->dtype);
+        const int64_t bytes = cpu_bytes(buffer->dtype, buffer->count);
         switch (buffer->storage) {
         case TG_STORAGE_WORKSPACE:
             if (buffer->offset < 0 || buffer->offset > program->workspace_bytes - bytes) return false;
@@ -180,8 +181,7 @@ static bool cpu_arguments_clash(const tg_executable *e, const tg_argument *a, co
     const tg_buffer *left = &e->program->buffers[a->buffer], *right = &e->program->buffers[b->buffer];
     const uintptr_t from = (uintptr_t)e->buffers[a->buffer], other = (uintptr_t)e->buffers[b->buffer];
     if (from == 0 || other == 0) return false;
-    return from < other + (uintptr_t)(right->count * cpu_dtype_bytes(right->dtype)) &&
-           other < from + (uintptr_t)(left->count * cpu_dtype_bytes(left->dtype));
+    return from < other + (uintptr_t)cpu_bytes(right->dtype, right->count) && other < from + (uintptr_t)cpu_bytes(left->dtype, left->count);
 }
 static void cpu_find_aliases(const tg_executable *e, const tg_kernel *kernel, bool *aliased) {
     for (int32_t i = 0; i < kernel->argument_count; ++i) {
@@ -293,7 +293,7 @@ static tg_status cpu_run(tg_device *device, tg_executable *e, const void *const 
         const tg_output *output = &program->outputs[i];
         const tg_buffer *buffer = &program->buffers[output->buffer];
         const void *from = buffer->storage == TG_STORAGE_INPUT ? inputs[buffer->slot] : e->buffers[output->buffer];
-        memcpy(outputs[i], from, (size_t)(tg_shape_count(output->shape) * cpu_dtype_bytes(output->dtype)));
+        memcpy(outputs[i], from, (size_t)cpu_bytes(output->dtype, tg_shape_count(output->shape)));
     }
     return TG_OK;
 }

@@ -8,10 +8,8 @@
 #define BUFFERS_PIECE (INT64_C(16) << 20)   /* bytes written or read at once */
 #define BUFFERS_PENDING (INT64_C(64) << 20) /* bytes written before we wait for the queue */
 
-static int64_t buffers_host_bytes(tg_dtype dtype) { return dtype == TG_BOOL ? 1 : 4; }
-
 tg_status tg_webgpu_make_buffer(webgpu_device *d, int64_t bytes, uint64_t usage, const char *what, webgpu_buffer *out) {
-    const int64_t size = bytes < 4 ? 4 : webgpu_align(bytes, 4);
+    const int64_t size = bytes < TG_WORD_BYTES ? TG_WORD_BYTES : webgpu_align(bytes, TG_WORD_BYTES);
     if ((uint64_t)size > d->gpu->raw.max_buffer_bytes)
         return tg_fail(d->ctx, TG_ERROR_LIMIT, TG_SITE_NONE, "webgpu: %s needs %lld bytes, over this device's maxBufferSize of %llu", what,
                        (long long)size, (unsigned long long)d->gpu->raw.max_buffer_bytes);
@@ -56,40 +54,27 @@ tg_status tg_webgpu_submit(webgpu_device *d, tg_wgpu_command_encoder encoder) {
 
 /* ---- values */
 
-void tg_webgpu_widen(void *to, tg_dtype dtype, const void *from, int64_t count) {
-    if (dtype != TG_BOOL) {
-        memcpy(to, from, (size_t)count * 4);
-        return;
-    }
-    uint32_t *words = to;
-    const uint8_t *bytes = from;
-    for (int64_t i = 0; i < count; ++i) words[i] = bytes[i] != 0 ? 1 : 0;
-}
-void tg_webgpu_narrow(void *to, tg_dtype dtype, const void *from, int64_t count) {
-    if (dtype != TG_BOOL) {
-        memcpy(to, from, (size_t)count * 4);
-        return;
-    }
-    uint8_t *bytes = to;
-    const uint32_t *words = from;
-    for (int64_t i = 0; i < count; ++i) bytes[i] = words[i] != 0 ? 1 : 0;
-}
 void tg_webgpu_write(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, tg_dtype dtype, const void *data, int64_t count) {
-    const int64_t piece = (dtype == TG_BOOL ? TG_WEBGPU_STAGING_BYTES : BUFFERS_PIECE) / 4;
+    const int64_t host = (int64_t)tg_dtype_bytes(dtype), item = tg_dtype_device_bytes(dtype);
+    const int64_t piece = (tg_dtype_is_word(dtype) ? BUFFERS_PIECE : TG_WEBGPU_STAGING_BYTES) / item;
     for (int64_t done = 0; done < count; done += piece) {
         const int64_t now = count - done < piece ? count - done : piece;
-        const void *from = (const char *)data + done * buffers_host_bytes(dtype);
-        if (dtype == TG_BOOL) {
-            tg_webgpu_widen(d->staging, dtype, from, now);
+        const void *from = (const char *)data + done * host;
+        if (!tg_dtype_is_word(dtype)) {
+            tg_dtype_to_device(dtype, d->staging, from, now);
             from = d->staging;
         }
-        d->host->api.queue_write_buffer(d->gpu->queue, buffer, (uint64_t)(offset + done * 4), from, (size_t)now * 4);
+        d->host->api.queue_write_buffer(d->gpu->queue, buffer, (uint64_t)(offset + done * item), from, (size_t)(now * item));
         d->count.writes++;
-        d->count.write_bytes += now * 4;
+        d->count.write_bytes += now * item;
     }
 }
 
 /* ---- states */
+
+/* Where element `count` of an array lies: on the device, and in host memory. */
+static int64_t buffers_bytes(const webgpu_state *state, int64_t count) { return count * tg_dtype_device_bytes(state->dtype); }
+static int64_t buffers_host_bytes(const webgpu_state *state, int64_t count) { return count * (int64_t)tg_dtype_bytes(state->dtype); }
 
 static webgpu_state *buffers_state(webgpu_device *d, int32_t slot, int64_t first, int64_t count) {
     if (slot < 0 || slot >= d->states.count || d->states.items[slot].buffer.handle == NULL) return NULL;
@@ -119,8 +104,8 @@ tg_status tg_webgpu_make_state(tg_device *device, int32_t slot, const char *name
     }
     snprintf(what, sizeof what, "%.80s, %lld elements,", name, (long long)count);
     tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
-    status = tg_webgpu_make_buffer(d, count * 4, TG_WGPU_USAGE_STORAGE | TG_WGPU_USAGE_COPY_SOURCE | TG_WGPU_USAGE_COPY_DESTINATION, what,
-                                   &buffer);
+    status = tg_webgpu_make_buffer(d, count * tg_dtype_device_bytes(dtype),
+                                   TG_WGPU_USAGE_STORAGE | TG_WGPU_USAGE_COPY_SOURCE | TG_WGPU_USAGE_COPY_DESTINATION, what, &buffer);
     if (status == TG_OK) status = buffers_make_readback(d, buffer.bytes, &readback);
     tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, what);
     if (status == TG_OK) status = scopes;
@@ -140,12 +125,12 @@ tg_status tg_webgpu_write_state(tg_device *device, int32_t slot, int64_t first, 
     const webgpu_state *state = buffers_state(d, slot, first, count);
     tg_status status = tg_webgpu_alive(d); /* on a lost device a state may never have been made */
     if (status == TG_OK && state == NULL) return TG_INTERNAL(d->ctx, "a write outside a state");
-    const int64_t part = BUFFERS_PENDING / 4;
+    const int64_t part = BUFFERS_PENDING / TG_WORD_BYTES;
     for (int64_t done = 0; status == TG_OK && done < count; done += part) {
         const int64_t now = count - done < part ? count - done : part;
         tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
-        tg_webgpu_write(d, state->buffer.handle, (first + done) * 4, state->dtype,
-                        (const char *)data + done * buffers_host_bytes(state->dtype), now);
+        tg_webgpu_write(d, state->buffer.handle, buffers_bytes(state, first + done), state->dtype,
+                        (const char *)data + buffers_host_bytes(state, done), now);
         status = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "writing a state");
         if (status == TG_OK && count > part) status = tg_webgpu_finish(d);
     }
@@ -154,8 +139,8 @@ tg_status tg_webgpu_write_state(tg_device *device, int32_t slot, int64_t first, 
 static tg_status buffers_copy_piece(webgpu_device *d, const webgpu_state *state, int64_t first, int64_t count) {
     tg_wgpu_command_encoder encoder = tg_webgpu_encoder(d);
     if (encoder == NULL) return tg_error(d->ctx);
-    d->host->api.encoder_copy_buffer_to_buffer(encoder, state->buffer.handle, (uint64_t)first * 4, d->readback.handle, 0,
-                                               (uint64_t)count * 4);
+    d->host->api.encoder_copy_buffer_to_buffer(encoder, state->buffer.handle, (uint64_t)buffers_bytes(state, first), d->readback.handle, 0,
+                                               (uint64_t)buffers_bytes(state, count));
     return tg_webgpu_submit(d, encoder);
 }
 static tg_status buffers_read_piece(webgpu_device *d, const webgpu_state *state, int64_t first, void *data, int64_t count) {
@@ -164,9 +149,9 @@ static tg_status buffers_read_piece(webgpu_device *d, const webgpu_state *state,
     tg_status status = buffers_copy_piece(d, state, first, count);
     tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "reading a state");
     if (status == TG_OK) status = scopes;
-    if (status == TG_OK) status = tg_webgpu_map(d, d->readback.handle, 0, count * 4, &from);
+    if (status == TG_OK) status = tg_webgpu_map(d, d->readback.handle, 0, buffers_bytes(state, count), &from);
     if (status != TG_OK) return status;
-    tg_webgpu_narrow(data, state->dtype, from, count);
+    tg_dtype_from_device(state->dtype, data, from, count);
     d->host->api.buffer_unmap(d->readback.handle);
     return TG_OK;
 }
@@ -175,9 +160,9 @@ tg_status tg_webgpu_read_state(tg_device *device, int32_t slot, int64_t first, v
     const webgpu_state *state = buffers_state(d, slot, first, count);
     tg_status status = tg_webgpu_alive(d);
     if (status == TG_OK && state == NULL) return TG_INTERNAL(d->ctx, "a read outside a state");
-    const int64_t piece = BUFFERS_PIECE / 4;
+    const int64_t piece = BUFFERS_PIECE / TG_WORD_BYTES;
     for (int64_t done = 0; status == TG_OK && done < count; done += piece)
-        status = buffers_read_piece(d, state, first + done, (char *)data + done * buffers_host_bytes(state->dtype),
+        status = buffers_read_piece(d, state, first + done, (char *)data + buffers_host_bytes(state, done),
                                     count - done < piece ? count - done : piece);
     return status;
 }

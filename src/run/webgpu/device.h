@@ -7,6 +7,7 @@
  * around every call of the executor. A wait lets others in, so no error scope is open while something is waited for. */
 #ifndef TG_WEBGPU_DEVICE_H
 #define TG_WEBGPU_DEVICE_H
+#include "ir/dtype.h"
 #include "run/tuning.h"
 #include "run/webgpu/webgpu.h"
 
@@ -255,10 +256,8 @@ void tg_webgpu_close(tg_device *device);
 /* `what` names it in messages. TG_ERROR_LIMIT when it is over maxBufferSize. Inside scopes. */
 tg_status tg_webgpu_make_buffer(webgpu_device *d, int64_t bytes, uint64_t usage, const char *what, webgpu_buffer *out);
 void tg_webgpu_drop_buffer(webgpu_device *d, webgpu_buffer *buffer);
-/* count elements of dtype (bool: bytes) to `offset` bytes of a buffer, where bool is widened. */
+/* count elements of dtype, as they lie in host memory, to `offset` bytes of a buffer. */
 void tg_webgpu_write(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, tg_dtype dtype, const void *data, int64_t count);
-void tg_webgpu_narrow(void *to, tg_dtype dtype, const void *from, int64_t count); /* the way back */
-void tg_webgpu_widen(void *to, tg_dtype dtype, const void *from, int64_t count);
 tg_status tg_webgpu_make_state(tg_device *device, int32_t slot, const char *name, tg_dtype dtype, int64_t count);
 tg_status tg_webgpu_write_state(tg_device *device, int32_t slot, int64_t first, const void *data, int64_t count);
 tg_status tg_webgpu_read_state(tg_device *device, int32_t slot, int64_t first, void *data, int64_t count);

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-#define PROVE_BYTES ((int64_t)TG_PROOF_WORDS * 4)
+#define PROVE_BYTES ((int64_t)TG_PROOF_WORDS * TG_WORD_BYTES)
 
 /* New words each time: an answer left over from another time is no answer. */
 static void prove_numbers(uint32_t *given) {

@@ -13,7 +13,7 @@ void tg_webgpu_write_inputs(webgpu_executable *e, const void *const *inputs) {
     bool any = false;
     for (int32_t i = 0; i < program->input_count; ++i) {
         if (e->input_offset[i] < 0 || inputs[i] == NULL) continue;
-        tg_webgpu_widen(e->feed + e->input_offset[i], program->inputs[i].dtype, inputs[i], tg_shape_count(program->inputs[i].shape));
+        tg_dtype_to_device(program->inputs[i].dtype, e->feed + e->input_offset[i], inputs[i], tg_shape_count(program->inputs[i].shape));
         any = true;
     }
     if (!any) return;
@@ -80,7 +80,7 @@ static void run_encode_copies(webgpu_executable *e, tg_wgpu_command_encoder enco
     for (int32_t i = 0; outputs != NULL && i < e->program->output_count; ++i) {
         if (outputs[i] == NULL) continue;
         const webgpu_place *place = &e->places[e->program->outputs[i].buffer];
-        const int64_t bytes = tg_shape_count(e->program->outputs[i].shape) * 4;
+        const int64_t bytes = tg_shape_count(e->program->outputs[i].shape) * tg_dtype_device_bytes(e->program->outputs[i].dtype);
         d->host->api.encoder_copy_buffer_to_buffer(encoder, place->handle, (uint64_t)place->offset, e->readback.handle,
                                                    (uint64_t)e->readback_offset[i], (uint64_t)bytes);
         if (*to == 0) *from = e->readback_offset[i];
@@ -109,8 +109,8 @@ static tg_status run_submission(webgpu_executable *e, int32_t begin, int32_t end
     if (status != TG_OK) return status;
     for (int32_t i = 0; i < e->program->output_count; ++i)
         if (outputs[i] != NULL)
-            tg_webgpu_narrow(outputs[i], e->program->outputs[i].dtype, (const char *)data + e->readback_offset[i] - from,
-                             tg_shape_count(e->program->outputs[i].shape));
+            tg_dtype_from_device(e->program->outputs[i].dtype, outputs[i], (const char *)data + e->readback_offset[i] - from,
+                                 tg_shape_count(e->program->outputs[i].shape));
     d->host->api.buffer_unmap(e->readback.handle);
     return TG_OK;
 }

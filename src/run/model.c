@@ -10,6 +10,35 @@
 #define MODEL_ANY_SIZE 2
 #define MODEL_MAX_SIZES 8
 
+/* ---------------------------------------------------------------- small things all of src/run uses */
+
+void tg_model_begin(tg_context *ctx, tg_site site) {
+    if (ctx->trace == NULL) tg_clear_error(ctx);
+    ctx->call_site = site;
+}
+
+const char *tg_names_text(char *buffer, size_t size, tg_name_fn name, const void *user, int64_t count) {
+    size_t used = 0;
+    buffer[0] = '\0';
+    for (int64_t i = 0; i < count; i++) {
+        const char *text = name(user, i);
+        if (text == NULL) continue;
+        size_t length = strlen(text);
+        if (used + length + 8 > size) {
+            memcpy(buffer + used, used > 0 ? ", ..." : "...", used > 0 ? 6 : 4);
+            return buffer;
+        }
+        if (used > 0) {
+            memcpy(buffer + used, ", ", 2);
+            used += 2;
+        }
+        memcpy(buffer + used, text, length + 1);
+        used += length;
+    }
+    if (used == 0) memcpy(buffer, "none", 5);
+    return buffer;
+}
+
 /* ---------------------------------------------------------------- compiling */
 
 static tg_status model_check_loss(const tg_graph *g) {

@@ -194,11 +194,17 @@ tg_model *tg_model_add_size(tg_model *owner, tg_graph *traced);
 /* ---- family */
 tg_family *tg_family_create(tg_context *ctx, const tg_compile_options *options, const tg_graph *traced);
 void tg_family_destroy(tg_family *family);                         /* NULL is fine */
+/* The device that the options and the environment ask for, into family->executor and family->device. */
+tg_status tg_family_open(tg_family *family, const tg_compile_options *options);
 tg_precision tg_family_precision(const tg_family *family);         /* of contractions on the device at hand */
 double tg_family_loss_scale(const tg_family *family);              /* 1 unless halves are used */
 int32_t tg_family_find(const tg_family *family, const char *name); /* slot, -1: none */
 /* The slot of a state of that name; made, and filled with its first value, when new. -1 recorded. */
 int32_t tg_family_state_slot(tg_family *family, const tg_state_info *info);
+/* The flat parameters, and the states the build function made: they exist whether or not a program uses them. */
+tg_status tg_family_make_states(tg_family *family);
+/* Gives a state its first values. */
+tg_status tg_family_fill(tg_family *family, int32_t slot);
 /* Those from `count` on, which no program uses any more. */
 void tg_family_forget_states(tg_family *family, int64_t count);
 /* Names that begin with "tg." are those of training, and look as training makes them: bytes may claim anything. */

@@ -3,7 +3,7 @@
 #define _POSIX_C_SOURCE 200809L /* setenv */
 #include "fuzz.h"
 
-#include "run/tuning.h"
+#include "run/tuning_table.h"
 
 #include <stdio.h>
 #include <stdlib.h>

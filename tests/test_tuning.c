@@ -2,7 +2,7 @@
 #define _XOPEN_SOURCE 700
 #include "support.h"
 
-#include "run/tuning.h"
+#include "run/tuning_table.h"
 
 #include <stdlib.h>
 #include <string.h>

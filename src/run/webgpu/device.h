@@ -8,7 +8,7 @@
 #ifndef TG_WEBGPU_DEVICE_H
 #define TG_WEBGPU_DEVICE_H
 #include "ir/dtype.h"
-#include "run/tuning.h"
+#include "run/tuning_table.h"
 #include "run/webgpu/webgpu.h"
 
 #include <stdatomic.h>

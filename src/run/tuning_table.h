@@ -1,10 +1,10 @@
-/* tuning: the file that keeps, beside the user's caches, which schedules were found fastest on which adapter. A file is looked for
+/* tuning_table: the file that keeps, beside the user's caches, which schedules were found fastest on which adapter. A file is looked for
  * where TENSORGRAD_TUNING says ("off": nowhere); else it is tensorgrad/tuning.txt in XDG_CACHE_HOME or ~/.cache (Windows:
  * %LOCALAPPDATA%). Must not know what a schedule means, nor devices.
  *
  * Text: a first line "tensorgrad tuning 1", then lines of an adapter, a key and a schedule, parted by tabs. */
-#ifndef TG_TUNING_H
-#define TG_TUNING_H
+#ifndef TG_TUNING_TABLE_H
+#define TG_TUNING_TABLE_H
 #include "tile/schedule.h"
 
 #define TG_TUNING_PATH 1024

@@ -1,9 +1,8 @@
-/* tune: times the schedules that a model's launches could have on its adapter. Each distinct launch with a choice becomes a program of
- * its own on a second device, over numbers of our own, so that the model is not touched. A schedule is taken only if its results are
- * the default's, up to rounding, and if it is faster by a clear margin when the two are timed in turn. Must not know kernels or
- * shaders. */
+/* tune_search: times the schedules that a model's launches could have on its adapter. Each distinct launch with a choice becomes a program
+ * of its own on a second device, over numbers of our own, so that the model is not touched. A schedule is taken only if its results are the
+ * default's, up to rounding, and if it is faster by a clear margin when the two are timed in turn. Must not know kernels or shaders. */
 #include "run/model.h"
-#include "run/tuning.h"
+#include "run/tuning_table.h"
 #include "run/webgpu/webgpu.h"
 
 #include <math.h>

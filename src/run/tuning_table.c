@@ -1,6 +1,6 @@
-/* tuning: reads and writes the table of schedules. The file is anybody's: it is read as a whole, with a limit, and believed only if
+/* tuning_table: reads and writes the tuning table. The file is anybody's: it is read as a whole, with a limit, and believed only if
  * every line is as this file would write it. Must not know what a schedule means, nor devices. */
-#include "run/tuning.h"
+#include "run/tuning_table.h"
 
 #include "io/file.h"
 

@@ -1,4 +1,4 @@
-/* update (private to src/optim): an optimiser being appended to a graph, after the gradients and the clock: training.c fills it, update.c
+/* update (private to src/optim): an optimiser being appended to a graph, after the gradients and the clock: append.c fills it, update.c
  * turns it into nodes. */
 #ifndef TG_UPDATE_H
 #define TG_UPDATE_H

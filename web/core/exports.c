@@ -2,7 +2,7 @@
  * is made by what it calls. */
 #include "exports.h"
 
-#include "run/train.h"
+#include "run/steps.h"
 #include "run/web/web.h"
 
 #include <math.h>

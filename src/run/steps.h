@@ -1,4 +1,4 @@
-/* train (private to src/run and to bindings): tg_train, cut in submissions, so that a device that answers later can work between them:
+/* steps (private to src/run and to bindings): tg_train, cut in submissions, so that a device that answers later can work between them:
  *
  *   status = tg_train_begin(&call, ...);
  *   while (status == TG_OK && call.most > 0)
@@ -7,8 +7,8 @@
  *   tg_train_end_call(&call)
  *
  * Other calls of the model and its siblings may come between submissions, but for training, recovery and destruction. */
-#ifndef TG_TRAIN_H
-#define TG_TRAIN_H
+#ifndef TG_STEPS_H
+#define TG_STEPS_H
 #include "run/call.h"
 
 typedef struct tg_train_call {

@@ -1,4 +1,4 @@
-/* training: the gradients of a loss packed in one flat tensor, made ready for the optimiser (accumulated, clipped), and the clock: step
+/* append: the gradients of a loss packed in one flat tensor, made ready for the optimiser (accumulated, clipped), and the clock: step
  * counter and rate. The updates are in update.c. Must not know how the flat buffers are stored. */
 #include "optim/update.h"
 #include "trace/trace.h"
@@ -10,16 +10,16 @@
 
 /* ---------------------------------------------------------------- options */
 
-static tg_status training_refuse(tg_context *ctx, tg_site site, const char *field, const char *want, double got) {
+static tg_status append_refuse(tg_context *ctx, tg_site site, const char *field, const char *want, double got) {
     return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "optimizer: %s must be %s, got %g", field, want, got);
 }
 
-static bool training_finite(double value) { return value >= 0.0 && value <= (double)FLT_MAX; }
+static bool append_finite(double value) { return value >= 0.0 && value <= (double)FLT_MAX; }
 
-static tg_status training_check_gradients(tg_context *ctx, tg_site site, const tg_optimizer *o) {
+static tg_status append_check_gradients(tg_context *ctx, tg_site site, const tg_optimizer *o) {
     const char *finite = "finite and at least 0";
-    if (!training_finite(o->clip_norm)) return training_refuse(ctx, site, "clip_norm", finite, o->clip_norm);
-    if (!training_finite(o->clip_value)) return training_refuse(ctx, site, "clip_value", finite, o->clip_value);
+    if (!append_finite(o->clip_norm)) return append_refuse(ctx, site, "clip_norm", finite, o->clip_norm);
+    if (!append_finite(o->clip_value)) return append_refuse(ctx, site, "clip_value", finite, o->clip_value);
     if (o->normalize && o->clip_norm > 0.0)
         return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "optimizer: normalize and clip_norm are both given: a normalized gradient has norm 1");
     if (o->accumulate < 0 || o->accumulate > INT32_MAX)
@@ -31,7 +31,7 @@ static tg_status training_check_gradients(tg_context *ctx, tg_site site, const t
 #define TRAINING_KIND(kind) (1u << (unsigned)TG_OPTIMIZER_##kind)
 
 /* "adam, adamw and muon" */
-static const char *training_kinds_text(unsigned kinds, char *text, size_t size) {
+static const char *append_kinds_text(unsigned kinds, char *text, size_t size) {
     static const char *const names[] = {"none", "sgd", "adam", "adamw", "lion", "rmsprop", "adagrad", "muon"};
     size_t used = 0;
     text[0] = '\0';
@@ -44,7 +44,7 @@ static const char *training_kinds_text(unsigned kinds, char *text, size_t size) 
 }
 
 /* What only some kinds take must not be given to others. */
-static tg_status training_check_belongs(tg_context *ctx, tg_site site, const tg_optimizer *o) {
+static tg_status append_check_belongs(tg_context *ctx, tg_site site, const tg_optimizer *o) {
     const unsigned adam = TRAINING_KIND(ADAM) | TRAINING_KIND(ADAMW) | TRAINING_KIND(MUON), own = 1u << (unsigned)o->kind;
     const struct {
         const char *name;
@@ -62,14 +62,14 @@ static tg_status training_check_belongs(tg_context *ctx, tg_site site, const tg_
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
         if (options[i].given && (options[i].kinds & own) == 0)
             return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "optimizer: %s has no %s: it is an option of %s",
-                           training_kinds_text(own, kind, sizeof kind), options[i].name,
-                           training_kinds_text(options[i].kinds, kinds, sizeof kinds));
+                           append_kinds_text(own, kind, sizeof kind), options[i].name,
+                           append_kinds_text(options[i].kinds, kinds, sizeof kinds));
     if (o->nesterov && o->momentum == 0.0) return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "optimizer: nesterov needs a momentum");
     return TG_OK;
 }
 
 /* Without a kind nothing is trained: what is said all the same was meant for one. */
-static tg_status training_check_none(tg_context *ctx, tg_site site, const tg_optimizer *o) {
+static tg_status append_check_none(tg_context *ctx, tg_site site, const tg_optimizer *o) {
     const bool said = tg_given(o->lr.peak) || tg_given(o->beta1) || tg_given(o->beta2) || tg_given(o->eps) || tg_given(o->weight_decay) ||
                       o->eps_mode != TG_EPS_UNCORRECTED || tg_given(o->momentum) || o->nesterov || tg_given(o->clip_norm) ||
                       tg_given(o->clip_value) || o->normalize || o->skip_non_finite || o->accumulate != 0 || tg_given(o->average) ||
@@ -80,27 +80,27 @@ static tg_status training_check_none(tg_context *ctx, tg_site site, const tg_opt
 
 tg_status tg_optimizer_check(tg_context *ctx, tg_site site, const tg_optimizer *o) {
     const char *unit = "in [0, 1)";
-    if (o == NULL || o->kind == TG_OPTIMIZER_NONE) return o != NULL ? training_check_none(ctx, site, o) : TG_OK;
+    if (o == NULL || o->kind == TG_OPTIMIZER_NONE) return o != NULL ? append_check_none(ctx, site, o) : TG_OK;
     if ((int)o->kind < TG_OPTIMIZER_NONE || (int)o->kind > TG_OPTIMIZER_MUON)
         return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "optimizer: unknown kind %d", (int)o->kind);
     if (o->eps_mode != TG_EPS_UNCORRECTED && o->eps_mode != TG_EPS_CORRECTED)
         return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "optimizer: unknown eps_mode %d", (int)o->eps_mode);
-    tg_status belongs = training_check_belongs(ctx, site, o);
+    tg_status belongs = append_check_belongs(ctx, site, o);
     if (belongs != TG_OK) return belongs;
-    if (!(o->beta1 >= 0.0 && o->beta1 < 1.0)) return training_refuse(ctx, site, "beta1", unit, o->beta1);
-    if (!(o->beta2 >= 0.0 && o->beta2 < 1.0)) return training_refuse(ctx, site, "beta2", unit, o->beta2);
-    if (!(o->momentum >= 0.0 && o->momentum < 1.0)) return training_refuse(ctx, site, "momentum", unit, o->momentum);
-    if (!(o->average >= 0.0 && o->average < 1.0)) return training_refuse(ctx, site, "average", unit, o->average);
-    if (o->eps != 0.0 && !tg_is_normal(o->eps)) return training_refuse(ctx, site, "eps", "0 or a normal f32 number over 0", o->eps);
-    if (!training_finite(o->weight_decay)) return training_refuse(ctx, site, "weight_decay", "finite and at least 0", o->weight_decay);
-    tg_status status = training_check_gradients(ctx, site, o);
+    if (!(o->beta1 >= 0.0 && o->beta1 < 1.0)) return append_refuse(ctx, site, "beta1", unit, o->beta1);
+    if (!(o->beta2 >= 0.0 && o->beta2 < 1.0)) return append_refuse(ctx, site, "beta2", unit, o->beta2);
+    if (!(o->momentum >= 0.0 && o->momentum < 1.0)) return append_refuse(ctx, site, "momentum", unit, o->momentum);
+    if (!(o->average >= 0.0 && o->average < 1.0)) return append_refuse(ctx, site, "average", unit, o->average);
+    if (o->eps != 0.0 && !tg_is_normal(o->eps)) return append_refuse(ctx, site, "eps", "0 or a normal f32 number over 0", o->eps);
+    if (!append_finite(o->weight_decay)) return append_refuse(ctx, site, "weight_decay", "finite and at least 0", o->weight_decay);
+    tg_status status = append_check_gradients(ctx, site, o);
     if (status == TG_OK) status = tg_lr_check(ctx, site, "optimizer", o->lr);
     if (status != TG_OK || tg_lr_moves(o->lr)) return status;
     return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "optimizer: lr is missing or 0 throughout: nothing would be trained");
 }
 
 /* What stands for 0 in the fields of each kind. */
-static tg_optimizer training_defaults(const tg_optimizer *given) {
+static tg_optimizer append_defaults(const tg_optimizer *given) {
     tg_optimizer o;
     memset(&o, 0, sizeof o);
     if (given != NULL) o = *given;
@@ -116,18 +116,18 @@ static tg_optimizer training_defaults(const tg_optimizer *given) {
 
 /* ---------------------------------------------------------------- short hands */
 
-static int32_t training_number(const tg_update *u, double value) { return tg_ir_const(u->g, TG_SCALAR, TG_F32, value); }
+static int32_t append_number(const tg_update *u, double value) { return tg_ir_const(u->g, TG_SCALAR, TG_F32, value); }
 
-static int32_t training_whole(const tg_update *u, double value) { return tg_ir_const(u->g, TG_SCALAR, TG_I32, value); }
+static int32_t append_whole(const tg_update *u, double value) { return tg_ir_const(u->g, TG_SCALAR, TG_I32, value); }
 
-static int32_t training_op(const tg_update *u, tg_op op, int32_t a, int32_t b) { return tg_ir_binary(u->g, op, a, b); }
+static int32_t append_op(const tg_update *u, tg_op op, int32_t a, int32_t b) { return tg_ir_binary(u->g, op, a, b); }
 
-static tg_shape training_flat(int64_t count) { return tg_shape_make(1, &count); }
+static tg_shape append_flat(int64_t count) { return tg_shape_make(1, &count); }
 
 /* ---------------------------------------------------------------- gradients */
 
 /* The unfrozen parameters in order of offset; returns how many. */
-static int training_list(const tg_graph *g, const tg_layout *layout, int32_t *nodes, int64_t *offsets) {
+static int append_list(const tg_graph *g, const tg_layout *layout, int32_t *nodes, int64_t *offsets) {
     int n = 0;
     for (int i = 0; i < layout->count; i++) {
         const tg_layout_entry *entry = &layout->entries[i];
@@ -143,29 +143,29 @@ static int training_list(const tg_graph *g, const tg_layout *layout, int32_t *no
     return n;
 }
 
-static bool training_is_zero(const tg_graph *g, int32_t id) {
+static bool append_is_zero(const tg_graph *g, int32_t id) {
     const tg_node *node = tg_graph_node(g, id);
     return node->op == TG_OP_CONST && node->attr.data == NULL && node->attr.value == 0.0;
 }
 
 /* PACK of d loss / d parameter, written back to "tg.gradients". Parameters without a gradient are holes. */
-static tg_status training_gradients(tg_update *u, int32_t loss, int32_t *nodes, int64_t *offsets) {
+static tg_status append_gradients(tg_update *u, int32_t loss, int32_t *nodes, int64_t *offsets) {
     tg_graph *g = u->g;
-    int n = training_list(g, u->layout, nodes, offsets), kept = 0;
-    const int32_t cotangent = u->scale != 1.0 ? training_number(u, u->scale) : 0;
+    int n = append_list(g, u->layout, nodes, offsets), kept = 0;
+    const int32_t cotangent = u->scale != 1.0 ? append_number(u, u->scale) : 0;
     if (g->ctx->status != TG_OK) return g->ctx->status;
     tg_status status = tg_grad_append(g, loss, cotangent, nodes, n, nodes);
     if (status != TG_OK) return status;
     for (int i = 0; i < n; i++) {
-        if (training_is_zero(g, nodes[i])) continue;
-        nodes[kept] = u->scale != 1.0 ? training_op(u, TG_OP_MUL, nodes[i], training_number(u, 1.0 / u->scale)) : nodes[i];
+        if (append_is_zero(g, nodes[i])) continue;
+        nodes[kept] = u->scale != 1.0 ? append_op(u, TG_OP_MUL, nodes[i], append_number(u, 1.0 / u->scale)) : nodes[i];
         offsets[kept++] = offsets[i];
     }
     int32_t state = tg_update_state(u, "tg.gradients"), flat;
     if (kept > 0) {
         flat = tg_ir_pack(g, nodes, offsets, kept, u->layout->total);
         if (!tg_ir_writeback(g, state, flat)) return g->ctx->status;
-    } else flat = tg_ir_const(g, training_flat(u->layout->total), TG_F32, 0.0);
+    } else flat = tg_ir_const(g, append_flat(u->layout->total), TG_F32, 0.0);
     if (u->layout->trained_end > 0) u->gradient = tg_update_cut(u, flat, 0, u->layout->trained_end);
     return g->ctx->status;
 }
@@ -175,37 +175,37 @@ bool tg_optimizer_watches(const tg_optimizer *o) {
 }
 
 /* Of the gradient as it is now. */
-static bool training_watch(tg_update *u) {
+static bool append_watch(tg_update *u) {
     if (!tg_optimizer_watches(&u->optimizer)) return true;
     u->watch.gradients = tg_norm_finite(u->g, tg_ir_reshape(u->g, tg_norm_huge(u->g, u->gradient, 1u), TG_SCALAR));
     if (!u->optimizer.skip_non_finite) return u->watch.gradients != 0;
-    int32_t small = training_op(u, TG_OP_MUL, u->loss, training_number(u, ldexp(1.0, -88)));
-    int32_t finite = tg_norm_finite(u->g, training_op(u, TG_OP_MUL, small, small));
-    u->watch.step = training_op(u, TG_OP_AND, finite, u->watch.gradients);
+    int32_t small = append_op(u, TG_OP_MUL, u->loss, append_number(u, ldexp(1.0, -88)));
+    int32_t finite = tg_norm_finite(u->g, append_op(u, TG_OP_MUL, small, small));
+    u->watch.step = append_op(u, TG_OP_AND, finite, u->watch.gradients);
     return u->watch.step != 0;
 }
 
 /* The mean over the steps since the last update; the sum begins anew after an update. */
-static bool training_accumulate(tg_update *u) {
-    if (u->applies == 0) return training_watch(u);
+static bool append_accumulate(tg_update *u) {
+    if (u->applies == 0) return append_watch(u);
     const int64_t start = 0;
     int32_t state = tg_update_state(u, "tg.accumulated");
-    int32_t sum = training_op(u, TG_OP_ADD, tg_update_cut(u, state, 0, u->layout->trained_end), u->gradient);
-    u->gradient = training_op(u, TG_OP_MUL, sum, training_number(u, 1.0 / (double)u->optimizer.accumulate));
-    if (!training_watch(u)) return false;
-    int32_t kept = tg_ir_select(u->g, u->applies, training_number(u, 0.0), sum);
+    int32_t sum = append_op(u, TG_OP_ADD, tg_update_cut(u, state, 0, u->layout->trained_end), u->gradient);
+    u->gradient = append_op(u, TG_OP_MUL, sum, append_number(u, 1.0 / (double)u->optimizer.accumulate));
+    if (!append_watch(u)) return false;
+    int32_t kept = tg_ir_select(u->g, u->applies, append_number(u, 0.0), sum);
     if (u->watch.step != 0) kept = tg_ir_select(u->g, u->watch.step, kept, tg_update_cut(u, state, 0, u->layout->trained_end));
     if (u->layout->trained_end != u->layout->total) kept = tg_ir_pack(u->g, &kept, &start, 1, u->layout->total);
     return u->gradient != 0 && tg_ir_writeback(u->g, state, kept);
 }
 
-static int32_t training_clip_value(const tg_update *u, int32_t gradient) {
-    int32_t below = training_op(u, TG_OP_MIN, gradient, training_number(u, u->optimizer.clip_value));
-    return training_op(u, TG_OP_MAX, below, training_number(u, -u->optimizer.clip_value));
+static int32_t append_clip_value(const tg_update *u, int32_t gradient) {
+    int32_t below = append_op(u, TG_OP_MIN, gradient, append_number(u, u->optimizer.clip_value));
+    return append_op(u, TG_OP_MAX, below, append_number(u, -u->optimizer.clip_value));
 }
 
 /* Of rank 0. A norm that may come out too small is still under any clip_norm but the tiniest. */
-static tg_norm training_norm(const tg_update *u, int32_t gradient) {
+static tg_norm append_norm(const tg_update *u, int32_t gradient) {
     const bool tiny = u->optimizer.normalize || u->optimizer.clip_norm < 1e-6;
     tg_norm norm = tg_norm_append(u->g, gradient, 1u, tiny);
     norm.norm = tg_ir_reshape(u->g, norm.norm, TG_SCALAR);
@@ -214,67 +214,67 @@ static tg_norm training_norm(const tg_update *u, int32_t gradient) {
 }
 
 /* g clip / ||g||, or g where ||g|| is no more than clip. The quotient of a tiny clip might underflow: then it is made in two steps. */
-static int32_t training_clip_norm(const tg_update *u, int32_t gradient) {
-    const tg_norm measured = training_norm(u, gradient);
+static int32_t append_clip_norm(const tg_update *u, int32_t gradient) {
+    const tg_norm measured = append_norm(u, gradient);
     const bool twice = u->optimizer.clip_norm < 1e-18;
-    int32_t clip = training_number(u, u->optimizer.clip_norm), one = training_number(u, 1.0);
-    int32_t within = training_op(u, TG_OP_LESS_EQUAL, measured.norm, training_op(u, TG_OP_MUL, measured.unit, clip));
+    int32_t clip = append_number(u, u->optimizer.clip_norm), one = append_number(u, 1.0);
+    int32_t within = append_op(u, TG_OP_LESS_EQUAL, measured.norm, append_op(u, TG_OP_MUL, measured.unit, clip));
     int32_t unit = tg_ir_select(u->g, within, one, measured.unit);
-    int32_t scale = tg_ir_select(u->g, within, one, training_op(u, TG_OP_DIV, twice ? one : clip, measured.norm));
-    int32_t clipped = training_op(u, TG_OP_MUL, training_op(u, TG_OP_MUL, gradient, unit), scale);
-    return twice ? training_op(u, TG_OP_MUL, clipped, tg_ir_select(u->g, within, one, clip)) : clipped;
+    int32_t scale = tg_ir_select(u->g, within, one, append_op(u, TG_OP_DIV, twice ? one : clip, measured.norm));
+    int32_t clipped = append_op(u, TG_OP_MUL, append_op(u, TG_OP_MUL, gradient, unit), scale);
+    return twice ? append_op(u, TG_OP_MUL, clipped, tg_ir_select(u->g, within, one, clip)) : clipped;
 }
 
 /* g / ||g||, 0 / 0 being 0 */
-static int32_t training_normalize(const tg_update *u, int32_t gradient) {
-    const tg_norm measured = training_norm(u, gradient);
-    int32_t divisor = training_op(u, TG_OP_MAX, measured.norm, training_number(u, (double)FLT_MIN));
-    int32_t scale = training_op(u, TG_OP_DIV, training_number(u, 1.0), divisor);
-    return training_op(u, TG_OP_MUL, training_op(u, TG_OP_MUL, gradient, measured.unit), scale);
+static int32_t append_normalize(const tg_update *u, int32_t gradient) {
+    const tg_norm measured = append_norm(u, gradient);
+    int32_t divisor = append_op(u, TG_OP_MAX, measured.norm, append_number(u, (double)FLT_MIN));
+    int32_t scale = append_op(u, TG_OP_DIV, append_number(u, 1.0), divisor);
+    return append_op(u, TG_OP_MUL, append_op(u, TG_OP_MUL, gradient, measured.unit), scale);
 }
 
-static bool training_shape_gradient(tg_update *u) {
-    if (!training_accumulate(u)) return false;
-    if (u->watch.step != 0) u->applies = u->applies != 0 ? training_op(u, TG_OP_AND, u->applies, u->watch.step) : u->watch.step;
-    if (u->optimizer.clip_value > 0.0) u->gradient = training_clip_value(u, u->gradient);
-    if (u->optimizer.normalize) u->gradient = training_normalize(u, u->gradient);
-    if (u->optimizer.clip_norm > 0.0) u->gradient = training_clip_norm(u, u->gradient);
+static bool append_shape_gradient(tg_update *u) {
+    if (!append_accumulate(u)) return false;
+    if (u->watch.step != 0) u->applies = u->applies != 0 ? append_op(u, TG_OP_AND, u->applies, u->watch.step) : u->watch.step;
+    if (u->optimizer.clip_value > 0.0) u->gradient = append_clip_value(u, u->gradient);
+    if (u->optimizer.normalize) u->gradient = append_normalize(u, u->gradient);
+    if (u->optimizer.clip_norm > 0.0) u->gradient = append_clip_norm(u, u->gradient);
     return u->gradient != 0;
 }
 
 /* ---------------------------------------------------------------- counter and rate */
 
 /* steps is a multiple of `accumulate` */
-static int32_t training_applies(const tg_update *u, int32_t steps) {
-    int32_t count = training_whole(u, (double)u->optimizer.accumulate);
-    int32_t rounded = training_op(u, TG_OP_MUL, training_op(u, TG_OP_DIV, steps, count), count);
-    return training_op(u, TG_OP_EQUAL, rounded, steps);
+static int32_t append_applies(const tg_update *u, int32_t steps) {
+    int32_t count = append_whole(u, (double)u->optimizer.accumulate);
+    int32_t rounded = append_op(u, TG_OP_MUL, append_op(u, TG_OP_DIV, steps, count), count);
+    return append_op(u, TG_OP_EQUAL, rounded, steps);
 }
 
 /* t = tg.step + 1; the rate from "tg.lr", or from the optimiser's own schedule while that state is 0. */
-static bool training_clock(tg_update *u) {
+static bool append_clock(tg_update *u) {
     tg_graph *g = u->g;
     const int64_t high = TG_LR_STATE - 1, one = 1, accumulate = u->optimizer.accumulate;
     float numbers[TG_LR_STATE];
     int32_t step = tg_ir_state(g, "tg.step", TG_SCALAR, TG_I32, 0.0);
-    int32_t t = training_op(u, TG_OP_ADD, step, training_whole(u, 1.0));
+    int32_t t = append_op(u, TG_OP_ADD, step, append_whole(u, 1.0));
     tg_lr_encode(u->optimizer.lr, 0, numbers);
-    int32_t state = tg_ir_state(g, "tg.lr", training_flat(TG_LR_STATE), TG_F32, 0.0);
-    int32_t own = tg_ir_data(g, training_flat(TG_LR_STATE), TG_F32, numbers);
-    int32_t mark = tg_ir_slice(g, state, &high, training_flat(one));
-    int32_t replaced = training_op(u, TG_OP_LESS, training_number(u, 0.0), mark);
+    int32_t state = tg_ir_state(g, "tg.lr", append_flat(TG_LR_STATE), TG_F32, 0.0);
+    int32_t own = tg_ir_data(g, append_flat(TG_LR_STATE), TG_F32, numbers);
+    int32_t mark = tg_ir_slice(g, state, &high, append_flat(one));
+    int32_t replaced = append_op(u, TG_OP_LESS, append_number(u, 0.0), mark);
     u->time = tg_ir_cast(g, tg_lr_updates(g, t, accumulate), TG_F32);
     u->rate = tg_lr_nodes(g, tg_ir_select(g, replaced, state, own), t, accumulate);
-    if (accumulate > 1) u->applies = training_applies(u, t);
+    if (accumulate > 1) u->applies = append_applies(u, t);
     u->steps = t;
     return u->time != 0 && u->rate != 0 && (accumulate <= 1 || u->applies != 0);
 }
 
-static bool training_update(tg_update *u) {
+static bool append_update(tg_update *u) {
     if (u->optimizer.kind == TG_OPTIMIZER_NONE) return true;
-    if (!training_clock(u)) return false;
+    if (!append_clock(u)) return false;
     const bool trained = u->layout->trained_end > 0;
-    if (trained && !training_shape_gradient(u)) return false;
+    if (trained && !append_shape_gradient(u)) return false;
     int32_t step = tg_ir_find_state(u->g, "tg.step");
     int32_t steps = u->watch.step != 0 ? tg_ir_select(u->g, u->watch.step, u->steps, step) : u->steps;
     return tg_ir_writeback(u->g, step, steps) && (!trained || tg_update_append(u));
@@ -282,7 +282,7 @@ static bool training_update(tg_update *u) {
 
 /* ---------------------------------------------------------------- entry points */
 
-static tg_status training_check(tg_graph *g, int32_t loss, const tg_layout *layout) {
+static tg_status append_check(tg_graph *g, int32_t loss, const tg_layout *layout) {
     char text[TG_SHAPE_TEXT + 128];
     if (loss <= 0 || loss >= g->nodes.count)
         return g->ctx->status != TG_OK ? g->ctx->status : TG_INTERNAL(g->ctx, "training without a loss");
@@ -303,16 +303,16 @@ static tg_status training_check(tg_graph *g, int32_t loss, const tg_layout *layo
     return TG_OK;
 }
 
-static tg_status training_append(tg_update *u, int32_t loss) {
+static tg_status append_optimizer(tg_update *u, int32_t loss) {
     tg_context *ctx = u->g->ctx;
     size_t room = (size_t)u->layout->count + 1;
     int32_t *nodes = tg_alloc(ctx, room * sizeof(int32_t));
     int64_t *offsets = tg_alloc(ctx, room * sizeof(int64_t));
     tg_status status = TG_ERROR_MEMORY;
-    if (nodes != NULL && offsets != NULL) status = training_gradients(u, loss, nodes, offsets);
+    if (nodes != NULL && offsets != NULL) status = append_gradients(u, loss, nodes, offsets);
     if (nodes != NULL) tg_release(ctx, nodes, room * sizeof(int32_t));
     if (offsets != NULL) tg_release(ctx, offsets, room * sizeof(int64_t));
-    if (status != TG_OK || training_update(u)) return status;
+    if (status != TG_OK || append_update(u)) return status;
     return ctx->status != TG_OK ? ctx->status : TG_INTERNAL(ctx, "optimiser");
 }
 
@@ -321,7 +321,7 @@ tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *opti
     tg_update call;
     tg_site site = g->current_site;
     tg_status status = tg_optimizer_check(g->ctx, site, optimizer);
-    if (status == TG_OK) status = training_check(g, loss, layout);
+    if (status == TG_OK) status = append_check(g, loss, layout);
     if (status != TG_OK) return status;
     memset(&call, 0, sizeof call);
     call.g = g;
@@ -329,13 +329,13 @@ tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *opti
     call.scale = scale;
     call.loss = loss;
     if (watch != NULL) *watch = call.watch;
-    call.optimizer = training_defaults(optimizer);
+    call.optimizer = append_defaults(optimizer);
     if (tg_ir_find_state(g, "tg.gradients") != 0) {
         if (call.optimizer.kind == TG_OPTIMIZER_NONE) return TG_OK;
         return tg_fail(g->ctx, TG_ERROR_DUPLICATE, site, "optimizer: the trace already has one");
     }
     g->current_site = tg_graph_node(g, loss)->site;
-    status = training_append(&call, loss);
+    status = append_optimizer(&call, loss);
     if (watch != NULL) *watch = call.watch;
     g->current_site = site;
     return status;

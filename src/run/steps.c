@@ -1,35 +1,35 @@
-/* train: many steps in one call, on a data set. Owns what is checked before, when training ends, and what is told of it. The steps are
+/* steps: many steps in one call, on a data set. Owns what is checked before, when training ends, and what is told of it. The steps are
  * those of tg_step. Must not know where the batches are made. */
-#include "run/train.h"
+#include "run/steps.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---------------------------------------------------------------- checks */
 
-static tg_status train_refuse(const tg_model *model, const char *what, int64_t value, const char *range) {
+static tg_status steps_refuse(const tg_model *model, const char *what, int64_t value, const char *range) {
     return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "train: %s is %lld, outside %s", what, (long long)value, range);
 }
 
-static tg_status train_check_options(const tg_model *model, const tg_train_options *options) {
+static tg_status steps_check_options(const tg_model *model, const tg_train_options *options) {
     tg_context *ctx = model->ctx;
     if (options == NULL) return tg_fail(ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "train: options is NULL");
-    if (options->steps < 0) return train_refuse(model, "steps", options->steps, "0 .. 2^31 - 1");
+    if (options->steps < 0) return steps_refuse(model, "steps", options->steps, "0 .. 2^31 - 1");
     if (options->steps > INT32_MAX - model->family->steps)
         return tg_fail(ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "train: %lld steps after the %lld made are more than 2^31 - 1",
                        (long long)options->steps, (long long)model->family->steps);
     if (options->order != TG_BATCH_RANDOM && options->order != TG_BATCH_SEQUENTIAL)
         return tg_fail(ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "train: there is no batch order %d", (int)options->order);
     if (options->steps_per_submission < 0 || options->steps_per_submission > TG_MOST_STEPS)
-        return train_refuse(model, "steps_per_submission", options->steps_per_submission, "0 .. 4096");
-    if (options->patience < 0) return train_refuse(model, "patience", options->patience, "0 .. 2^63 - 1");
+        return steps_refuse(model, "steps_per_submission", options->steps_per_submission, "0 .. 4096");
+    if (options->patience < 0) return steps_refuse(model, "patience", options->patience, "0 .. 2^63 - 1");
     if (!isfinite(options->target_loss))
         return tg_fail(ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "train: target_loss must be finite, got %g", options->target_loss);
     return TG_OK;
 }
 
 /* Where random numbers begin is nothing learned. */
-static bool train_changes_something(const tg_model *model) {
+static bool steps_changes_something(const tg_model *model) {
     const tg_graph *g = model->traced;
     if (model->optimizer.kind != TG_OPTIMIZER_NONE) return true;
     for (int64_t i = 0; i < g->writebacks.count; i++) {
@@ -39,12 +39,12 @@ static bool train_changes_something(const tg_model *model) {
     return false;
 }
 
-static tg_status train_check_objects(const tg_model *model, const tg_dataset *dataset) {
+static tg_status steps_check_objects(const tg_model *model, const tg_dataset *dataset) {
     tg_context *ctx = model->ctx;
     if (!model->training) return tg_fail(ctx, TG_ERROR_STATE, TG_SITE_NONE, "train: this is a forward model: use tg_run");
     if (model->root->trains)
         return tg_fail(ctx, TG_ERROR_STATE, TG_SITE_NONE, "train: the model is being trained: progress must not train it");
-    if (!train_changes_something(model))
+    if (!steps_changes_something(model))
         return tg_fail(ctx, TG_ERROR_STATE, TG_SITE_NONE,
                        "train: the model has no optimizer and writes nothing back: no step would change it");
     if (dataset == NULL) return tg_fail(ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "train: the data set is NULL");
@@ -56,7 +56,7 @@ static tg_status train_check_objects(const tg_model *model, const tg_dataset *da
 }
 
 /* The inputs that stay the same: all of them, with their indices. */
-static tg_status train_bind(tg_train_call *call, bool check) {
+static tg_status steps_bind(tg_train_call *call, bool check) {
     tg_model *model = call->model;
     tg_status status = tg_feeds_check_beside(model, call->dataset, call->options.feeds, call->options.feed_count);
     for (int i = 0; i < call->options.feed_count && status == TG_OK && check; i++) {
@@ -72,7 +72,7 @@ static tg_status train_bind(tg_train_call *call, bool check) {
 /* ---------------------------------------------------------------- submissions */
 
 /* Bound anew each time: other calls of the model may have come between. */
-static tg_status train_aim(tg_train_call *call) {
+static tg_status steps_aim(tg_train_call *call) {
     const tg_train_options *options = &call->options;
     const int64_t left = options->steps - call->result.steps, room = tg_draw_most_steps(call->dataset->batch);
     call->draw.step = call->model->family->steps;
@@ -80,28 +80,28 @@ static tg_status train_aim(tg_train_call *call) {
     call->most = call->exact ? options->steps_per_submission : TG_MOST_STEPS;
     if (call->most > room) call->most = room;
     if (call->most > left) call->most = left;
-    return call->most > 0 ? train_bind(call, false) : TG_OK;
+    return call->most > 0 ? steps_bind(call, false) : TG_OK;
 }
 
 tg_status tg_train_begin(tg_train_call *call, tg_model *model, tg_dataset *dataset, const tg_train_options *options, float *losses) {
     *call = (tg_train_call){.model = model, .dataset = dataset, .losses = losses};
     call->result = (tg_train_result){.loss = NAN, .best = NAN};
-    tg_status status = train_check_objects(model, dataset);
-    if (status == TG_OK) status = train_check_options(model, options);
+    tg_status status = steps_check_objects(model, dataset);
+    if (status == TG_OK) status = steps_check_options(model, options);
     if (status != TG_OK) return status;
     call->options = *options;
     call->variant = tg_model_variant(model, TG_VARIANT_STEP);
     if (call->variant == NULL) return model->ctx->status;
-    status = train_bind(call, true);
+    status = steps_bind(call, true);
     if (status != TG_OK) return status;
     call->draw = (tg_draw){options->order, options->seed, 0, dataset->rows, dataset->batch};
-    status = train_aim(call);
+    status = steps_aim(call);
     model->root->trains = status == TG_OK;
     return status;
 }
 
 /* The first reason to end is the one that is told. */
-static void train_look_at(tg_train_call *call, float loss) {
+static void steps_look_at(tg_train_call *call, float loss) {
     tg_train_result *result = &call->result;
     const tg_train_options *options = &call->options;
     if (call->losses != NULL) call->losses[result->steps] = loss;
@@ -117,7 +117,7 @@ static void train_look_at(tg_train_call *call, float loss) {
 }
 
 /* Whatever progress asks of the model, its errors are its own. False: no more. */
-static bool train_tell(const tg_train_call *call, int64_t step, float loss) {
+static bool steps_tell(const tg_train_call *call, int64_t step, float loss) {
     const tg_train_options *options = &call->options;
     if (options->progress == NULL) return true;
     const tg_site site = call->model->ctx->call_site;
@@ -128,7 +128,7 @@ static bool train_tell(const tg_train_call *call, int64_t step, float loss) {
 
 /* All of them were made: each is told of, up to the one where progress has had enough. Returns how many were finite before the first that
  * was not, whose end *bad gets. */
-static int64_t train_take(tg_train_call *call, float *losses, int64_t count, tg_step_end *bad) {
+static int64_t steps_take(tg_train_call *call, float *losses, int64_t count, tg_step_end *bad) {
     const int64_t before = call->draw.step;
     int64_t good = count;
     bool wanted = true;
@@ -138,12 +138,12 @@ static int64_t train_take(tg_train_call *call, float *losses, int64_t count, tg_
         const tg_step_end end = tg_model_step_end(call->model, losses[i]);
         losses[i] = end.loss;
         if (end.skipped) call->model->family->skipped++;
-        train_look_at(call, end.loss);
+        steps_look_at(call, end.loss);
         if (good == count && !isfinite(end.loss)) {
             good = i;
             *bad = end;
         }
-        if (wanted) wanted = train_tell(call, before + i + 1, losses[i]);
+        if (wanted) wanted = steps_tell(call, before + i + 1, losses[i]);
         if (!wanted && call->result.end == TG_TRAIN_ALL) call->result.end = TG_TRAIN_STOPPED;
     }
     return good;
@@ -154,10 +154,10 @@ tg_status tg_train_next(tg_train_call *call, tg_status executed, float *losses, 
     tg_step_end bad;
     call->most = 0;
     if (status == TG_OK) {
-        const int64_t good = train_take(call, losses, count, &bad);
+        const int64_t good = steps_take(call, losses, count, &bad);
         if (good < count) status = tg_model_check_step(call->model->ctx, call->draw.step + good + 1, &bad);
     }
-    if (status == TG_OK && call->result.end == TG_TRAIN_ALL) status = train_aim(call);
+    if (status == TG_OK && call->result.end == TG_TRAIN_ALL) status = steps_aim(call);
     if (status != TG_OK) {
         call->result.end = TG_TRAIN_FAILED;
         call->most = 0;
@@ -168,7 +168,7 @@ tg_status tg_train_next(tg_train_call *call, tg_status executed, float *losses, 
 /* Calls of the model since the submission was aimed have fed it otherwise. */
 tg_status tg_train_begin_step(tg_train_call *call, tg_model_call *step) {
     tg_dataset_fill(call->dataset, &call->draw);
-    tg_status status = train_bind(call, false);
+    tg_status status = steps_bind(call, false);
     return status == TG_OK ? tg_model_call_begin_fed(step, call->model) : status;
 }
 
@@ -194,7 +194,7 @@ void tg_train_end_call(tg_train_call *call) {
 
 /* ---------------------------------------------------------------- on a device that answers at once */
 
-static tg_status train_submit(tg_train_call *call, int64_t *count) {
+static tg_status steps_submit(tg_train_call *call, int64_t *count) {
     const tg_family *family = call->model->family;
     tg_dataset *dataset = call->dataset;
     *count = 1;
@@ -216,7 +216,7 @@ tg_status tg_train_at(tg_site site, tg_model *model, tg_dataset *dataset, const 
     while (status == TG_OK && call.most > 0) {
         int64_t count = 0;
         tg_tickets_settle(model->family); /* of steps begun by progress */
-        status = train_submit(&call, &count);
+        status = steps_submit(&call, &count);
         status = tg_train_next(&call, status, dataset->losses, count);
     }
     if (result != NULL) *result = call.result;

@@ -38,12 +38,12 @@ def macro_arguments(text):
 
 
 def comment_of(lines, number):
-    """The comment behind a declaration, else the one right above it."""
-    behind = re.search(r"/\*\s*(.*?)\s*\*/\s*$", lines[number])
-    if behind:
-        return behind.group(1)
+    """The comment after a declaration on its line, else the one right above it."""
+    beside = re.search(r"/\*\s*(.*?)\s*\*/\s*$", lines[number])
+    if beside:
+        return beside.group(1)
     opened = re.search(r"/\*\s*((?:(?!\*/).)*)$", lines[number])
-    if opened:  # goes on below
+    if opened:  # continues below
         end = number + 1
         while "*/" not in lines[end]:
             end += 1

@@ -1,4 +1,4 @@
-/* tensorgrad: trace a small network once, differentiate it, fuse the training step, run it anywhere.
+/* tensorgrad: trace a small network once, differentiate it, fuse the step, run it anywhere.
  *
  * The whole public C API. Include this file; it includes one part for each concern:
  *   core    version, status codes, contexts, shapes, axes, options, operands

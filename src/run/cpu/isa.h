@@ -7,6 +7,8 @@
 
 typedef enum tg_isa { TG_ISA_SCALAR_ = 0, TG_ISA_AVX2_ = 1, TG_ISA_AVX512_ = 2, TG_ISA_NEON_ = 3, TG_ISA_SIMD128_ = 4 } tg_isa;
 
+enum { TG_LANE_BYTES = 4 }; /* of one lane of a vector: an f32, an i32, or a bool as 0 or -1 */
+
 /* The best one here; the environment variable TENSORGRAD_ISA (scalar, avx2, avx512) may lower it, never raise it. */
 tg_isa tg_cpu_isa(void);
 const char *tg_isa_name(tg_isa isa);

@@ -40,16 +40,17 @@ TG_PRAGMA(clang attribute push(__attribute__((target(TG_ISA_TARGET))), apply_to 
 #endif
 
 #define TG_INLINE static inline __attribute__((always_inline, unused))
+#define VECTOR_BYTES (TG_LANE_BYTES * VW)
 #define vf TG_NAME(tg_vf)
 #define vi TG_NAME(tg_vi)
 #define vd TG_NAME(tg_vd)
 #define vf_unaligned TG_NAME(tg_vfu)
 #define vi_unaligned TG_NAME(tg_viu)
-typedef float vf __attribute__((vector_size(4 * VW), may_alias));
-typedef int32_t vi __attribute__((vector_size(4 * VW), may_alias));
-typedef double vd __attribute__((vector_size(4 * VW), may_alias));
-typedef float vf_unaligned __attribute__((vector_size(4 * VW), aligned(4), may_alias));
-typedef int32_t vi_unaligned __attribute__((vector_size(4 * VW), aligned(4), may_alias));
+typedef float vf __attribute__((vector_size(VECTOR_BYTES), may_alias));
+typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES), may_alias));
+typedef double vd __attribute__((vector_size(VECTOR_BYTES), may_alias));
+typedef float vf_unaligned __attribute__((vector_size(VECTOR_BYTES), aligned(TG_LANE_BYTES), may_alias));
+typedef int32_t vi_unaligned __attribute__((vector_size(VECTOR_BYTES), aligned(TG_LANE_BYTES), may_alias));
 
 #define vload TG_NAME(tg_vload)
 #define vstore TG_NAME(tg_vstore)

@@ -11,6 +11,7 @@ TG_PRAGMA(clang attribute pop)
 #endif
 #undef TG_ISA_HELPERS
 #undef VW
+#undef VECTOR_BYTES
 #undef TG_NAME
 #undef TG_INLINE
 #undef vf

@@ -111,7 +111,7 @@ static void run_place(const tg_vm_kernel *k, tg_vm_frame *f, const tg_vm_segment
     }
     for (int32_t j = 0; j < segment->direct_count; ++j) {
         const tg_vm_direct *direct = &segment->directs[j];
-        f->ptr[direct->slot] = (char *)f->argument[direct->argument] + f->stream[direct->stream].base * 4;
+        f->ptr[direct->slot] = (char *)f->argument[direct->argument] + f->stream[direct->stream].base * TG_LANE_BYTES;
     }
 }
 static void run_code(const tg_vm_segment *segment, tg_vm_frame *f) {

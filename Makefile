@@ -6,11 +6,12 @@ STEPS ?= 5000
 PORT ?= 8080
 FUZZ_SECONDS ?= 600
 
-.PHONY: help demo test test-core test-webgpu test-web fuzz web serve bench bench-peers lint format one-file curves docs clean
+.PHONY: help demo test test-all test-core test-webgpu test-web fuzz web serve bench bench-peers lint format one-file curves docs clean
 
 help:
 	@echo 'make demo       build, train a small network on sin x, draw what it learned (a C compiler and CMake suffice)'
 	@echo 'make test       install what the tests need, build with gcc and clang, with and without sanitizers, run everything'
+	@echo 'make test-all   that, and what make test leaves out to be quick: every suite with every compiler, longer fuzzing'
 	@echo 'make test-core  one gcc build, all suites'
 	@echo 'make test-webgpu  one gcc build, the suites and the command line tool on WebGPU (Dawn on a software adapter)'
 	@echo 'make test-web   the package for browsers and Node: built and run in Node and in headless Chromium'
@@ -37,9 +38,13 @@ test:
 	@bash scripts/setup.sh
 	@python3 scripts/test.py --jobs $(JOBS)
 
+test-all:
+	@bash scripts/setup.sh
+	@python3 scripts/test.py --jobs $(JOBS) --all --fuzz-seconds 30
+
 test-core:
 	@bash scripts/setup.sh core
-	@python3 scripts/test.py --jobs $(JOBS) source gcc cli
+	@python3 scripts/test.py --jobs $(JOBS) source gcc "cli: gcc"
 
 test-webgpu:
 	@bash scripts/setup.sh core

@@ -1,6 +1,6 @@
-// Native test suites as WebAssembly: node test/suites.mjs FOLDER [SUITE...], or --list for the names of all. Each SUITE.wasm of
-// scripts/build-wasm-tests: on the CPU here, and some in headless Chromium on WebGPU (SwiftShader). Ends with "N passed, N failed", of the
-// suites' own cases.
+// Native test suites as WebAssembly: node test/suites.mjs FOLDER [--cpu] [--webgpu] [SUITE...], or --list for the names of all. Each
+// SUITE.wasm of scripts/build-wasm-tests: on the CPU here, and some in headless Chromium on WebGPU (SwiftShader); one of them when
+// asked for. Ends with "N passed, N failed", of the suites' own cases.
 
 import { readFileSync } from 'node:fs'
 import path from 'node:path'
@@ -20,7 +20,9 @@ if (process.argv[2] === '--list') {
   process.exit()
 }
 const folder = path.resolve(process.argv[2])
-const wanted = (suite) => process.argv.length === 3 || process.argv.includes(suite, 3)
+const homes = process.argv.slice(3).filter((word) => word.startsWith('--'))
+const names = process.argv.slice(3).filter((word) => !word.startsWith('--'))
+const wanted = (home) => (suite) => (homes.length === 0 || homes.includes(home)) && (names.length === 0 || names.includes(suite))
 const built = await bundle(['test/suite.ts'], 'suite')
 let passed = 0, failed = 0
 
@@ -41,21 +43,24 @@ async function timed(where, body) {
 }
 
 const { runSuite } = await import(pathToFileURL(path.join(built, 'suite.js')).href)
-for (const suite of ON_CPU.filter(wanted))
+for (const suite of ON_CPU.filter(wanted('--cpu')))
   await timed(`wasm, cpu: ${suite}`, () => runSuite(new WebAssembly.Module(readFileSync(path.join(folder, `${suite}.wasm`))), 'cpu'))
 
-const server = await serve({ '/built/': built, '/suites/': folder, '/page': () => '<!doctype html><title>suites</title>', '/favicon.ico': () => '' })
-const browser = await launch(true)
-for (const suite of ON_WEBGPU.filter(wanted))
-  await timed(`browser, webgpu: ${suite}`, async () => {
-    const page = await (await browser.newContext()).newPage()
-    await page.goto(`${server.url}/page`)
-    return page.evaluate(async (name) => {
-      const { runSuite } = await import('/built/suite.js')
-      return runSuite(await WebAssembly.compile(await (await fetch(`/suites/${name}.wasm`)).arrayBuffer()), 'webgpu')
-    }, suite).finally(() => page.context().close())
-  })
-await browser.close()
-server.close()
+const inBrowser = ON_WEBGPU.filter(wanted('--webgpu'))
+if (inBrowser.length > 0) {
+  const server = await serve({ '/built/': built, '/suites/': folder, '/page': () => '<!doctype html><title>suites</title>', '/favicon.ico': () => '' })
+  const browser = await launch(true)
+  for (const suite of inBrowser)
+    await timed(`browser, webgpu: ${suite}`, async () => {
+      const page = await (await browser.newContext()).newPage()
+      await page.goto(`${server.url}/page`)
+      return page.evaluate(async (name) => {
+        const { runSuite } = await import('/built/suite.js')
+        return runSuite(await WebAssembly.compile(await (await fetch(`/suites/${name}.wasm`)).arrayBuffer()), 'webgpu')
+      }, suite).finally(() => page.context().close())
+    })
+  await browser.close()
+  server.close()
+}
 console.log(`${passed} passed, ${failed} failed`)
 process.exit(failed > 0 || passed === 0 ? 1 : 0)

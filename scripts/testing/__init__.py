@@ -1,0 +1,1 @@
+"""testing: what scripts/test.py is made of."""

@@ -1,6 +1,7 @@
-/* Benchmark of contractions: GFLOP/s on one thread, beside OpenBLAS where libopenblas.so.0 is installed (its own choice of
- * kernels follows OPENBLAS_CORETYPE; set OPENBLAS_NUM_THREADS=1). Best of several short runs.
- * bench_gemm [--json] [--quick] [--isa scalar|avx2|avx512] */
+/* Benchmark of contractions: GFLOP/s on one thread, next to OpenBLAS if libopenblas.so.0 is
+ * installed (OPENBLAS_CORETYPE chooses its kernels; set OPENBLAS_NUM_THREADS=1). Best of several
+ * short runs.
+ *   bench_gemm [--json] [--quick] [--isa scalar|avx2|avx512] */
 #if !defined(_WIN32) && !defined(_POSIX_C_SOURCE)
 #  define _POSIX_C_SOURCE 200809L
 #endif
@@ -15,8 +16,9 @@
 #  include <dlfcn.h>
 #endif
 
-/* One contraction, row-major operands; a transposed operand is stored with its two axes exchanged. A batch of `heads` inner
- * parts is laid out as attention does: [batch, row, head, column]. */
+/* One contraction with row-major operands. A transposed operand is stored with its two axes
+ * exchanged. A batch of `heads` inner parts has the layout of attention: [batch, row, head,
+ * column]. */
 typedef struct bench_case {
     const char *name;
     int64_t batch, heads, m, n, k;
@@ -72,7 +74,8 @@ static cblas_sgemm_fn bench_open_blas(void) {
 #endif
 }
 
-/* Strides of a [batch, heads, rows, columns] operand: with heads, stored as [batch, rows, heads, columns]. */
+/* Strides of a [batch, heads, rows, columns] operand: with heads, stored as [batch, rows, heads,
+ * columns]. */
 static void bench_operand(tg_operand_access *access, const bench_case *c, int64_t rows, int64_t columns, bool transposed, int row_loop,
                           int column_loop) {
     int64_t stored_columns = transposed ? rows : columns;

@@ -1,7 +1,8 @@
-/* Host cost of a training step on WebGPU: both examples on Dawn's null backend, which validates and records everything and runs nothing. So
- * a step is what the processor does for it: inputs written, encoded, submitted, waited for, read. The numbers that come back mean nothing.
- * bench_host [--steps N]: one JSON line for each example, or one that says why there is none. Needs TENSORGRAD_WEBGPU_LIB or a library
- * where tensorgrad looks for it. */
+/* Host cost of a training step on WebGPU: both examples on Dawn's null backend, which validates and
+ * records everything and runs nothing. So a step is what the processor does for it: inputs written,
+ * encoded, submitted, waited for, read. The numbers that come back mean nothing. bench_host
+ * [--steps N]: one JSON line for each example, or one that says why there is none. Needs
+ * TENSORGRAD_WEBGPU_LIB or a library where tensorgrad looks for it. */
 #if !defined(_WIN32) && !defined(_POSIX_C_SOURCE)
 #  define _POSIX_C_SOURCE 200809L
 #endif
@@ -110,7 +111,8 @@ static tg_status host_steps(tg_model *model, const tg_example *example, int step
         if (arrays[i] == NULL) status = TG_ERROR_MEMORY;
     }
     if (status == TG_OK) example->fill_batch(1, 1, example->batch, arrays);
-    for (int step = -10; step < steps && status == TG_OK; step++) { /* the first ten are not counted */
+    /* the first ten are not counted */
+    for (int step = -10; step < steps && status == TG_OK; step++) {
         float loss = 0;
         const double start = host_seconds();
         status = tg_step(model, feeds, example->input_count, &loss);

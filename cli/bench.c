@@ -1,4 +1,5 @@
-/* bench: times training steps and the matrix product, in one process, so that their ratio means something. */
+/* bench: times training steps and the matrix product, in one process, so that their ratio means
+ * something. */
 #include "cli.h"
 
 #include <math.h>
@@ -170,8 +171,8 @@ static int bench_failed(const bench_result *result, const cli_session *session) 
     return cli_context_error(session->ctx, result->workload, CLI_FAILED);
 }
 
-/* Steps that are not waited for, over the last batch. Then what handing one over takes when the device has nothing to do: copying,
- * checking, encoding, submitting. */
+/* Steps that nobody waits for, over the last batch. Then the time to hand one over while the device
+ * is idle: copying, checking, encoding, submitting. */
 static int time_pipelined(bench_result *result, cli_session *session, double *times) {
     const int inputs = session->example->input_count;
     tg_ticket ticket = 0;
@@ -193,7 +194,8 @@ static int time_pipelined(bench_result *result, cli_session *session, double *ti
 
 #define BENCH_BATCHES 64 /* of the data set */
 
-/* Steps on data that is on the device, after as many as it takes to see how many go in a submission. */
+/* Steps on data that is on the device, after enough steps to find out how many go in one
+ * submission. */
 static int time_train(bench_result *result, cli_session *session, uint64_t seed) {
     tg_dataset *dataset = cli_session_dataset(session, seed, 1, cli_session_batches(session, BENCH_BATCHES));
     if (!dataset) return CLI_FAILED;
@@ -247,7 +249,8 @@ static const bench_result *find_yardstick(const bench_result *results, int count
     return NULL;
 }
 
-/* The time the contractions of a step would take at the yardstick's rate: of medians, or of the fastest. */
+/* The time the contractions of a step would take at the yardstick's rate: of medians, or of the
+ * fastest. */
 static double contraction_ms(const bench_result *result, const bench_result *yardstick, bool fastest) {
     return result->flops / yardstick->flops * (fastest ? yardstick->ms_min : yardstick->ms_per_step);
 }

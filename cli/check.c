@@ -1,6 +1,7 @@
-/* check: the self-test of `devices --check`. A few hundred results of small operations at odd sizes and a short training, on every
- * adapter and on the CPU, through the public API alone. Each group is one forward model whose results are captured by number; tracing
- * it notes what each number is and how far it may be from the CPU's. */
+/* check: the self-test of `devices --check`. Compares a few hundred results of small operations at
+ * odd sizes, and a short training, between each adapter and the CPU, through the public API only.
+ * Each group is one forward model whose results are captured by number. Its trace notes the
+ * operation of each number and how far it may differ from the CPU's. */
 #include "cli.h"
 
 #include "ir/dtype.h"
@@ -75,7 +76,8 @@ static double check_random(uint64_t *state) { /* splitmix64, in [0, 1) */
     return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
 }
 
-/* A fed tensor of values in [lo, hi), the same on every device: they depend on its number in the group. */
+/* A fed tensor of values in [lo, hi), the same on every device: they depend on its number in the
+ * group. */
 static tg_tensor check_feed(check_group *group, tg_graph *g, tg_shape shape, tg_dtype dtype, double lo, double hi) {
     const int64_t count = tg_shape_count(shape);
     void *data = group->feed_count < CHECK_MAX_FEEDS && count > 0 ? calloc((size_t)count, tg_dtype_bytes(dtype)) : NULL;
@@ -107,8 +109,9 @@ static void check_forget(check_group *group) {
 typedef struct check_unary {
     const char *name;
     tg_tensor (*make)(tg_site site, tg_tensor x);
-    bool positive;          /* defined above 0 */
-    double units, absolute; /* as the table of docs/api.md promises, with room for a quotient that is good to 2.5 units */
+    bool positive; /* defined above 0 */
+    /* as the table of docs/api.md promises, with room for a quotient that is good to 2.5 units */
+    double units, absolute;
 } check_unary;
 static const check_unary check_unaries[] = {
     {"neg", tg_neg_at, false, 0, 0},
@@ -414,7 +417,8 @@ static bool check_train(tg_context *ctx, const tg_compile_options *device, float
 
 static bool check_training(tg_context *ctx, const tg_compile_options *options, check_report *report) {
     const tg_compile_options cpu = {.device = TG_DEVICE_CPU, .seed = 1, .threads = options->threads};
-    check_result result = {"training, losses of Adam", TG_SHAPE(CHECK_STEPS), TG_F32, 1000, 0}; /* 1.2e-4 relative at most */
+    /* 1.2e-4 relative at most */
+    check_result result = {"training, losses of Adam", TG_SHAPE(CHECK_STEPS), TG_F32, 1000, 0};
     float got[CHECK_STEPS], want[CHECK_STEPS];
     if (!check_train(ctx, &cpu, want, report) || !check_train(ctx, options, got, report)) return false;
     check_compare(report, &result, got, want);

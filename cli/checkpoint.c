@@ -1,4 +1,5 @@
-/* checkpoint: shows what a safetensors file holds. Trusts nothing in it; src/io does the reading. */
+/* checkpoint: shows what a safetensors file holds. Trusts nothing in it; src/io does the
+ * reading. */
 #include "cli.h"
 
 #include "io/safetensors.h"

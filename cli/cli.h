@@ -1,7 +1,6 @@
-/* cli: the command line tool. Owns options, messages and exit codes; uses the public API, the examples' table and, for files,
- * src/io.
- * Exit status: 0 done, 1 the run failed (loss not finite, disk full), 2 the command line or a named file is wrong, or the device
- * asked for is not there. */
+/* cli: the command line tool. Owns options, messages and exit codes; uses the public API, the
+ * examples' table and, for files, src/io. Exit status: 0 done, 1 the run failed (loss not finite,
+ * disk full), 2 the command line or a named file is wrong, or the device asked for is not there. */
 #ifndef TENSORGRAD_CLI_H
 #define TENSORGRAD_CLI_H
 
@@ -16,10 +15,11 @@ enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
 #define CLI_MAX_WORDS 16
 #define CLI_STEPS_NOT_GIVEN (-1)
-#define CLI_DEFAULT_SEED 5 /* that of the stored curves under tests/curves, so that a plain run can be held against them */
+/* that of the stored curves in tests/curves, so that a plain run can be compared with them */
+#define CLI_DEFAULT_SEED 5
 
 typedef struct cli_options {
-    const char *words[CLI_MAX_WORDS]; /* what is not an option: examples, workloads, files */
+    const char *words[CLI_MAX_WORDS]; /* words that are no options: examples, workloads, files */
     int word_count;
     int64_t steps;      /* CLI_STEPS_NOT_GIVEN, or the number; only train takes 0 */
     int64_t batch;      /* 0: not given */
@@ -52,13 +52,17 @@ void cli_help_command(FILE *out, const struct cli_command *command);
 __attribute__((format(printf, 1, 2)))
 #endif
 void cli_say(const char *format, ...);
-tg_context *cli_context(void);                                            /* whose warnings go to stderr; NULL when memory runs out */
-int cli_no_example(const char *name);                                     /* says which there are; CLI_USAGE */
-int cli_context_error(const tg_context *ctx, const char *what, int code); /* the context's message; returns code */
-void cli_json_text(FILE *out, const char *text);                          /* quoted and escaped */
-void cli_json_number(FILE *out, double value, int digits);                /* null when not finite */
-double cli_seconds(void);                                                 /* monotonic */
-bool cli_utf8(void);                                                      /* the terminal's character set, by LC_ALL, LC_CTYPE, LANG */
+/* whose warnings go to stderr; NULL when memory runs out */
+tg_context *cli_context(void);
+/* says which there are; CLI_USAGE */
+int cli_no_example(const char *name);
+/* the context's message; returns code */
+int cli_context_error(const tg_context *ctx, const char *what, int code);
+void cli_json_text(FILE *out, const char *text);           /* quoted and escaped */
+void cli_json_number(FILE *out, double value, int digits); /* null when not finite */
+double cli_seconds(void);                                  /* monotonic */
+/* the terminal's character set, by LC_ALL, LC_CTYPE, LANG */
+bool cli_utf8(void);
 bool cli_cursor(void); /* stdout is a terminal whose cursor can be moved: not TERM=dumb */
 bool cli_colour(void); /* and colours are not switched off by NO_COLOR (no-color.org) */
 int cli_columns(void); /* of the terminal that stdout is; 80 where it is none or does not say */
@@ -66,7 +70,8 @@ int cli_columns(void); /* of the terminal that stdout is; 80 where it is none or
 /* The commands. */
 int command_devices(const cli_options *options);
 /* check.c: `devices --check` over adapters[0 .. count). */
-bool cli_executes(const tg_adapter_info *adapter); /* false: it takes commands and does nothing; chosen only by name */
+/* false: it takes commands and does nothing; chosen only by name */
+bool cli_executes(const tg_adapter_info *adapter);
 int cli_check(const tg_adapter_info *adapters, int count, const cli_options *options);
 int command_train(const cli_options *options);
 int command_bench(const cli_options *options);
@@ -81,7 +86,7 @@ typedef struct cli_product {
     int64_t m, n, k;
 } cli_product;
 bool cli_is_product(const char *text); /* begins with "matmul:" */
-/* "matmul:N", or unless `square` "matmul:MxNxK" too, sizes up to 16384. CLI_USAGE after a message. */
+/* "matmul:N" or, unless `square`, "matmul:MxNxK"; sizes up to 16384. CLI_USAGE after a message. */
 int cli_parse_product(const char *text, bool square, cli_product *out);
 tg_tensor cli_build_product(tg_graph *g, void *user); /* a tg_build_fn; user: a cli_product */
 
@@ -95,18 +100,22 @@ typedef struct cli_session {
     void *arrays[TG_EXAMPLE_MAX_INPUTS];
     tg_feed feeds[TG_EXAMPLE_MAX_INPUTS];
 } cli_session;
-/* session.c. Prints what went wrong. Close in every case. with_data: reads the files that the example's batches need. */
+/* session.c. Prints errors. Close it in each case. with_data: reads the files that the batches of
+ * the example need. */
 int cli_session_open(cli_session *session, const tg_example *example, const cli_options *options, bool with_data);
 void cli_session_close(cli_session *session);
 /* Fills the batch of step t and runs it; *milliseconds is the time of the step alone. */
 tg_status cli_session_step(cli_session *session, uint64_t seed, int64_t t, float *loss, double *milliseconds);
 
-/* A data set of the batches of `count` steps from `first` on, which step t finds in the sequential order. NULL after a message. */
+/* A data set of the batches of `count` steps from step `first`; step t finds its batch in the
+ * sequential order. NULL after a message. */
 tg_dataset *cli_session_dataset(const cli_session *session, uint64_t seed, int64_t first, int64_t count);
 #define CLI_DATASET_BYTES (64 << 20)
-int64_t cli_session_batches(const cli_session *session, int64_t wanted); /* how many of them are kept at most */
+/* how many of them are kept at most */
+int64_t cli_session_batches(const cli_session *session, int64_t wanted);
 
-/* history.c: the losses of a run in bounded memory: every `stride`-th is kept, the stride doubles when the room is full. */
+/* history.c: the losses of a run in bounded memory. Each `stride`-th is kept; the stride doubles
+ * when the room is full. */
 #define CLI_HISTORY_MAX 8192
 typedef struct cli_history {
     double step[CLI_HISTORY_MAX];
@@ -123,13 +132,17 @@ typedef struct cli_curves {
     int fit_count;
     const float *x, *truth, *predicted;
 } cli_curves;
-/* Writes an SVG beside `path`, then renames it over `path`. Prints what went wrong; the old file stays. */
+/* Writes an SVG next to `path`, then renames it over `path`. Prints errors; then the old file
+ * stays. */
 int cli_plot(tg_context *ctx, const char *path, const cli_curves *curves);
-void cli_picture(FILE *out, const cli_curves *curves, bool colour, int columns); /* no wider than so many */
+/* at most this many columns */
+void cli_picture(FILE *out, const cli_curves *curves, bool colour, int columns);
 
 /* checkpoint.c: what a safetensors file holds. Prints one line where it cannot be read. */
-int cli_checkpoint_number(const char *path, const char *key, uint64_t *number); /* left alone when the file has none of that name */
-/* The schedule that a file of training state brings along, set by tg_model_set_lr; left alone where it has none. */
+/* left alone when the file has none of that name */
+int cli_checkpoint_number(const char *path, const char *key, uint64_t *number);
+/* The schedule in a file of training state, set by tg_model_set_lr. Left alone if the file has
+ * none. */
 int cli_checkpoint_schedule(const char *path, tg_lr *schedule, int64_t *start);
 int cli_checkpoint_inspect(const char *path, bool json);
 

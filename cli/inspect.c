@@ -1,4 +1,5 @@
-/* inspect: the compiled training step of an example as numbers and text, or the tensors of a checkpoint. */
+/* inspect: the compiled training step of an example as numbers and text, or the tensors of a
+ * checkpoint. */
 #define _POSIX_C_SOURCE 200809L
 #include "cli.h"
 

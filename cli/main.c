@@ -35,11 +35,13 @@ static int run_command(int argc, char **argv) {
 
 int main(int argc, char **argv) {
 #ifdef SIGXFSZ
-    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may grow no further is then an error of the write, which cleans up */
+    /* a file that reached its size limit is then an error of the write, which cleans up */
+    (void)signal(SIGXFSZ, SIG_IGN);
 #endif
     int code = run_command(argc, argv);
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        const int reason = errno; /* a reader that went away was told of already, if the run ended by it */
+        /* a reader that went away was reported already, if it ended the run */
+        const int reason = errno;
         if (reason != EPIPE || code == CLI_DONE) cli_say("cannot write the output: %s", strerror(reason));
         if (code == CLI_DONE) code = CLI_FAILED;
     }

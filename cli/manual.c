@@ -1,11 +1,13 @@
-/* manual: --help, the manual page and the completions of shells, all printed from the tables in options.c and of the examples. */
+/* manual: --help, the manual page and the completions of shells, all printed from the tables in
+ * options.c and of the examples. */
 #include "options.h"
 
 #include <string.h>
 
 enum { LINE = 110, OPTION_COLUMN = 25 };
 
-/* Breaks at spaces; every line but the first is indented, and the first as if it stood at that column. '\n' ends a paragraph. */
+/* Breaks lines at spaces. All lines except the first are indented; the first begins at that column.
+ * '\n' ends a paragraph. */
 static void print_wrapped(FILE *out, const char *text, int indent) {
     int column = indent;
     while (*text) {
@@ -76,7 +78,8 @@ void cli_help(FILE *out) {
 
 /* ---------------------------------------------------------------- the manual page */
 
-/* troff reads a backslash, and a dot or quote that begins a line, as its own. A hyphen that is to be copied is "\-". */
+/* In troff a backslash, and a dot or quote at the beginning of a line, are commands. "\-" is a
+ * hyphen that can be copied. */
 static void man_text(FILE *out, const char *text) {
     bool begins = true;
     for (; *text; text++) {
@@ -115,13 +118,13 @@ static void man_command(FILE *out, const cli_command *command) {
 
 static void man_environment(FILE *out) {
     static const char *const variables[][2] = {
-        {"TENSORGRAD_THREADS", "CPU threads, where no option says so"},
+        {"TENSORGRAD_THREADS", "CPU threads, unless an option says otherwise"},
         {"TENSORGRAD_WEBGPU_LIB", "the WebGPU library"},
         {"TENSORGRAD_ADAPTER", "the WebGPU adapter, as --adapter names it"},
         {"TENSORGRAD_DATA", "the folder of the files that some examples train on"},
-        {"TENSORGRAD_TUNING", "the file that `tune` writes and every WebGPU device reads; off: none"},
+        {"TENSORGRAD_TUNING", "the file that `tune` writes and all WebGPU devices read; off: none"},
         {"NO_COLOR", "if set and not empty: no colours"},
-        {"TERM", "dumb, or not set: plain lines in place of a progress bar"},
+        {"TERM", "dumb, or not set: plain lines instead of a progress bar"},
     };
     fputs(".SH ENVIRONMENT\n", out);
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
@@ -156,7 +159,7 @@ int command_man(const cli_options *options) {
     }
     man_environment(stdout);
     fputs(".SH \"EXIT STATUS\"\n0 done, 1 the run failed (loss not finite, disk full, interrupted), 2 the command line or a named file is "
-          "wrong, or the device asked for is not there.\n",
+          "wrong, or there is no such device.\n",
           stdout);
     return CLI_DONE;
 }

@@ -1,4 +1,5 @@
-/* options: the tables of commands and options, and a parser that says in one line what is wrong with a command line. */
+/* options: the tables of commands and options, and a parser that reports each error of a command
+ * line in one line. */
 #include "options.h"
 
 #include <errno.h>
@@ -15,55 +16,63 @@
 
 static const cli_option option_table[] = {
     {"--steps", "N", CLI_COUNT, CLI_TRAIN, FIELD(steps), 0, MAX_STEPS,
-     "steps to run now (default: the example's own number); 0 trains nothing and evaluates what is there"},
+     "steps to run now (default: the example's own number); 0 evaluates without training"},
     {"--steps", "N", CLI_COUNT, CLI_BENCH, FIELD(steps), 1, MAX_STEPS, "steps to time (default: enough for a second or two)"},
     {"--batch", "N", CLI_COUNT, ON_DEVICE, FIELD(batch), 1, MAX_BATCH, "rows of a batch (default: the example's own number)"},
     {"--lr", "X", CLI_NUMBER, CLI_TRAIN, FIELD(lr), 0, 0,
-     "peak learning rate; the example's schedule keeps its shape. With --resume the schedule begins at its start with the first step"},
+     "peak learning rate; the example's schedule keeps its shape. With --resume the "
+     "schedule begins again at the first step"},
     {"--seed", "S", CLI_SEED, CLI_TRAIN | CLI_BENCH, FIELD(seed), 0, 0,
-     "of initial values and batches (default 5; a resumed run keeps its own)"},
-    {"--device", "D", CLI_DEVICE, ON_DEVICE, FIELD(device), 0, 0, "auto (a GPU where there is one, else the CPU), cpu or webgpu"},
+     "seed of initial values and batches (default 5; a resumed run keeps its own)"},
+    {"--device", "D", CLI_DEVICE, ON_DEVICE, FIELD(device), 0, 0, "auto (a GPU if there is one, else the CPU), cpu or webgpu"},
     {"--adapter", "A", CLI_NAME, CLI_DEVICES | ON_DEVICE | CLI_TUNE, FIELD(adapter), 0, 0,
      "which WebGPU adapter: #0 as `devices` counts, or a part of its name, vendor or backend"},
     {"--precision", "P", CLI_PRECISION, ON_DEVICE, FIELD(precision), 0, 0,
-     "f32, or f16: large matrix products round their operands to f16, where the adapter offers it"},
+     "f32, or f16: large matrix products round their operands to f16 if the adapter offers "
+     "it"},
     {"--threads", "N", CLI_COUNT, ON_DEVICE, FIELD(threads), 1, MAX_THREADS,
      "CPU threads; the result does not depend on it (default: TENSORGRAD_THREADS, else all cores)"},
     {"--data", "FOLDER", CLI_FOLDER, CLI_TRAIN | CLI_BENCH, FIELD(data), 0, 0,
-     "where scripts/get-data put the files that some examples train on (default: TENSORGRAD_DATA, else the user's tensorgrad folder)"},
+     "folder of the files that some examples train on, where scripts/get-data put them "
+     "(default: TENSORGRAD_DATA, else the user's tensorgrad folder)"},
     {"--save", "FILE", CLI_FILE, CLI_TRAIN, FIELD(save), 0, 0,
-     "write a checkpoint at the end, and when a signal ends the run (safetensors). The old file stays until the new one is whole; a "
-     "symbolic link stays a link, the file keeps its mode"},
-    {"--save-every", "N", CLI_COUNT, CLI_TRAIN, FIELD(save_every), 1, MAX_STEPS, "write it after every N steps too"},
+     "write a checkpoint (safetensors) at the end, and when a signal ends the run. The old "
+     "file stays until the new one is complete; a symbolic link stays a link; the file "
+     "keeps its mode"},
+    {"--save-every", "N", CLI_COUNT, CLI_TRAIN, FIELD(save_every), 1, MAX_STEPS, "also write it after each N steps"},
     {"--load", "FILE", CLI_FILE, CLI_TRAIN, FIELD(load), 0, 0,
-     "begin with the parameters and states of a file; training starts at step 1. With --steps 0: evaluate them"},
-    {"--resume", "FILE", CLI_FILE, CLI_TRAIN, FIELD(resume), 0, 0, "go on from a checkpoint: same batches as if it had never stopped"},
-    {"--plot", "FILE.svg", CLI_FILE, CLI_TRAIN, FIELD(plot), 0, 0, "draw the loss, and the fit where there is one, as SVG"},
+     "begin with the parameters and states of a file; training starts at step 1. With "
+     "--steps 0: evaluate them"},
+    {"--resume", "FILE", CLI_FILE, CLI_TRAIN, FIELD(resume), 0, 0,
+     "continue from a checkpoint, with the batches of a run that never stopped"},
+    {"--plot", "FILE.svg", CLI_FILE, CLI_TRAIN, FIELD(plot), 0, 0, "draw the loss, and the fit if there is one, as SVG"},
     {"--picture", NULL, CLI_FLAG, CLI_TRAIN, FIELD(picture), 0, 0, "draw them in the terminal"},
     {"--check-finite", NULL, CLI_FLAG, CLI_TRAIN, FIELD(check_finite), 0, 0,
-     "look at every value before each step (slow); where a loss or gradient is not finite, name the first operation that made such a "
-     "value"},
+     "look at all values before each step (slow); if a loss or gradient is not finite, "
+     "name the first operation that made such a value"},
     {"--skip-non-finite", NULL, CLI_FLAG, CLI_TRAIN, FIELD(skip_non_finite), 0, 0,
-     "a step whose loss or gradient is not finite changes nothing, and the run goes on with the next batch; exit with 1 if the last step "
-     "is "
-     "one"},
+     "a step whose loss or gradient is not finite changes nothing, and the run continues "
+     "with the next batch; exit with 1 if the last step is such a step"},
     {"--target-loss", "X", CLI_NUMBER, CLI_TRAIN, FIELD(target_loss), 0, 0,
-     "go on, for up to as many steps again, until the loss is below X; exit with 1 if it never is"},
+     "continue for up to as many steps again until the loss is below X; exit with 1 if it "
+     "never is"},
     {"--on-device", NULL, CLI_FLAG, CLI_TRAIN, FIELD(on_device), 0, 0,
-     "make the batches beforehand (64 MB at most, then over again), keep them on the device, and give it many steps at a time: the same "
-     "losses, sooner"},
+     "make the batches first (at most 64 MB at a time), keep them on the device, and give "
+     "it many steps at a time: the same losses, sooner"},
     {"--check", NULL, CLI_FLAG, CLI_DEVICES, FIELD(check), 0, 0,
-     "run some hundred small operations and a short training on every adapter and on the CPU; exit with 1 where they differ"},
+     "run a few hundred small operations and a short training on each adapter and on the "
+     "CPU; exit with 1 if they differ"},
     {"--profile", NULL, CLI_FLAG, CLI_BENCH, FIELD(profile), 0, 0,
-     "of one example: what each kernel of a step takes on the CPU (the least of N steps), the slowest first"},
+     "for one example: the time of each kernel of a step on the CPU (the least of N "
+     "steps), the slowest first"},
     {"--ir", NULL, CLI_FLAG, CLI_INSPECT, FIELD(ir), 0, 0, "print the graph after the passes"},
     {"--kernels", NULL, CLI_FLAG, CLI_INSPECT, FIELD(kernels), 0, 0, "print the fused kernels"},
-    {"--plan", NULL, CLI_FLAG, CLI_INSPECT, FIELD(plan), 0, 0, "print the buffers and their places"},
+    {"--plan", NULL, CLI_FLAG, CLI_INSPECT, FIELD(plan), 0, 0, "print the buffers and their offsets"},
     {"--dot", NULL, CLI_FLAG, CLI_INSPECT, FIELD(dot), 0, 0, "print the graph for Graphviz"},
     {"--c", NULL, CLI_FLAG, CLI_INSPECT, FIELD(c), 0, 0, "print the step as a C program"},
-    {"--wgsl", NULL, CLI_FLAG, CLI_INSPECT, FIELD(wgsl), 0, 0, "print the kernels for the device, or, of the CPU, for any WebGPU device"},
+    {"--wgsl", NULL, CLI_FLAG, CLI_INSPECT, FIELD(wgsl), 0, 0, "print the kernels for the device; on the CPU, for any WebGPU device"},
     {"--seconds", "S", CLI_NUMBER, CLI_TUNE, FIELD(seconds), 0, 0, "time to spend on each workload (default 30)"},
-    {"--dry-run", NULL, CLI_FLAG, CLI_TUNE, FIELD(dry_run), 0, 0, "keep nothing"},
+    {"--dry-run", NULL, CLI_FLAG, CLI_TUNE, FIELD(dry_run), 0, 0, "store nothing"},
     {"--json", NULL, CLI_FLAG, CLI_DEVICES, FIELD(json), 0, 0,
      "one object. The list: cpu {vectors, cores}; webgpu [{index, name, vendor, architecture, backend, type, max_buffer_bytes, "
      "max_binding_bytes, max_storage_buffers, max_workgroup_bytes, max_workgroup_invocations, max_workgroups, subgroup_min, subgroup_max, "
@@ -71,12 +80,14 @@ static const cli_option option_table[] = {
      "is used only where --adapter names it. --check: adapters [{index, name, "
      "backend, agree, differ, error, differences [{op, shape, ulp, relative}]}]"},
     {"--json", NULL, CLI_FLAG, CLI_TRAIN, FIELD(json), 0, 0,
-     "one object per step: step, loss, lr, ms, and skipped (true) of one that was; the last has the score too"},
+     "one object for each step: step, loss, lr, ms, and skipped (true) if it was; the last "
+     "also has the score"},
     {"--json", NULL, CLI_FLAG, CLI_BENCH, FIELD(json), 0, 0,
-     "one object per workload: workload, device, adapter, steps, ms_per_step (median), ms_min, dispatches, peak_bytes, loss_first, "
-     "loss_last, gflops and more"},
+     "one object for each workload: workload, device, adapter, steps, ms_per_step "
+     "(median), ms_min, dispatches, peak_bytes, loss_first, loss_last, gflops and more"},
     {"--json", NULL, CLI_FLAG, CLI_INSPECT, FIELD(json), 0, 0,
-     "one object: parameters, nodes, kernels, dispatches, program_bytes, peak_bytes and more; of a checkpoint its tensors"},
+     "one object: parameters, nodes, kernels, dispatches, program_bytes, peak_bytes and "
+     "more; for a checkpoint its tensors"},
     {"--json", NULL, CLI_FLAG, CLI_TUNE, FIELD(json), 0, 0,
      "one object each: workload, what, usual, best, usual_us, best_us, gain, choices, tried, wrong, faster"},
     {"--help", NULL, CLI_FLAG, ~0U, FIELD(help), 0, 0, "print this"},
@@ -85,21 +96,23 @@ static const cli_option option_table[] = {
 static const cli_command command_table[] = {
     {"devices", CLI_DEVICES, "", "what this machine can compute with", "The CPU, and each adapter of the WebGPU library with its limits.",
      command_devices},
-    {"train", CLI_TRAIN, "EXAMPLE", "train an example, show how it goes, save and draw what came of it",
-     "Interrupted (SIGINT, SIGTERM, SIGHUP, or a reader of its output that went away), it ends after the step under way and saves. A "
-     "second "
-     "signal ends it at once.",
+    {"train", CLI_TRAIN, "EXAMPLE", "train an example, show the progress, save and draw the result",
+     "When interrupted (SIGINT, SIGTERM, SIGHUP, or a reader of its output that went "
+     "away), it finishes the current step, saves and ends. A second signal ends it at "
+     "once.",
      command_train},
     {"bench", CLI_BENCH, "WORKLOAD...", "time steps of examples, and matrix products",
-     "WORKLOAD: an example, or matmul:N. Of an example, a whole step is timed, its inputs sent and its loss read; then steps that are not "
-     "waited for (pipelined), and steps on data that is on the device (train). Of matmul on the CPU, the product on one thread; on WebGPU, "
-     "the product of two matrices that are there, until 4 bytes came back.",
+     "WORKLOAD: an example, or matmul:N. An example: times whole steps, inputs sent and "
+     "loss read; then steps without waiting (pipelined), and steps on data that is on the "
+     "device (train). matmul: on the CPU the product on one thread; on WebGPU the product "
+     "of two matrices on the device, until 4 bytes are back.",
      command_bench},
     {"inspect", CLI_INSPECT, "EXAMPLE|FILE", "the compiled training step of an example, or the tensors of a checkpoint", "",
      command_inspect},
-    {"tune", CLI_TUNE, "WORKLOAD...", "time the ways to lay out kernels on a WebGPU adapter, keep the faster ones",
-     "WORKLOAD: an example, matmul:N or matmul:MxNxK. What is faster by 5 % is kept for all later runs on that adapter, in the file that "
-     "TENSORGRAD_TUNING names, else tensorgrad/tuning.txt in the user's cache folder.",
+    {"tune", CLI_TUNE, "WORKLOAD...", "time layouts of kernels on a WebGPU adapter, keep the fastest",
+     "WORKLOAD: an example, matmul:N or matmul:MxNxK. A layout that is faster by 5 % is "
+     "kept for all later runs on that adapter, in the file that TENSORGRAD_TUNING names, "
+     "else tensorgrad/tuning.txt in the user's cache folder.",
      command_tune},
     {"completion", CLI_COMPLETION, "bash|zsh|fish", "print the completions for a shell",
      "For example: source <(tensorgrad completion bash)", command_completion},
@@ -219,7 +232,8 @@ static const cli_option *find_option(const char *word, unsigned command) {
     return NULL;
 }
 
-/* How many letters must be put in, left out or changed to make one word of another; words of up to 31 letters, longer ones are cut. */
+/* The number of letters to insert, remove or change to turn one word into another. Words over 31
+ * letters are cut. */
 static int edit_distance(const char *a, size_t a_length, const char *b, size_t b_length) {
     int row[32];
     if (a_length > 31) a_length = 31;

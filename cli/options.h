@@ -1,5 +1,5 @@
-/* options: the tables that say which commands there are and which options each takes. Parsing, --help, the man page and the
- * completions of shells all read these; nothing else spells an option. */
+/* options: the tables of commands and of the options that each takes. Parsing, --help, the man page
+ * and the completions of shells all read these; no other file names an option. */
 #ifndef TENSORGRAD_CLI_OPTIONS_H
 #define TENSORGRAD_CLI_OPTIONS_H
 
@@ -23,9 +23,9 @@ typedef enum cli_option_kind {
 
 typedef struct cli_option {
     const char *name;  /* "--steps" */
-    const char *value; /* what stands for its value in help: "N"; NULL for a flag */
+    const char *value; /* name of its value in help: "N"; NULL for a flag */
     cli_option_kind kind;
-    unsigned commands; /* which take it. One name may have a row for each command that means something else by it */
+    unsigned commands; /* commands that take it. A name has one row for each of its meanings */
     size_t field;      /* of cli_options */
     int64_t least, most;
     const char *help; /* what it does, one paragraph */
@@ -34,7 +34,7 @@ typedef struct cli_option {
 typedef struct cli_command {
     const char *name;
     unsigned bit;
-    const char *words;   /* what it takes beside options: "EXAMPLE"; "" for nothing */
+    const char *words;   /* arguments besides options: "EXAMPLE"; "" for none */
     const char *summary; /* a line */
     const char *about;   /* a paragraph or more, split by '\n' */
     int (*run)(const cli_options *options);

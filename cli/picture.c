@@ -1,4 +1,5 @@
-/* picture: the fit and the loss as characters: braille dots where the terminal speaks UTF-8, plain ones elsewhere. */
+/* picture: the fit and the loss as characters: braille dots on a UTF-8 terminal, plain dots on
+ * others. */
 #include "cli.h"
 
 #include <float.h>
@@ -8,7 +9,8 @@
 
 #define MOST_COLUMNS 64
 #define LEAST_COLUMNS 16
-#define LABEL_COLUMNS 13 /* left of the canvas, and one free at the right: some terminals wrap there */
+/* left of the canvas, and one free at the right: some terminals wrap there */
+#define LABEL_COLUMNS 13
 #define ROWS 12
 #define DOT_ROWS (4 * ROWS) /* a braille cell is 2 dots wide, 4 high */
 

@@ -1,4 +1,5 @@
-/* plot: the loss, and the fit where there is one, as an SVG of its own: no script, no font, no outside reference. */
+/* plot: the loss, and the fit if there is one, as one SVG file without script, font or outside
+ * reference. */
 #include "cli.h"
 
 #include "io/file.h"
@@ -32,7 +33,7 @@ static void settle(double *low, double *high) {
     if (*high - *low < 1e-9) *low -= 0.5, *high += 0.5;
 }
 
-/* 1, 2 or 5 times a power of ten, so that about five multiples lie between the two. */
+/* 1, 2 or 5 times a power of ten, so that about five multiples are between the two. */
 enum { MAX_TICKS = 12 };
 static double tick_step(double low, double high) {
     double raw = (high - low) / 5, power = pow(10, floor(log10(raw))), digits = raw / power;
@@ -80,7 +81,8 @@ static void add_line(tg_text_buffer *svg, const panel *p, const double *x, const
     tg_text_add(svg, "\"/>\n");
 }
 
-/* log10 of the losses against the step; a line at every power of ten. values: room for the history. */
+/* log10 of the losses against the step; a line at every power of ten. values: room for the
+ * history. */
 static void add_loss(tg_text_buffer *svg, const cli_history *history, double *values) {
     panel p = {
         .left = MARGIN_LEFT, .x_low = history->step[0], .x_high = history->step[history->count - 1], .y_low = DBL_MAX, .y_high = -DBL_MAX};

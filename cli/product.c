@@ -8,7 +8,8 @@
 
 bool cli_is_product(const char *text) { return strncmp(text, "matmul:", strlen("matmul:")) == 0; }
 
-/* A whole number from 1 to PRODUCT_MAX that ends at `stop`, or at the end of the text; 0: it is none. */
+/* A whole number from 1 to PRODUCT_MAX that ends at `stop` or at the end of the text; 0: there is
+ * none. */
 static int64_t parse_size(const char **at, char stop) {
     char *end = NULL;
     long long value = **at >= '0' && **at <= '9' ? strtoll(*at, &end, 10) : 0;
@@ -32,8 +33,9 @@ int cli_parse_product(const char *text, bool square, cli_product *out) {
     return CLI_USAGE;
 }
 
-/* The product of two parameters goes into a state; the loss is one number of the product before. So a step sends nothing and
- * reads back 4 bytes: what is timed is one submission of the product until it is done. */
+/* The product of two parameters goes into a state; the loss is one number of the product before. So
+ * a step sends nothing and reads back 4 bytes. The time measured is one submission of the product
+ * until it is done. */
 tg_tensor cli_build_product(tg_graph *g, void *user) {
     const cli_product *p = user;
     tg_tensor a = tg_param(g, "a", TG_SHAPE(p->m, p->k), .init = tg_init_uniform(0.5), .frozen = TG_YES);

@@ -74,7 +74,7 @@ static size_t batch_bytes(const cli_session *session, int i) {
     return (size_t)session->feeds[i].count * tg_dtype_bytes(session->feeds[i].dtype);
 }
 
-/* Batch t of the example lies where step t, counted from 1, looks for it: see TG_BATCH_SEQUENTIAL. */
+/* Batch t of the example is where step t, counted from 1, reads it: see TG_BATCH_SEQUENTIAL. */
 static void fill_rows(const cli_session *session, uint64_t seed, int64_t first, int64_t count, void *const *rows) {
     void *at[TG_EXAMPLE_MAX_INPUTS];
     for (int64_t t = first; t < first + count; t++) {

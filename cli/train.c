@@ -19,12 +19,12 @@ static volatile sig_atomic_t interrupted; /* the signal that asked for the end; 
 
 static void on_interrupt(int number) { interrupted = number; }
 
-/* SIGPIPE is no accident of ours: whoever read the output has gone. It comes again with every line, so it stays caught. */
+/* SIGPIPE: the reader of the output has gone. It comes again with each line, so it stays caught. */
 static const int end_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 enum { END_SIGNALS = sizeof end_signals / sizeof end_signals[0] };
 
-/* The first signal ends the run after the step under way; a second one ends the program at once. What was ignored when the program
- * began (nohup, a job in the background) stays ignored. */
+/* The first signal ends the run after the step under way; a second one ends the program at once. A
+ * signal that was ignored when the program began (nohup, a background job) stays ignored. */
 static void catch_signals(void) {
     struct sigaction action, before;
     memset(&action, 0, sizeof action);
@@ -52,7 +52,9 @@ typedef struct training {
     uint64_t seed;
     int64_t first, last; /* steps of this run: first .. last */
     int64_t limit;       /* last may become that, until the target is reached */
-    int64_t lr_began;    /* the steps before the schedule began, and those since that it does not count: they were skipped */
+    /* the steps before the schedule began, and the later steps that it does not count because they
+     * were skipped */
+    int64_t lr_began;
     int64_t skipped;     /* of the steps of this run */
     bool last_skipped;   /* so was the last one */
     bool open;           /* the last line of JSON waits for the score */
@@ -154,7 +156,7 @@ static int tell_skipped(const training *run) {
 
 /* ---------------------------------------------------------------- before */
 
-/* The folder of a file to be written must be there: better said before hours of training than after. */
+/* The folder of a file to be written must exist: check before hours of training, not after. */
 static int check_folder(const char *option, const char *path) {
     const char *slash = strrchr(path, '/');
     size_t length = slash ? (size_t)(slash - path) + 1 : 0;
@@ -174,7 +176,7 @@ static int check_folder(const char *option, const char *path) {
     return code;
 }
 
-/* What a symbolic link names is what is written. */
+/* Writes the file that a symbolic link names. */
 static int check_target(tg_context *ctx, const char *option, const char *path) {
     struct stat found;
     if (stat(path, &found) == 0 && !S_ISREG(found.st_mode)) { /* it would be replaced */
@@ -296,7 +298,8 @@ static int prepare(training *run, const tg_example *example) {
     }
     run->first = done + 1;
     run->last = done + steps;
-    /* Adam at a constant rate has spikes: with a target the run goes on until it does not end in one */
+    /* Adam at a constant rate has spikes. With a target the run goes on until it ends outside a
+     * spike. */
     run->limit = options.target_loss > 0 ? run->last + steps : run->last;
     return CLI_DONE;
 }
@@ -312,7 +315,7 @@ static void print_start(const training *run) {
 
 /* ---------------------------------------------------------------- during and after */
 
-/* No signal ends the program while a file is written: it would leave a part of one beside it. */
+/* No signal ends the program while a file is written: it would leave a partial file next to it. */
 static int save(training *run) {
     sigset_t all, before;
     sigemptyset(&all);
@@ -323,7 +326,7 @@ static int save(training *run) {
     return status == TG_OK ? CLI_DONE : CLI_FAILED;
 }
 
-/* The last step is saved by finish(). A disk that is full for a while must not end a run of hours. */
+/* finish() saves the last step. A disk that is full for a while must not end a run of hours. */
 static void save_now_and_then(training *run, int64_t t) {
     if (run->options->save_every == 0 || t % run->options->save_every != 0 || t >= run->last) return;
     if (save(run) == CLI_DONE) return;
@@ -345,7 +348,8 @@ static int run_no_step(training *run) {
     return CLI_DONE;
 }
 
-/* A loss that is not finite says itself which step it was. With --check-finite the call site is in the example that made the value. */
+/* The message of a loss that is not finite names its step. With --check-finite the call site is in
+ * the example that made the value. */
 static int step_failed(const training *run, const char *what) {
     const tg_site site = tg_error_site(run->session.ctx);
     if (tg_error(run->session.ctx) != TG_ERROR_NOT_FINITE) return cli_context_error(run->session.ctx, what, CLI_FAILED);
@@ -364,7 +368,8 @@ static int run_steps(training *run) {
             const bool skipped = status == TG_ERROR_NOT_FINITE && run->options->skip_non_finite;
             if (skipped) status = TG_OK;
             if (t == run->last && t < run->limit && !((double)run->loss < run->options->target_loss)) run->last++;
-            if (interrupted || status != TG_OK) run->last = t; /* stops after this step, keeping what it did */
+            /* stops after this step, keeping what it did */
+            if (interrupted || status != TG_OK) run->last = t;
             note_step(run, t, skipped);
             tell_first_skipped(run, before);
         }

@@ -1,4 +1,5 @@
-/* tune: finds out how the contractions and launches of workloads are best laid out on a WebGPU adapter, and keeps it for later. */
+/* tune: finds the best layout of the contractions and launches of workloads on a WebGPU adapter,
+ * and keeps it. */
 #include "cli.h"
 
 #include <string.h>

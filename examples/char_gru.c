@@ -1,11 +1,14 @@
 /* char-gru: a recurrent network learns to write like a novel (Moby Dick), one character at a time.
  *
- * While training it reads 32 pieces of 32 characters side by side, from a state of zeros, and predicts each next character. When it
- * writes, it takes one character at a time and keeps its state: the same parameters in another graph, a sibling.
+ * In training it reads 32 pieces of 32 characters side by side, from a state of zeros, and predicts
+ * each next character. When it writes, it takes one character at a time and keeps its state: the
+ * same parameters in another graph, a sibling.
  *
- *   characters [B, 32] -> embedding [B, 32, 32] -> GRU (Cho et al. 2014) [B, 32, 128] -> logits [B, 32, 96]
+ *   characters [B, 32] -> embedding [B, 32, 32] -> GRU (Cho et al. 2014) [B, 32, 128]
+ *   -> logits [B, 32, 96]
  *
- * The last tenth of the novel is kept out of training and tells how well it guesses; then it writes a few lines of its own. */
+ * The last tenth of the novel is kept out of training and shows how well the network guesses. At
+ * the end it writes a few lines of its own. */
 #include "data.h"
 #include "examples.h"
 
@@ -15,7 +18,8 @@
 
 enum { BATCH = 32, T = 32, WIDTH = 32, HIDDEN = 128, CHARACTERS = 96, STEPS = 1500 };
 enum { STREAMS = 64, READ = 200, WARM_UP = 20, WRITTEN = 320 }; /* of the evaluation */
-enum { FIRST = ' ', NEWLINE = CHARACTERS - 1 };                 /* characters from ' ' to '~' count from 0; then the end of a line */
+/* characters from ' ' to ' ' count from 0; then the end of a line */
+enum { FIRST = ' ', NEWLINE = CHARACTERS - 1 };
 
 /* ---------------------------------------------------------------- the model */
 
@@ -41,7 +45,8 @@ tg_tensor char_gru_loss(tg_graph *g, void *user) {
     return tg_nn_cross_entropy(tg_nn_linear_fwd(net.output, h), next, -1);
 }
 
-/* One step of STREAMS texts: the character and the state before -> the state after and the logits, [STREAMS, HIDDEN + CHARACTERS]. */
+/* One step of STREAMS texts: the character and the previous state -> the new state and the logits,
+ * [STREAMS, HIDDEN + CHARACTERS]. */
 tg_tensor char_gru_forward(tg_graph *g, void *user) {
     (void)user;
     tg_tensor character = tg_input(g, "character", TG_SHAPE(STREAMS), TG_I32);
@@ -94,7 +99,8 @@ void char_gru_batch(uint64_t seed, int64_t t, int64_t rows, void *const *arrays)
     }
 }
 
-/* ---------------------------------------------------------------- loss on the last tenth, and writing */
+/* ---------------------------------------------------------------- loss on the last tenth, and
+ * writing */
 
 /* What goes into a step and comes out of it. */
 typedef struct stream_state {
@@ -110,7 +116,8 @@ static tg_status read_one(tg_model *forward, stream_state *s) {
     return status;
 }
 
-/* Probabilities of the next character at a temperature; returns the logarithm of that of `wanted`. */
+/* Probabilities of the next character at a temperature; returns the logarithm of that of
+ * `wanted`. */
 static double softmax(const float *logits, double temperature, int wanted, double *p) {
     double most = (double)logits[0], sum = 0;
     for (int i = 1; i < CHARACTERS; i++) most = fmax(most, (double)logits[i]);
@@ -119,7 +126,8 @@ static double softmax(const float *logits, double temperature, int wanted, doubl
     return ((double)logits[wanted] - most) / temperature - log(sum);
 }
 
-/* READ characters at STREAMS places of the last tenth; the first WARM_UP, read without a past, do not count. */
+/* READ characters at STREAMS positions of the last tenth. The first WARM_UP have no past and do not
+ * count. */
 static tg_status held_out_loss(tg_model *forward, stream_state *s, double *loss) {
     const int64_t apart = (data.count - data.train_count - 1) / STREAMS;
     double sum = 0, p[CHARACTERS];

@@ -1,11 +1,14 @@
-/* digits-cnn: a small convolutional network learns to read handwritten digits (MNIST, LeCun, Cortes & Burges).
+/* digits-cnn: a small convolutional network learns to read handwritten digits (MNIST, LeCun, Cortes
+ * & Burges).
  *
- * Two convolutions of 5 x 5, each followed by ReLU and a pooling that halves the image, then one matrix; a quarter of what the matrix sees
- * is dropped while training. Every image is moved by up to two pixels when it is drawn, so that no two steps see the same.
+ * Two convolutions of 5 x 5, each with ReLU and a pooling that halves the image, then one matrix.
+ * In training, dropout hides a quarter of the matrix's inputs. Each image is moved by up to two
+ * pixels when it is drawn, so no two steps see the same image.
  *
- *   image [B, 1, 28, 28] -> 12 channels -> [B, 12, 14, 14] -> 24 channels -> [B, 24, 7, 7] -> dropout -> logits [B, 10]
+ *   image [B, 1, 28, 28] -> 12 channels -> [B, 12, 14, 14] -> 24 channels -> [B, 24, 7, 7]
+ *   -> dropout -> logits [B, 10]
  *
- * The 10,000 digits of other writers that the set keeps for testing tell at the end how many it reads right. */
+ * At the end it reads the 10,000 test digits, which are by other writers. */
 #include "data.h"
 #include "examples.h"
 
@@ -44,7 +47,8 @@ tg_optimizer digits_cnn_optimizer(void) { return tg_adam(.lr = tg_lr_one_cycle(0
 
 /* ---------------------------------------------------------------- the data */
 
-/* IDX files: 4 bytes of magic number, 4 for each size, highest byte first, then a byte for each pixel or label. */
+/* IDX files: 4 bytes of magic number, 4 for each size, highest byte first, then a byte for each
+ * pixel or label. */
 typedef struct digit_set {
     unsigned char *image_file, *label_file;
     const unsigned char *images, *labels;
@@ -105,7 +109,8 @@ void digits_cnn_batch(uint64_t seed, int64_t t, int64_t rows, void *const *array
     }
 }
 
-/* ---------------------------------------------------------------- accuracy on the digits of other writers */
+/* ---------------------------------------------------------------- accuracy on the digits of other
+ * writers */
 
 static void print_mistake(FILE *out, const unsigned char *pixels, int digit, int read) {
     static const char shades[] = " .:*#";

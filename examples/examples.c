@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* Batch shapes are those of the inputs in each example's own file; a step refuses feeds of another size. */
+/* Batch shapes are those of the inputs in each example's own file; a step refuses feeds of another
+ * size. */
 static const tg_example table[] = {
     {
         .name = "mlp-sin",

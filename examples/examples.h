@@ -1,5 +1,6 @@
-/* The examples as data: what `tensorgrad train`, `bench` and `inspect` need to drive any of them. Each example is one
- * readable file (mlp_sin.c, transformer_add.c, ...) that uses the public API only; examples.c holds the table. */
+/* The examples as data: what `tensorgrad train`, `bench` and `inspect` need to run any of them.
+ * Each example is one readable file (mlp_sin.c, transformer_add.c, ...) that uses only the public
+ * API; examples.c has the table. */
 #ifndef TENSORGRAD_EXAMPLES_H
 #define TENSORGRAD_EXAMPLES_H
 
@@ -17,30 +18,36 @@ typedef struct tg_example_input {
 } tg_example_input;
 
 typedef struct tg_example {
-    const char *name;                /* as on the command line */
-    const char *summary;             /* one line */
-    tg_build_fn build;               /* training: returns the loss. `user`: NULL, or an int64_t, the rows of a batch */
-    tg_build_fn forward;             /* prediction, a sibling of the training model, for `evaluate` and `fit` */
-    tg_optimizer (*optimizer)(void); /* the recipe; its schedule does not depend on how many steps are asked for */
+    const char *name;    /* as on the command line */
+    const char *summary; /* one line */
+    /* training: returns the loss. `user`: NULL, or an int64_t, the rows of a batch */
+    tg_build_fn build;
+    tg_build_fn forward; /* prediction, a sibling of the training model, for `evaluate` and `fit` */
+    /* the recipe; its schedule does not depend on the number of steps asked for */
+    tg_optimizer (*optimizer)(void);
     int64_t default_steps;
     int64_t batch; /* rows of a training batch, unless told otherwise */
     int input_count;
-    tg_example_input inputs[TG_EXAMPLE_MAX_INPUTS]; /* of the training model; axis 0 is the batch's rows */
+    /* of the training model; axis 0 is the batch's rows */
+    tg_example_input inputs[TG_EXAMPLE_MAX_INPUTS];
 
-    /* Reads the files that batches and evaluation need from `folder` (NULL: see data.h), once. NULL when all is well, else what is wrong.
-     * load NULL: nothing needs to be read. */
+    /* Reads the files that batches and evaluation need from `folder` (NULL: see data.h), once. NULL
+     * on success, else the error. load NULL: the example reads no files. */
     const char *(*load)(const char *folder);
 
-    /* Writes the `rows` rows of the batch of step t = 1, 2, ... Row i is a pure function of (seed, t, i): the same numbers on every
-     * machine, and a resumed run goes on where it stopped. arrays[i] has room for them (4 bytes an element). */
+    /* Writes the `rows` rows of the batch of step t = 1, 2, ... Row i is a pure function of (seed,
+     * t, i): the same numbers on all machines, and a resumed run continues where it stopped.
+     * arrays[i] has room for them (4 bytes an element). */
     void (*fill_batch)(uint64_t seed, int64_t t, int64_t rows, void *const *arrays);
 
-    /* Runs `forward` (compiled from .forward) on data the training has not seen; prints its findings on `out` (NULL: nothing).
-     * *score gets the value that score_name names. */
-    const char *score_name; /* "exact_match", "accuracy" (1 is perfect), "max_error", "held_out_loss" (0 is perfect) */
+    /* Runs `forward` (compiled from .forward) on data that the training has not seen, and prints
+     * its findings on `out` (NULL: nothing). *score gets the value that score_name names. */
+    /* "exact_match", "accuracy" (1 is perfect), "max_error", "held_out_loss" (0 is perfect) */
+    const char *score_name;
     tg_status (*evaluate)(tg_model *forward, uint64_t seed, FILE *out, double *score);
 
-    /* For a picture of the fit: fills x, truth and predicted (each fit_points long), x ascending. NULL where there is none. */
+    /* For a picture of the fit: fills x, truth and predicted (each fit_points long), x ascending.
+     * NULL if the example has no picture. */
     int fit_points;
     tg_status (*fit)(tg_model *forward, float *x, float *truth, float *predicted);
 } tg_example;

@@ -1,10 +1,12 @@
-/* makemore: reads first names and makes up more of them, one letter at a time.
+/* makemore: reads first names and makes up new ones, one letter at a time.
  *
- * A network of embedded letters and one hidden layer (Bengio et al. 2003) sees the last eight letters and predicts the next; a fifth
- * of the hidden layer is dropped while training. One name in ten is kept out of training: its letters tell how well the network guesses
- * names it has not seen, and a made-up name counts for more when it is in neither part.
+ * A network of embedded letters and one hidden layer (Bengio et al. 2003) sees the last eight
+ * letters and predicts the next. In training, dropout hides a fifth of the hidden layer. One name
+ * in ten is kept out of training: its letters show how well the network guesses names that it has
+ * not seen. It shows the made-up names that are in neither part.
  *
- *   letters [B, 8] -> embedding [B, 8, 24] -> hidden [B, 256], tanh -> dropout -> logits [B, 27]       27: the end, and a to z */
+ *   letters [B, 8] -> embedding [B, 8, 24] -> hidden [B, 256], tanh -> dropout
+ *   -> logits [B, 27]   27: the end, and a to z */
 #include "data.h"
 #include "examples.h"
 
@@ -13,7 +15,7 @@
 #include <string.h>
 
 enum { BATCH = 128, TEST_BATCH = 256, CONTEXT = 8, LETTERS = 27, WIDTH = 24, HIDDEN = 256, STEPS = 3000 };
-enum { END = 0 }; /* before a name, and behind it; a is 1 */
+enum { END = 0 }; /* before a name, and after it; a is 1 */
 
 /* ---------------------------------------------------------------- the model */
 
@@ -44,14 +46,16 @@ tg_optimizer makemore_optimizer(void) { return tg_adam(.lr = tg_lr_cosine_decay(
 
 /* ---------------------------------------------------------------- the data */
 
-/* A letter of a name, and the names' text: letters[at - CONTEXT .. at) is what comes before it, of this name alone. */
+/* A letter of a name, and the text of all names. letters[at - CONTEXT .. at) are the letters before
+ * it, of this name only. */
 typedef struct place {
-    int32_t name, letter; /* number of the name, position in it; behind the last letter comes END */
+    int32_t name, letter; /* number of the name, position in it; END comes after the last letter */
 } place;
 static struct {
-    char *text; /* the file, a 0 behind each name */
+    char *text; /* the file, a 0 after each name */
     const char **names;
-    place *train, *held_out; /* places of letters; train has room for all, held_out lies behind it */
+    /* positions of letters; train has room for all, held_out comes after it */
+    place *train, *held_out;
     int64_t name_count, train_count, held_out_count;
 } data;
 
@@ -77,7 +81,7 @@ static bool split_names(size_t size) {
     return true;
 }
 
-/* The places of one part, behind those already there; how many. */
+/* Appends the positions of one part to those already there; returns how many. */
 static int64_t add_places(place *to, bool wanted) {
     int64_t count = 0;
     for (int32_t name = 0; name < data.name_count; name++)
@@ -106,7 +110,7 @@ const char *makemore_load(const char *folder) {
     return "names.txt does not hold names of the letters a to z, one a line, or too few of them";
 }
 
-/* The letter at the place; END behind the last. */
+/* The letter at the position; END after the last. */
 static int32_t letter_at(place at) {
     char c = data.names[at.name][at.letter];
     return c == 0 ? END : c - 'a' + 1;
@@ -129,7 +133,8 @@ void makemore_batch(uint64_t seed, int64_t t, int64_t rows, void *const *arrays)
     }
 }
 
-/* ---------------------------------------------------------------- loss on names kept out, and new names */
+/* ---------------------------------------------------------------- loss on names kept out, and new
+ * names */
 
 static tg_status held_out_loss(tg_model *forward, double *loss) {
     int32_t letters[TEST_BATCH][CONTEXT];

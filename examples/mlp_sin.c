@@ -1,9 +1,11 @@
 /* mlp-sin: a network with two hidden layers learns y = sin x on [-pi, pi].
  *
- *   x [256, 1] -> Linear 64, ReLU -> Linear 64, ReLU -> Linear 1 -> mean squared error against sin x
+ *   x [256, 1] -> Linear 64, ReLU -> Linear 64, ReLU -> Linear 1
+ *   -> mean squared error against sin x
  *
- * Everything a training program needs is here: a build function that makes parameters and inputs and returns the loss, a
- * source of batches, and (at the end) a main that trains. The build function runs once, while compiling. */
+ * A complete training program: a build function that makes parameters and inputs and returns the
+ * loss, a source of batches, and (at the end) a main that trains. The build function runs once,
+ * while compiling. */
 #include "data.h"
 #include "examples.h"
 
@@ -44,7 +46,8 @@ tg_optimizer mlp_sin_optimizer(void) { return tg_adam(.lr = tg_lr_constant(0.005
 void mlp_sin_batch(uint64_t seed, int64_t t, int64_t rows, void *const *arrays) {
     float *x = arrays[0], *y = arrays[1];
     for (int64_t i = 0; i < rows; i++) {
-        double share = (double)(tg_example_random(seed, (uint64_t)t, (uint64_t)i) >> 40) / 16777216.0; /* 24 bits, in [0, 1) */
+        /* 24 bits, in [0, 1) */
+        double share = (double)(tg_example_random(seed, (uint64_t)t, (uint64_t)i) >> 40) / 16777216.0;
         x[i] = (float)((2 * share - 1) * PI);
         y[i] = (float)sin((double)x[i]);
     }

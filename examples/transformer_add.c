@@ -1,11 +1,13 @@
-/* transformer-add: a small transformer learns to add two-digit numbers, "ab+cd=efg", one character at a time.
+/* transformer-add: a small transformer learns to add two-digit numbers, "ab+cd=efg", one character
+ * at a time.
  *
- * The model sees the first eight of the nine characters and predicts, at each position, the next one. Only the three digits of
- * the sum count in the loss: nobody can foresee the question. 1,000 of the 10,000 sums are kept out of training and tell at
- * the end whether it has learned to add or only to remember.
+ * The model sees the first eight of the nine characters and predicts, at each position, the next
+ * one. Only the three digits of the sum count in the loss: nobody can foresee the question. 1,000
+ * of the 10,000 sums are kept out of training. At the end they show whether the model has learned
+ * to add or only to remember.
  *
  *   tokens [B, 8] -> token + position embedding [B, 8, 64]
- *     3 x { x + attention(LayerNorm(x)), x + MLP(LayerNorm(x)) }     4 heads of 16, MLP 64-256-64 with ReLU
+ *     3 x { x + attention(LayerNorm(x)), x + MLP(LayerNorm(x)) }   4 heads of 16; ReLU, 64-256-64
  *   -> LayerNorm -> logits [B, 8, 12] by the token embedding once more (tied head) */
 #include "data.h"
 #include "examples.h"
@@ -14,12 +16,13 @@
 #include <string.h>
 
 enum { BATCH = 128, TEST_BATCH = 250, T = 8, VOCABULARY = 12, LAYERS = 3, D = 64, HEADS = 4 };
-enum { PLUS = 10, EQUALS = 11 };        /* tokens; the digits are their own */
-enum { ANSWER = 5, ANSWER_DIGITS = 3 }; /* position of '=', which predicts the first digit of the sum */
-enum { IGNORE = -1 };                   /* target of a position that does not count */
+enum { PLUS = 10, EQUALS = 11 }; /* tokens; the digits are their own */
+/* position of '=', which predicts the first digit of the sum */
+enum { ANSWER = 5, ANSWER_DIGITS = 3 };
+enum { IGNORE = -1 }; /* target of a position that does not count */
 enum { SUMS = 10000, HELD_OUT = 1000 };
-/* Large enough not to drown in what the first layers add to it: with 0.02 it learns half as fast, and the rate of 0.005 makes the first
- * steps so wild that rounding alone takes two runs apart. */
+/* Large enough next to what the first layers add. With 0.02 the model learns half as fast, and the
+ * rate of 0.005 makes the first steps so wild that rounding alone separates two runs. */
 static const double EMBEDDING_STD = 0.2;
 
 /* ---------------------------------------------------------------- the model */
@@ -31,7 +34,8 @@ static tg_tensor attention(tg_graph *g, tg_tensor x, int layer) {
     tg_tensor q = tg_nn_split_heads(tg_nn_linear_fwd(query, x), HEADS); /* [B, H, T, d] */
     tg_tensor k = tg_nn_split_heads(tg_nn_linear_fwd(key, x), HEADS);
     tg_tensor v = tg_nn_split_heads(tg_nn_linear_fwd(value, x), HEADS);
-    tg_tensor scores = tg_mul(tg_matmul_batched(q, tg_swap_axes(k, -1, -2)), 1 / sqrt((double)(D / HEADS))); /* [B, H, T, T] */
+    /* [B, H, T, T] */
+    tg_tensor scores = tg_mul(tg_matmul_batched(q, tg_swap_axes(k, -1, -2)), 1 / sqrt((double)(D / HEADS)));
     char name[32];
     snprintf(name, sizeof name, "layers.%d.attn", layer);
     tg_tensor weights = tg_capture(name, tg_softmax_causal_last(scores));
@@ -86,8 +90,8 @@ tg_optimizer transformer_add_optimizer(void) { return tg_adam(.lr = tg_lr_linear
 
 /* ---------------------------------------------------------------- the data */
 
-/* The sums 100 a + b in an order that depends on the seed: a Feistel network on the two halves, so each sum comes once. The
- * first HELD_OUT places are for testing. */
+/* The sums 100 a + b in an order that depends on the seed: a Feistel network on the two halves, so
+ * each sum comes once. The first HELD_OUT sums are for testing. */
 static int sum_at(uint64_t seed, int place) {
     int a = place / 100, b = place % 100;
     for (uint64_t round = 0; round < 6; round++) {
@@ -117,10 +121,11 @@ void transformer_add_batch(uint64_t seed, int64_t t, int64_t rows, void *const *
     }
 }
 
-/* ---------------------------------------------------------------- exact match on the held-out sums */
+/* ---------------------------------------------------------------- exact match on the held-out
+ * sums */
 
-/* Answers the questions of one test batch greedily: each digit is fed back before the next is asked for. The positions after
- * it hold zeros, which causal attention never looks at. */
+/* Answers the questions of one test batch greedily: each digit is fed back before the next is asked
+ * for. The positions after it hold zeros, which causal attention does not read. */
 static tg_status answer(tg_model *forward, int32_t tokens[TEST_BATCH][T], int32_t digits[TEST_BATCH][ANSWER_DIGITS]) {
     static const int64_t count = TEST_BATCH * T;
     int32_t next[TEST_BATCH][T];

@@ -1,6 +1,7 @@
-/* fuzz_api: bytes become a model through the public API; it is traced, compiled in two ways, run and trained on the CPU. Tame programs (see
- * program.h) must give what the f64 reference gives, fused and not fused, and the same gradients; every program must give the same bits
- * again from its own bytes, must be printable in every way, and must give its memory back. */
+/* fuzz_api: bytes become a model through the public API. It is traced, compiled in two ways, run
+ * and trained on the CPU. Tame programs (see program.h) must give the results of the f64 reference,
+ * fused and not fused, and the same gradients. Each program must give the same bits again from its
+ * own bytes, must be printable in all forms, and must give its memory back. */
 #include "program.h"
 
 #include "ir/dtype.h"
@@ -169,7 +170,8 @@ static void drive_forward(driver *d) {
     tg_model_destroy(fused);
 }
 
-/* ---------------------------------------------------------------- training: fused against not fused */
+/* ---------------------------------------------------------------- training: fused against not
+ * fused */
 
 static void compare_gradients(driver *d, tg_model *a, tg_model *b) {
     for (int i = 0; i < tg_model_param_count(a); i++) {

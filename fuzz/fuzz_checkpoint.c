@@ -1,5 +1,6 @@
-/* fuzz_checkpoint: a training checkpoint, edited, into a model: refused with a message and nothing changed, or taken, and then the model
- * saves, loads what it saved, and steps on. */
+/* fuzz_checkpoint: loads an edited training checkpoint into a model. The load is refused with a
+ * message and changes nothing, or it succeeds; then the model saves, loads what it saved, and steps
+ * on. */
 #include "fuzz.h"
 
 #include <stdio.h>
@@ -13,7 +14,8 @@ enum { PARAMETERS = 8, MOST_EDITS = 4, FILE_BYTES = 1 << 16 };
 static char path[64];
 static uint8_t original[FILE_BYTES];
 static size_t original_size;
-static tg_context *ctx; /* compiling takes longer than all else: one model serves all runs, reset before each */
+/* compiling takes longer than all else: one model serves all runs, reset before each */
+static tg_context *ctx;
 static tg_model *model;
 
 static tg_tensor build(tg_graph *g, void *user) {
@@ -58,7 +60,7 @@ static void make_original(void) {
     original_size = read_file(original);
 }
 
-/* Digits and names of the header, bytes of the data, and what lies between. */
+/* Digits and names of the header, bytes of the data, and the bytes between. */
 static size_t edit(fuzz_reader *r, uint8_t *data, size_t size) {
     static const char *const texts[] = {"2147483647", "-1",      "\"step\"", "\"seed\"", "tg.step", "tg.m/w", "[2,3]",
                                         "[3,2]",      "\"I32\"", "\"F32\"",  "0",        "9",       "null",   "{}"};

@@ -1,5 +1,6 @@
-/* fuzz_command_line: words of a command line, parted by zeros, through the parser of the tool: it takes them and says nothing, or refuses
- * them with exactly one message. Linked with cli/options.c alone: no command runs. */
+/* fuzz_command_line: words of a command line, separated by zeros, through the parser of the tool.
+ * It accepts them without a message, or refuses them with exactly one. Linked with cli/options.c
+ * only: no command runs. */
 #include "fuzz.h"
 
 #include "options.h"
@@ -36,7 +37,7 @@ NEVER_RUN(command_man)
 
 enum { WORDS = 24 };
 
-/* A byte over 127 stands for a whole word, so that the fuzzer need not spell the options. */
+/* A byte over 127 means a whole word, so that the fuzzer need not spell the options. */
 static const char *known_word(uint8_t byte) {
     static const char *const values[] = {"1", "0", "mlp-sin", "cpu", "f16", "-1", "1e9", "", "nan", "99999999999999999999"};
     int count = 0;

@@ -1,5 +1,5 @@
-/* fuzz_einsum: equations of any characters over shapes that often fit. What is accepted is run, and held against a sum over all values of
- * all letters; what is refused says why. */
+/* fuzz_einsum: equations of any characters over shapes that often fit. An accepted equation is run
+ * and compared with a sum over all values of all letters. A refused one has a message. */
 #include "fuzz.h"
 
 #include <math.h>
@@ -23,7 +23,8 @@ static tg_tensor build(tg_graph *g, void *user) {
     return tg_einsum(e->text, operands, e->operands);
 }
 
-/* Mostly letters a to d, commas, arrows, dots; the sizes of letters 2, 3, 1, 2, so that most equations fit. */
+/* Mostly letters a to d, commas, arrows, dots; the sizes of letters 2, 3, 1, 2, so that most
+ * equations fit. */
 static void make(fuzz_reader *r, equation *e) {
     static const char alphabet[] = "abcdabcdabcd,,->.. zA";
     const int length = fuzz_below(r, TEXT - 4);
@@ -49,8 +50,9 @@ static void make(fuzz_reader *r, equation *e) {
 
 static float element(int operand, int64_t i) { return (float)((int)((i * 7 + operand * 3) % 5) - 2); }
 
-/* Plain equations only: letters a to d, one arrow, no letter of the result that no term has. *want: the sum of all elements of the result,
- * each times its place, so that an axis in a wrong place shows. */
+/* Plain equations only: letters a to d, one arrow, no letter of the result that no term has. *want:
+ * the sum of all elements of the result, each times its position, so that an axis in a wrong
+ * position shows. */
 static bool reference(const equation *e, double *want, int64_t *count) {
     const char *arrow = strstr(e->text, "->");
     if (arrow == NULL || strspn(e->text, "abcd,->") != strlen(e->text)) return false;

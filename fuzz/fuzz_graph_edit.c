@@ -1,7 +1,8 @@
-/* fuzz_graph_edit: a graph from bytes (program.h), written, then edited as a careless writer might: nodes doubled, swapped, taken out,
- * their operations, inputs, sizes and attributes changed. What tg_graph_read accepts must be a graph that verifies, compiles or is refused
- * with a message, and runs; what it refuses leaves no memory behind. Unlike fuzz_graph_read, whose bytes seldom get past the first tables.
- */
+/* fuzz_graph_edit: a graph from bytes (program.h) is written, then edited as a careless writer
+ * might: nodes doubled, swapped, taken out; their operations, inputs, sizes and attributes changed.
+ * If tg_graph_read accepts the bytes, the graph must verify, compile or be refused with a message,
+ * and run. If it refuses them, no memory is left. Random bytes, as in fuzz_graph_read, seldom get
+ * past the first lists. */
 #include "program.h"
 
 #include "ir/dtype.h"
@@ -23,7 +24,7 @@ typedef struct bytes {
 } bytes;
 
 typedef struct map {
-    size_t node[MOST_NODES + 1]; /* node i lies in [node[i], node[i + 1]) */
+    size_t node[MOST_NODES + 1]; /* node i is in [node[i], node[i + 1]) */
     int count;
     size_t count_at; /* the number of nodes, u32 */
 } map;
@@ -39,7 +40,8 @@ static size_t after_text(const bytes *b, size_t at) {
     return at + 4 + (length == UINT32_MAX ? 0 : length);
 }
 
-/* Length of the attributes of a node whose shape and inputs are known; of constants, where they begin. */
+/* Length of the attributes of a node whose shape and inputs are known; of constants, where they
+ * begin. */
 static size_t attribute_bytes(const bytes *b, tg_op op, size_t at, int rank, int inputs, int64_t count, tg_dtype dtype) {
     switch (op) {
     case TG_OP_INPUT:
@@ -144,15 +146,20 @@ static void edit(fuzz_reader *r, bytes *b) {
         take_out(b, m.node[i], m.node[i + 1] - m.node[i]);
         put(b, m.count_at, (uint64_t)m.count - 1, 4);
         return;
-    case 2: b->data[m.node[i]] = (uint8_t)fuzz_below(r, TG_OP_COUNT); return; /* other operation: attributes may no longer fit */
-    case 3: put(b, m.node[i] + 6 + 4 * (size_t)fuzz_below(r, 3), (uint64_t)j, 4); return; /* other input */
-    case 4: change_number(r, b, m.node[m.count], b->size); return;                        /* tables */
-    case 5: b->data[m.node[i] + 1] = (uint8_t)fuzz_below(r, 4); return;                   /* other dtype */
+    /* other operation: attributes may no longer fit */
+    case 2: b->data[m.node[i]] = (uint8_t)fuzz_below(r, TG_OP_COUNT); return;
+    /* other input */
+    case 3: put(b, m.node[i] + 6 + 4 * (size_t)fuzz_below(r, 3), (uint64_t)j, 4); return;
+    /* tables */
+    case 4: change_number(r, b, m.node[m.count], b->size); return;
+    /* other dtype */
+    case 5: b->data[m.node[i] + 1] = (uint8_t)fuzz_below(r, 4); return;
     default: change_number(r, b, m.node[i], m.node[i + 1]); return;
     }
 }
 
-/* Later edits of what can no longer be mapped would say nothing: edits stop where a node lost its form. */
+/* Once the bytes cannot be mapped, later edits would test nothing: edits stop where a node lost its
+ * form. */
 static bool still_mapped(tg_context *ctx, const bytes *b) {
     tg_graph *g = tg_graph_read(ctx, b->data, b->size);
     tg_clear_error(ctx);

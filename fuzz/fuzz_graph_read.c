@@ -1,7 +1,7 @@
-/* fuzz_graph_read: arbitrary bytes into tg_graph_read. Whatever is accepted must verify, print, and survive a second trip
- * through bytes unchanged; whatever is refused must leave no memory behind.
- * Build: clang -fsanitize=fuzzer,address,undefined -Iinclude -Isrc fuzz/fuzz_graph_read.c src/base/x.c src/ir/x.c -lm -lpthread
- * with every source file of those two folders. */
+/* fuzz_graph_read: arbitrary bytes into tg_graph_read. Whatever is accepted must verify, print, and
+ * survive a second trip through bytes unchanged; whatever is refused must leave no memory behind.
+ * Build: clang -fsanitize=fuzzer,address,undefined -Iinclude -Isrc fuzz/fuzz_graph_read.c
+ * src/base/x.c src/ir/x.c -lm -lpthread with every source file of those two folders. */
 #include "ir/graph.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
-/* fuzz_json: arbitrary bytes through the pull parser, all of its calls: no byte beyond the end is read, strings that are given are UTF-8
- * without a zero, the parser always gets on or stands at a fault, and what was printed by the library's own rules is read as it was. */
+/* fuzz_json: arbitrary bytes through all calls of the pull parser. It reads no byte after the end,
+ * strings that it gives are UTF-8 without a zero, it always advances or reports a fault, and it
+ * reads text printed by the library's own rules without change. */
 #include "fuzz.h"
 
 #include "io/json.h"
@@ -28,7 +29,7 @@ static void walk(tg_json *json, tg_arena *arena) {
             continue;
         }
         peek = *json;
-        if (tg_json_skip(&peek)) { /* and what lies in it, where that is a list or an object */
+        if (tg_json_skip(&peek)) { /* and its contents, if it is a list or an object */
             if (peek.at <= before) fuzz_fail("skipped nothing");
         }
         if (!tg_json_accept(json, '{') && !tg_json_accept(json, '[') && !tg_json_accept(json, ',') && !tg_json_accept(json, ':') &&
@@ -44,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     tg_context *ctx = fuzz_context();
     tg_arena arena;
     tg_arena_init(&arena, ctx);
-    uint8_t *copy = malloc(size + 1); /* of its own, so that a read beyond it is seen */
+    uint8_t *copy = malloc(size + 1); /* a separate block, so that a read after its end is seen */
     uint8_t *exact = size > 0 ? realloc(copy, size) : copy;
     memcpy(exact, data, size);
     tg_json json;

@@ -1,4 +1,5 @@
-/* fuzz_patterns: "pattern\nname": patterns of parameter groups against a matcher that tries everything. */
+/* fuzz_patterns: "pattern\nname": patterns of parameter groups against a matcher that tries
+ * everything. */
 #include "fuzz.h"
 
 #include "ir/graph.h"
@@ -26,7 +27,8 @@ static bool matches(const char *pattern, const char *name) {
 
 static void copy_text(char *to, const uint8_t *from, size_t length) {
     if (length > LONGEST) length = LONGEST;
-    for (size_t i = 0; i < length; i++) to[i] = "ab.*?"[from[i] % 5]; /* few letters: what matters is where stars and letters meet */
+    /* few letters: only the positions of stars and letters matter */
+    for (size_t i = 0; i < length; i++) to[i] = "ab.*?"[from[i] % 5];
     to[length] = '\0';
 }
 

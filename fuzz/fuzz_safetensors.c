@@ -1,7 +1,8 @@
-/* fuzz_safetensors: arbitrary bytes into the safetensors reader. Whatever is accepted must be consistent: every tensor inside
- * the file, found by its name, names ascending; whatever is refused must leave an error and no memory behind.
- * Build: clang -fsanitize=fuzzer,address,undefined -Iinclude -Isrc fuzz/fuzz_safetensors.c src/base/x.c src/ir/x.c src/io/x.c
- * -lm -lpthread with every source file of those three folders. */
+/* fuzz_safetensors: arbitrary bytes into the safetensors reader. Whatever is accepted must be
+ * consistent: every tensor inside the file, found by its name, names ascending; whatever is refused
+ * must leave an error and no memory behind. Build: clang -fsanitize=fuzzer,address,undefined
+ * -Iinclude -Isrc fuzz/fuzz_safetensors.c src/base/x.c src/ir/x.c src/io/x.c -lm -lpthread with
+ * every source file of those three folders. */
 #include "io/safetensors.h"
 
 #include <stdlib.h>

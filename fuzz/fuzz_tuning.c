@@ -1,5 +1,6 @@
-/* fuzz_tuning: arbitrary bytes as the file of schedules. Loading gives a table or an empty one, never an error; storing into it leaves a
- * foreign file as it was, else keeps what it had of other adapters and can be loaded again. */
+/* fuzz_tuning: arbitrary bytes as the file of schedules. Loading gives a table or an empty one,
+ * never an error. Storing leaves a foreign file as it was; else it keeps the entries of other
+ * adapters, and the file can be loaded again. */
 #define _POSIX_C_SOURCE 200809L /* setenv */
 #include "fuzz.h"
 

@@ -60,6 +60,20 @@ char *tg_alloc_text(tg_context *ctx, const char *text); /* release with strlen +
 /* Grows *items (of `item` bytes each) so that `need` fit; doubles. Returns false on failure (recorded), old array kept. */
 bool tg_grow(tg_context *ctx, void **items, int64_t *capacity, int64_t need, size_t item);
 
+/* ---- list: items, how many there are, for how many there is room. A list that is all 0 is empty; tg_release frees the items. */
+#define TG_LIST(type) \
+  struct { \
+    type *items; \
+    int64_t count, capacity; \
+  }
+/* Makes room for one more item in owner->list; `owner` has `ctx`. ok says whether there is (the failure is recorded). */
+#define TG_LIST_ROOM(owner, list, ok) \
+  do { \
+    void *list_items_ = (owner)->list.items; \
+    (ok) = tg_grow((owner)->ctx, &list_items_, &(owner)->list.capacity, (owner)->list.count + 1, sizeof *(owner)->list.items); \
+    (owner)->list.items = list_items_; \
+  } while (0)
+
 /* ---- arena: many small blocks with one lifetime */
 typedef struct tg_arena_block tg_arena_block;
 typedef struct tg_arena {

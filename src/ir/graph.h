@@ -4,42 +4,8 @@
 #ifndef TG_GRAPH_H
 #define TG_GRAPH_H
 
-#include "base/base.h"
-
-typedef enum tg_op {
-    TG_OP_POISON = 0,
-#define TG_OP(NAME, text, arity, class_, description) TG_OP_##NAME,
-#include "ir/ops.def"
-#undef TG_OP
-    TG_OP_COUNT
-} tg_op;
-
-typedef enum tg_op_class {
-    TG_CLASS_LEAF,
-    TG_CLASS_UNARY,
-    TG_CLASS_BINARY,
-    TG_CLASS_COMPARE,
-    TG_CLASS_LOGICAL,
-    TG_CLASS_SELECT,
-    TG_CLASS_CAST,
-    TG_CLASS_RANDOM,
-    TG_CLASS_REDUCE,
-    TG_CLASS_VIEW,
-    TG_CLASS_JOIN,
-    TG_CLASS_CONTRACT,
-    TG_CLASS_INDEX
-} tg_op_class;
-
-typedef struct tg_op_info {
-    const char *name;
-    int arity;
-    tg_op_class class_;
-    const char *description;
-} tg_op_info;
-extern const tg_op_info tg_op_table[TG_OP_COUNT];
-
-/* true for UNARY BINARY COMPARE LOGICAL SELECT CAST RANDOM */
-bool tg_op_is_elementwise(tg_op op);
+#include "ir/op.h"
+#include "ir/tables.h"
 
 /* Windows of `size` elements `dilation` apart, the next one `step` further on. */
 typedef struct tg_window {
@@ -70,13 +36,6 @@ typedef struct tg_node {
     tg_site site;     /* file lives in the graph's arena */
 } tg_node;
 
-typedef struct tg_input_info {
-    const char *name;
-    tg_shape shape;
-    tg_dtype dtype;
-    int32_t node;
-    int32_t any; /* 1 + the axis declared as TG_ANY; 0: none. Not in the graph's bytes */
-} tg_input_info;
 /* What an optimiser says of a parameter. */
 typedef struct tg_param_mark {
     bool grouped;        /* a parameter group has it */
@@ -94,13 +53,6 @@ typedef struct tg_param_info {
     tg_param_mark mark;
     int32_t node;
 } tg_param_info;
-typedef struct tg_state_info {
-    const char *name;
-    tg_shape shape;
-    tg_dtype dtype;
-    double value;
-    int32_t node;
-} tg_state_info;
 typedef struct tg_capture_info {
     const char *name;
     int32_t node;
@@ -118,12 +70,6 @@ typedef struct tg_index_check {
     const char *op;
     tg_site site;
 } tg_index_check;
-
-#define TG_LIST(type) \
-  struct { \
-    type *items; \
-    int64_t count, capacity; \
-  }
 
 struct tg_graph {
     tg_context *ctx;

@@ -1,6 +1,6 @@
 /* ops: the table of primitives, one row for each line of ops.def, and what can be read off it.
  * Must not know graphs or shapes. */
-#include "ir/rules.h"
+#include "ir/op.h"
 
 #define OPS_CLASS(class_) TG_CLASS_##class_
 

@@ -27,18 +27,8 @@ tg_status tg_rule_apply(tg_rule *rule, const tg_graph *g, const tg_node *node, i
 #include "ir/ops.def"
 #undef TG_OP
 
-/* Makes room for one more item in the list g->list; ok says whether there is (the failure is recorded). */
-#define TG_LIST_ROOM(g, list, ok) \
-  do { \
-    void *list_items_ = (g)->list.items; \
-    (ok) = tg_grow((g)->ctx, &list_items_, &(g)->list.capacity, (g)->list.count + 1, sizeof *(g)->list.items); \
-    (g)->list.items = list_items_; \
-  } while (0)
-
 /* TG_OK, TG_ERROR_SHAPE (a dimension under 1) or TG_ERROR_LIMIT (rank or element count), with the size in message. */
 tg_status tg_shape_check(tg_shape shape, char *message, size_t size);
-/* The element types that `op` takes for every operand, as a mask of 1 << dtype (SELECT: of its branches). */
-unsigned tg_op_dtypes(tg_op op);
 
 /* Why two operands of an elementwise op cannot meet: "shapes do not broadcast: x[2] and y[3] (2 != 3)"; TG_OK when they can.
  * Fills the broadcast shape. */

@@ -2,6 +2,7 @@
  * operand. Pure functions. Must not know fusion. */
 #ifndef TG_ACCESS_H
 #define TG_ACCESS_H
+#include "ir/graph.h"
 #include "kernel/kernel.h"
 
 #define TG_MAX_BOUNDS 12

@@ -1,5 +1,5 @@
 /* kernel: the IR between graph and executors, and the fusion that makes it. A kernel is a loop nest and a straight-line
- * body over it; executors walk it, printers print it. Knows the graph; must not know devices beyond tg_limits.
+ * body over it; executors walk it, printers print it. Knows operations; must not know graphs or devices.
  *
  * Loop dims are split in groups by kind of kernel:
  *   MAP          [outer...]                   body runs at every point
@@ -21,7 +21,7 @@
 #ifndef TG_KERNEL_H
 #define TG_KERNEL_H
 
-#include "ir/graph.h"
+#include "ir/op.h"
 
 #define TG_MAX_LOOP 12
 

@@ -3,6 +3,7 @@
 #ifndef TG_PROGRAM_H
 #define TG_PROGRAM_H
 
+#include "ir/tables.h"
 #include "kernel/kernel.h"
 
 typedef enum tg_storage {

@@ -501,13 +501,13 @@ void support_need_webgpu(void) {
 
 /* ---------------------------------------------------------------- programs */
 
-static tg_limits support_limits(const support_options *options) {
-    tg_limits limits = {.max_arguments = 64, .max_binding_bytes = INT64_MAX, .bool_bytes = 1};
+static tg_device_model support_model(const support_options *options) {
+    tg_device_model model = {.max_arguments = 64, .max_binding_bytes = INT64_MAX, .bool_bytes = 1, .rates = &tg_h200_rates};
     if (options->home == SUPPORT_WEBGPU)
-        limits = support_webgpu_available(NULL) ? tg_webgpu_executor.limits(support_gpu.device) : tg_webgpu_guaranteed_limits();
-    if (options->max_arguments > 0) limits.max_arguments = options->max_arguments;
-    if (options->joins) limits.joins = true;
-    return limits;
+        model = support_webgpu_available(NULL) ? *tg_webgpu_executor.model(support_gpu.device) : tg_device_guaranteed;
+    if (options->max_arguments > 0) model.max_arguments = options->max_arguments;
+    if (options->joins) model.joins = true;
+    return model;
 }
 
 static void support_shift(tg_affine *at, int64_t points) { at->offset += at->stride[0] * points; }
@@ -571,7 +571,8 @@ bool support_program_make(const support_case *c, const support_options *options,
     if (tg_graph_verify(g) != TG_OK) return support_outputs_failed(error, out->ctx);
     if (!options->no_passes && tg_pass_run(g, true) != TG_OK) return support_outputs_failed(error, out->ctx);
     if (tg_graph_verify(g) != TG_OK) return support_outputs_failed(error, out->ctx);
-    const tg_plan_options plan = {.limits = support_limits(options), .no_fusion = options->no_fusion, .captures = true};
+    const tg_device_model model = support_model(options);
+    const tg_plan_options plan = {.device = &model, .no_fusion = options->no_fusion, .captures = true};
     out->program = tg_program_make(g, &plan);
     if (!out->program) return support_outputs_failed(error, out->ctx);
     if (!options->unchecked && tg_program_check(out->program, out->ctx) != TG_OK) return support_outputs_failed(error, out->ctx);

@@ -390,8 +390,6 @@ typedef struct pinned_example {
     int64_t workspace_bytes;
 } pinned_example;
 
-static const tg_limits gpu_limits = {.max_arguments = 7, .max_binding_bytes = INT64_C(128) << 20, .bool_bytes = 4, .joins = true};
-
 /* The training step of an example, planned as for a GPU. */
 static void check_example(pinned_example want) {
     tg_context *ctx = support_context();
@@ -402,8 +400,9 @@ static void check_example(pinned_example want) {
     assert_non_null(model);
     const tg_variant *step = tg_model_variant(model, TG_VARIANT_STEP);
     assert_non_null(step);
-    tg_plan_options plan = {.limits = gpu_limits};
-    plan.limits.max_arguments = want.max_arguments;
+    tg_device_model device = tg_device_guaranteed;
+    device.max_arguments = want.max_arguments;
+    const tg_plan_options plan = {.device = &device};
     tg_program *program = tg_program_make(step->graph, &plan);
     assert_non_null(program);
     if (tg_program_check(program, ctx) != TG_OK) fail_msg("%s: %s", want.name, tg_error_message(ctx));
@@ -509,8 +508,9 @@ static void blocks_too_large_to_bind_are_not_bound_whole(void **state) {
     assert_true(workspace > state_bytes && workspace > inputs);
     const int64_t sizes[] = {workspace, workspace - 1, inputs - 1, state_bytes - 1};
     for (int i = 0; i < SUPPORT_COUNT(sizes); i++) {
-        tg_plan_options plan = {.limits = gpu_limits, .captures = true};
-        plan.limits.max_binding_bytes = sizes[i];
+        tg_device_model device = tg_device_guaranteed;
+        device.max_binding_bytes = sizes[i];
+        const tg_plan_options plan = {.device = &device, .captures = true};
         tg_program *program = tg_program_make(p.graph, &plan);
         assert_non_null(program);
         assert_int_equal(tg_program_check(program, p.ctx), TG_OK);
@@ -544,7 +544,7 @@ static tg_tensor build_inputs(tg_graph *g, void *user) {
 static void inputs_and_constants_have_places_in_their_blocks(void **state) {
     (void)state;
     support_program p = plan_case(build_inputs, NULL, &joined);
-    tg_plan_options plan = {.limits = gpu_limits};
+    tg_plan_options plan = {.device = &tg_device_guaranteed};
     tg_program *wide = tg_program_make(p.graph, &plan);
     assert_non_null(wide);
     assert_int_equal(tg_program_check(wide, p.ctx), TG_OK);
@@ -747,7 +747,7 @@ static bool plan_with_failing(int64_t fail_at) {
     assert_non_null(g);
     assert_int_equal(tg_pass_run(g, false), TG_OK);
     allocator.fail_at = allocator.calls + fail_at;
-    const tg_plan_options plan = {.limits = gpu_limits};
+    const tg_plan_options plan = {.device = &tg_device_guaranteed};
     tg_program *program = tg_program_make(g, &plan);
     const bool made = program != NULL;
     if (!made && tg_error(ctx) != TG_ERROR_MEMORY) fail_msg("allocation %d: %s", (int)fail_at, tg_error_message(ctx));

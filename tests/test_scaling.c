@@ -373,9 +373,11 @@ static counts measure(const chain *c, int steps, const tg_plan_options *options)
 
 /* ---------------------------------------------------------------- tests */
 
-static const tg_plan_options of_cpu = {.limits = {.max_arguments = 64, .max_binding_bytes = INT64_MAX, .bool_bytes = 1}, .captures = true};
-static const tg_plan_options of_webgpu = {.limits = {.max_arguments = 8, .max_binding_bytes = 128 << 20, .bool_bytes = 4, .joins = true},
-                                          .captures = true};
+static const tg_device_model cpu = {.max_arguments = 64, .max_binding_bytes = INT64_MAX, .bool_bytes = 1};
+static const tg_device_model webgpu = {
+    .max_arguments = 8, .max_binding_bytes = 128 << 20, .bool_bytes = 4, .joins = true, .rates = &tg_h200_rates};
+static const tg_plan_options of_cpu = {.device = &cpu, .captures = true};
+static const tg_plan_options of_webgpu = {.device = &webgpu, .captures = true};
 
 /* Searches look no further than some bound: below it the work may grow with the square, a little. Work for each step of a chain is held
  * under a number, too, so that a bound that is far too wide is seen. */

@@ -5,6 +5,7 @@
 #include "fake_webgpu.h"
 #include "support.h"
 
+#include "emit/emit.h"
 #include "run/model.h"
 #include "run/webgpu/webgpu.h"
 
@@ -662,7 +663,7 @@ static void a_table_that_does_not_work_is_not_followed(void **state) {
     session_begin(&s, &sc, &counts, begin_fake(NULL), &result);
     assert_int_equal(tg_webgpu_executor.tuned(s.executable), 0);
     tg_arena_init(&arena, s.ctx);
-    session_must(&s, tg_wgsl_find_choices(sc.program.program, 0, tg_webgpu_executor.wgsl_limits(s.device), &arena, &choices));
+    session_must(&s, tg_wgsl_find_choices(sc.program.program, 0, tg_webgpu_executor.model(s.device), &arena, &choices));
     assert_true(choices.count > 1);
     const tg_schedule_entry entry = {choices.key, choices.items[choices.count - 1]};
     const tg_schedules table = {&entry, 1};
@@ -678,7 +679,7 @@ static void a_table_that_does_not_work_is_not_followed(void **state) {
         fake_webgpu_fail(0, 0);
         fallbacks += tg_webgpu_executor.tuned(executable) == 0;
         assert_int_equal(warnings, fallbacks);
-        assert_ptr_equal(tg_webgpu_executor.wgsl_limits(s.device)->schedules, &table);
+        assert_ptr_equal(tg_webgpu_executor.model(s.device)->schedules, &table);
         tg_webgpu_executor.unload(s.device, executable);
         if (!failed) break;
         assert_true(n < 1000);
@@ -830,9 +831,8 @@ static void guaranteed_limits_suffice(void **state) {
     (void)state;
     const fake_adapter small = small_adapter();
     const fake_options options = {.adapters = &small, .adapter_count = 1};
-    const tg_limits guaranteed = tg_webgpu_guaranteed_limits();
-    assert_int_equal(guaranteed.max_arguments, 7); /* and one for the scratch buffer */
-    assert_int_equal(guaranteed.bool_bytes, 4);
+    assert_int_equal(tg_device_guaranteed.max_arguments, 7); /* and one for the scratch buffer */
+    assert_int_equal(tg_device_guaranteed.bool_bytes, 4);
     const support_case c = {.build = build_many_operands};
     const support_options plan = {.home = SUPPORT_WEBGPU, .max_arguments = 7};
     support_program p;
@@ -851,7 +851,7 @@ static void guaranteed_limits_suffice(void **state) {
     tg_device *device = NULL;
     tg_executable *executable = NULL;
     assert_int_equal(tg_webgpu_open_with(ctx, begin_fake(&options), &open, &device), TG_OK);
-    assert_int_equal(tg_webgpu_executor.limits(device).max_arguments, 7);
+    assert_int_equal(tg_webgpu_executor.model(device)->max_arguments, 7);
     for (int i = 0; i < p.program->state_count; i++) {
         slots[i] = i;
         assert_int_equal(tg_webgpu_executor.make_state(device, i, "s", TG_F32, 6), TG_OK);
@@ -872,11 +872,11 @@ static void limits_of_the_adapter_are_asked_for(void **state) {
     tg_context *ctx = support_context();
     tg_device *device = NULL;
     assert_int_equal(tg_webgpu_open_with(ctx, begin_fake(NULL), &open, &device), TG_OK);
-    assert_int_equal(tg_webgpu_executor.limits(device).max_arguments, 9); /* 10, one for the scratch buffer */
-    assert_true(tg_webgpu_executor.limits(device).max_binding_bytes >= (INT64_C(2) << 30) - 4);
-    assert_int_equal(tg_webgpu_executor.limits(device).bool_bytes, 4);
-    assert_true(tg_webgpu_executor.wgsl_limits(device)->invocations >= 256);
-    assert_true(tg_webgpu_executor.wgsl_limits(device)->storage_buffers == 10);
+    assert_int_equal(tg_webgpu_executor.model(device)->max_arguments, 9); /* 10, one for the scratch buffer */
+    assert_true(tg_webgpu_executor.model(device)->max_binding_bytes >= (INT64_C(2) << 30) - 4);
+    assert_int_equal(tg_webgpu_executor.model(device)->bool_bytes, 4);
+    assert_true(tg_webgpu_executor.model(device)->invocations >= 256);
+    assert_true(tg_webgpu_executor.model(device)->storage_buffers == 10);
     tg_webgpu_executor.close(device);
     assert_nothing_left("limits", 0, 0, ctx);
     tg_context_destroy(ctx);
@@ -1238,8 +1238,8 @@ static tg_status open_halves(tg_context *ctx, fake_flavour flavour, fake_halves 
     tg_device *device = NULL;
     const tg_status status = tg_webgpu_open_with(ctx, begin_fake(&options), &open, &device);
     if (status != TG_OK) return status;
-    *f16 = tg_webgpu_executor.wgsl_limits(device)->f16;
-    *subgroup = tg_webgpu_executor.wgsl_limits(device)->matrix_subgroup;
+    *f16 = tg_webgpu_executor.model(device)->f16;
+    *subgroup = tg_webgpu_executor.model(device)->matrix_subgroup;
     tg_webgpu_executor.close(device);
     return TG_OK;
 }
@@ -1289,7 +1289,7 @@ static void trying_out_may_fail(void **state) {
             const tg_status status = tg_webgpu_open_with(ctx, api, &open, &device);
             if (way < 0) calls = fake_webgpu_counts()->failable;
             if (status == TG_OK) {
-                const tg_wgsl_limits *limits = tg_webgpu_executor.wgsl_limits(device);
+                const tg_device_model *limits = tg_webgpu_executor.model(device);
                 assert_true(limits->f16 || limits->matrix_subgroup == 0);
                 assert_true(way >= 0 || limits->matrix_subgroup == 32);
                 support_assert_no_error(ctx);

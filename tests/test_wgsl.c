@@ -28,7 +28,7 @@ static tg_status print_all(printed *p) {
     p->kernels = TG_NEW(&p->arena, tg_wgsl_kernel, p->program->kernel_count + 1);
     if (p->kernels == NULL) return TG_ERROR_MEMORY;
     for (int32_t k = 0; k < p->program->kernel_count; k++) {
-        const tg_status status = tg_emit_wgsl(p->program, k, &tg_wgsl_guaranteed, &p->arena, &p->kernels[k]);
+        const tg_status status = tg_emit_wgsl(p->program, k, &tg_device_guaranteed, &p->arena, &p->kernels[k]);
         if (status != TG_OK) return status;
     }
     return TG_OK;
@@ -41,7 +41,7 @@ static printed print_case(tg_build_fn build, void *user, bool no_fusion) {
     p.graph = support_trace(p.ctx, &c);
     assert_non_null(p.graph);
     assert_int_equal(tg_pass_run(p.graph, true), TG_OK);
-    const tg_plan_options options = {.limits = tg_webgpu_guaranteed_limits(), .no_fusion = no_fusion, .captures = true};
+    const tg_plan_options options = {.device = &tg_device_guaranteed, .no_fusion = no_fusion, .captures = true};
     p.program = tg_program_make(p.graph, &options);
     assert_non_null(p.program);
     assert_int_equal(tg_program_check(p.program, p.ctx), TG_OK);
@@ -78,7 +78,7 @@ static bool has_call(const char *text, const char *call) {
 
 static void check_bindings(const printed *p, int32_t k, const tg_wgsl_stage *stage) {
     const tg_kernel *kernel = &p->program->kernels[k];
-    assert_in_range(stage->binding_count, 1, tg_wgsl_guaranteed.storage_buffers);
+    assert_in_range(stage->binding_count, 1, tg_device_guaranteed.storage_buffers);
     for (int32_t b = 0; b < stage->binding_count; b++) {
         char declared[64], name[16] = "scratch", used[24];
         if (stage->bindings[b] != TG_WGSL_SCRATCH) snprintf(name, sizeof name, "a%d", (int)stage->bindings[b]);
@@ -142,8 +142,8 @@ static void check_stages(const printed *p) {
             assert_int_equal(strlen(stage->source), stage->length);
             assert_memory_equal(stage->source, "// ", 3);
             assert_int_equal(count_text(stage->source, "fn main("), 1);
-            for (int d = 0; d < 3; d++) assert_in_range(stage->groups[d], 1, tg_wgsl_guaranteed.groups);
-            assert_true(workgroup_bytes(stage->source) <= tg_wgsl_guaranteed.workgroup_bytes);
+            for (int d = 0; d < 3; d++) assert_in_range(stage->groups[d], 1, tg_device_guaranteed.groups);
+            assert_true(workgroup_bytes(stage->source) <= tg_device_guaranteed.workgroup_bytes);
             check_bindings(p, k, stage);
             check_helpers(stage->source);
             check_zero(stage);
@@ -248,7 +248,7 @@ static void narrower_devices_are_refused(void **state) {
     (void)state;
     int64_t count = 1000000;
     printed p = print_case(build_wide, &count, false);
-    tg_wgsl_limits limits = tg_wgsl_guaranteed;
+    tg_device_model limits = tg_device_guaranteed;
     limits.groups = 8;
     tg_wgsl_kernel kernel;
     assert_int_equal(tg_emit_wgsl(p.program, 0, &limits, &p.arena, &kernel), TG_ERROR_LIMIT);
@@ -332,7 +332,7 @@ static void scratch_of_a_launch_fits_a_binding(void **state) {
     program.kernel_count = count;
     program.launches = &all;
     program.launch_count = 1;
-    assert_int_equal(tg_emit_wgsl_launch(&program, 0, &tg_wgsl_guaranteed, &p.arena, &launch), TG_OK);
+    assert_int_equal(tg_emit_wgsl_launch(&program, 0, &tg_device_guaranteed, &p.arena, &launch), TG_OK);
     assert_in_range(launch.scratch_bytes, 1, INT64_C(128) << 20);
     assert_int_equal(launch.stage_count, 2 * count);
     print_free(&p);
@@ -412,7 +412,7 @@ static void every_failing_allocation_is_an_error(void **state) {
         if (ctx == NULL) continue;
         tg_text_buffer text;
         tg_text_init(&text, ctx);
-        const tg_status status = tg_emit_wgsl_text(p.program, &tg_wgsl_guaranteed, &text);
+        const tg_status status = tg_emit_wgsl_text(p.program, &tg_device_guaranteed, &text);
         tg_text_free(&text);
         const bool reached = allocator.calls >= at;
         tg_context_destroy(ctx);

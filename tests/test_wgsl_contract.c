@@ -149,11 +149,16 @@ static void join(handmade *h, int32_t slices) {
 /* ---------------------------------------------------------------- as printed */
 
 /* What is printed for. The second: an adapter with f16, the third: with subgroup matrices too. */
-static const tg_wgsl_limits with_halves = {
-    .invocations = 256, .workgroup_bytes = 16384, .groups = 65535, .storage_buffers = 8, .f16 = true};
-static const tg_wgsl_limits with_matrices = {
-    .invocations = 1024, .workgroup_bytes = 49152, .groups = 65535, .storage_buffers = 8, .f16 = true, .matrix_subgroup = 32};
-static const tg_wgsl_limits *printed_for = &tg_wgsl_guaranteed;
+static const tg_device_model with_halves = {
+    .invocations = 256, .workgroup_bytes = 16384, .groups = 65535, .storage_buffers = 8, .f16 = true, .rates = &tg_h200_rates};
+static const tg_device_model with_matrices = {.invocations = 1024,
+                                              .workgroup_bytes = 49152,
+                                              .groups = 65535,
+                                              .storage_buffers = 8,
+                                              .f16 = true,
+                                              .matrix_subgroup = 32,
+                                              .rates = &tg_h200_rates};
+static const tg_device_model *printed_for = &tg_device_guaranteed;
 
 typedef struct printed_contraction {
     tg_context *ctx;
@@ -300,7 +305,7 @@ static void test_an_operand_the_epilogue_reads_is_not_vectors(void **state) {
     tg_arena_init(&p.arena, p.ctx);
     make(&p.made, &c);
     p.made.body[1].argument = A; /* residual: sum + a */
-    assert_int_equal(tg_emit_wgsl(&p.made.program, 0, &tg_wgsl_guaranteed, &p.arena, &p.wgsl), TG_OK);
+    assert_int_equal(tg_emit_wgsl(&p.made.program, 0, &tg_device_guaranteed, &p.arena, &p.wgsl), TG_OK);
     assert_non_null(strstr(p.wgsl.stages[0].source, " a0: array<f32, 1048576>;"));
     assert_non_null(strstr(p.wgsl.stages[0].source, " a1: array<vec4<f32>, 262144>;"));
     printed_free(&p);
@@ -311,9 +316,9 @@ static void test_an_operand_the_epilogue_reads_is_not_vectors(void **state) {
 static void check_limits_of(const tg_wgsl_kernel *printed) {
     for (int32_t s = 0; s < printed->stage_count; s++) {
         const char *source = printed->stages[s].source, *size = strstr(source, "@workgroup_size(");
-        assert_in_range(shared_bytes(source), 0, tg_wgsl_guaranteed.workgroup_bytes);
+        assert_in_range(shared_bytes(source), 0, tg_device_guaranteed.workgroup_bytes);
         assert_non_null(size);
-        assert_in_range(strtol(size + 16, NULL, 10), 1, tg_wgsl_guaranteed.invocations);
+        assert_in_range(strtol(size + 16, NULL, 10), 1, tg_device_guaranteed.invocations);
     }
     assert_in_range(printed->scratch_bytes, 0, INT64_C(128) << 20);
 }
@@ -321,7 +326,7 @@ static void check_limits_of(const tg_wgsl_kernel *printed) {
 static void print_with(printed_contraction *p, const char *key, const tg_schedule *schedule, tg_wgsl_kernel *printed) {
     const tg_schedule_entry entry = {key, *schedule};
     const tg_schedules table = {&entry, 1};
-    tg_wgsl_limits limits = tg_wgsl_guaranteed;
+    tg_device_model limits = tg_device_guaranteed;
     limits.schedules = &table;
     if (tg_emit_wgsl_launch(&p->made.program, 0, &limits, &p->arena, printed) != TG_OK) fail_msg("%s", tg_error_message(p->ctx));
 }
@@ -331,7 +336,7 @@ static void check_schedules(const contraction *c, int32_t least) {
     printed_contraction p;
     print_contraction(&p, c);
     tg_wgsl_choices choices;
-    assert_int_equal(tg_wgsl_find_choices(&p.made.program, 0, &tg_wgsl_guaranteed, &p.arena, &choices), TG_OK);
+    assert_int_equal(tg_wgsl_find_choices(&p.made.program, 0, &tg_device_guaranteed, &p.arena, &choices), TG_OK);
     assert_true(choices.count >= least);
     const char **sources = calloc((size_t)choices.count, sizeof *sources);
     assert_non_null(sources);
@@ -376,7 +381,7 @@ static void test_what_a_table_may_not_say(void **state) {
     printed_contraction p;
     print_contraction(&p, &c);
     tg_wgsl_choices choices;
-    assert_int_equal(tg_wgsl_find_choices(&p.made.program, 0, &tg_wgsl_guaranteed, &p.arena, &choices), TG_OK);
+    assert_int_equal(tg_wgsl_find_choices(&p.made.program, 0, &tg_device_guaranteed, &p.arena, &choices), TG_OK);
     for (int i = 0; i < SUPPORT_COUNT(foreign); i++) {
         tg_schedule schedule;
         tg_wgsl_kernel printed;
@@ -402,8 +407,8 @@ static void test_schedules_of_launches(void **state) {
         join(&p.made, slices);
         tg_wgsl_choices choices;
         tg_wgsl_kernel own, printed;
-        assert_int_equal(tg_emit_wgsl_launch(&p.made.program, 0, &tg_wgsl_guaranteed, &p.arena, &own), TG_OK);
-        assert_int_equal(tg_wgsl_find_choices(&p.made.program, 0, &tg_wgsl_guaranteed, &p.arena, &choices), TG_OK);
+        assert_int_equal(tg_emit_wgsl_launch(&p.made.program, 0, &tg_device_guaranteed, &p.arena, &own), TG_OK);
+        assert_int_equal(tg_wgsl_find_choices(&p.made.program, 0, &tg_device_guaranteed, &p.arena, &choices), TG_OK);
         assert_in_range(choices.count, 4, 64);
         int different = 0;
         for (int32_t i = 0; i < choices.count; i++) {
@@ -700,7 +705,7 @@ static void test_schedules_are_right(void **state) {
         printed_contraction p;
         tg_wgsl_choices choices;
         print_contraction(&p, &c);
-        assert_int_equal(tg_wgsl_find_choices(&p.made.program, 0, tg_webgpu_executor.wgsl_limits(device), &p.arena, &choices), TG_OK);
+        assert_int_equal(tg_wgsl_find_choices(&p.made.program, 0, tg_webgpu_executor.model(device), &p.arena, &choices), TG_OK);
         for (int j = 0; j < SCHEDULES; j++) {
             const int32_t i = (choices.count * (4 * j + l) / (4 * SCHEDULES) + j) % choices.count;
             const tg_schedule_entry entry = {choices.key, choices.items[i]};
@@ -758,7 +763,7 @@ static void test_halves_as_printed(void **state) {
     for (int i = 0; i < SUPPORT_COUNT(halves); i++) check_printed(&halves[i]);
     printed_for = &with_matrices;
     for (int i = 0; i < SUPPORT_COUNT(matrices); i++) check_printed(&matrices[i]);
-    printed_for = &tg_wgsl_guaranteed;
+    printed_for = &tg_device_guaranteed;
 }
 
 /* A device that uses halves; NULL where none is offered. */
@@ -766,7 +771,7 @@ static tg_device *open_with_halves(tg_context *ctx) {
     tg_device *device = NULL;
     if (tg_webgpu_executor.open(ctx, &(tg_open_options){.threads = 1, .f16 = true}, &device) != TG_OK)
         fail_msg("%s", tg_error_message(ctx));
-    printed_for = tg_webgpu_executor.wgsl_limits(device);
+    printed_for = tg_webgpu_executor.model(device);
     if (printed_for->f16) return device;
     print_message("the adapter offers no f16, or is a processor: nothing of halves was run\n");
     tg_webgpu_executor.close(device);
@@ -787,7 +792,7 @@ static void test_halves(void **state) {
         assert_int_equal(in_halves(&c), i < 8 || (printed_for->matrix_subgroup > 0 && i < 10));
         check_on_device(ctx, device, &c, cases == halves && i % 3 == 1); /* beside others there are no matrices */
     }
-    printed_for = &tg_wgsl_guaranteed;
+    printed_for = &tg_device_guaranteed;
     if (device != NULL) tg_webgpu_executor.close(device);
     tg_context_destroy(ctx);
 }
@@ -837,7 +842,7 @@ static void test_beyond_halves(void **state) {
     }
     for (int i = 0; i < 3; i++) free(data[i]);
     for (int i = 0; i < 2; i++) free(got[i]);
-    printed_for = &tg_wgsl_guaranteed;
+    printed_for = &tg_device_guaranteed;
     if (device != NULL) tg_webgpu_executor.close(device);
     tg_context_destroy(ctx);
 }

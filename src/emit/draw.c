@@ -102,7 +102,7 @@ static void draw_main(tg_text_buffer *text, const tg_draw_array *arrays, int32_t
     tg_text_add(text, "    }\n}\n");
 }
 
-tg_status tg_emit_wgsl_draw(const tg_draw_array *arrays, int32_t count, int64_t rows, int64_t batch, const tg_wgsl_limits *limits,
+tg_status tg_emit_wgsl_draw(const tg_draw_array *arrays, int32_t count, int64_t rows, int64_t batch, const tg_device_model *limits,
                             tg_arena *arena, tg_wgsl_stage *out) {
     int64_t total = 1;
     for (int32_t i = 0; i < count; i++) total += batch * arrays[i].row;

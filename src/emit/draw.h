@@ -33,6 +33,6 @@ void tg_draw_control(const tg_draw *draw, uint32_t words[TG_DRAW_WORDS]);
 /* The most steps of a submission: what is counted must fit in a word. */
 int64_t tg_draw_most_steps(int64_t batch);
 /* Into arena. bindings of the stage are left NULL. */
-tg_status tg_emit_wgsl_draw(const tg_draw_array *arrays, int32_t count, int64_t rows, int64_t batch, const tg_wgsl_limits *limits,
+tg_status tg_emit_wgsl_draw(const tg_draw_array *arrays, int32_t count, int64_t rows, int64_t batch, const tg_device_model *limits,
                             tg_arena *arena, tg_wgsl_stage *out);
 #endif

@@ -15,18 +15,6 @@ void tg_emit_c_noted(tg_text_buffer *text, const char *name);
 /* ---- WGSL: what one launch is on a GPU. It is one stage, or several where a reduction or a long contraction is split so that enough
  * workgroups work on it: then each stage leaves partial results in a scratch buffer that the next one reads, always added in the
  * same order. No atomics: same input, same bits. */
-typedef struct tg_wgsl_limits {
-    int32_t invocations;           /* per workgroup, and along x: 256 guaranteed */
-    int32_t workgroup_bytes;       /* 16384 guaranteed */
-    int32_t groups;                /* workgroups per dimension: 65535 guaranteed */
-    int32_t storage_buffers;       /* per stage, scratch included: 8 guaranteed */
-    bool slow_barriers;            /* a software adapter: it switches contexts at every barrier of every invocation, so work is laid out
-                                      without workgroup memory */
-    const tg_schedules *schedules; /* what was found to be best on this adapter, or NULL; borrowed */
-    bool f16;                      /* round operands of contractions to halves where that helps: the device takes tg_wgsl_f16_probe */
-    int32_t matrix_subgroup;       /* with f16: invocations of every subgroup, where the device takes tg_wgsl_matrix_probe; else 0 */
-} tg_wgsl_limits;
-extern const tg_wgsl_limits tg_wgsl_guaranteed;
 
 /* Modules, entry point `main`, that use all that kernels use of an optional part of WGSL: a device that makes pipelines of them takes
  * the kernels. Asking beats reading lists: numbers and layouts of an experiment change from one library to the next. */
@@ -56,14 +44,15 @@ typedef struct tg_wgsl_kernel {
     int64_t scratch_bytes; /* of this launch; 0: none. Contents need not survive it */
     int32_t tuned;         /* 1: laid out as limits.schedules says; 0: by the printers' own rules */
 } tg_wgsl_kernel;
-/* Prints kernel `index` of a program made with limits.bool_bytes 4 into `arena`; bindings[i] >= 0 is kernel->arguments[bindings[i]].
+/* Prints kernel `index` of a program made with bool_bytes 4 into `arena`; bindings[i] >= 0 is kernel->arguments[bindings[i]].
  * Errors: TG_ERROR_MEMORY; TG_ERROR_LIMIT when it cannot be launched within `limits`. Must not depend on anything but its
  * arguments: the browser replays what this says. */
-tg_status tg_emit_wgsl(const tg_program *program, int32_t index, const tg_wgsl_limits *limits, tg_arena *arena, tg_wgsl_kernel *out);
+tg_status tg_emit_wgsl(const tg_program *program, int32_t index, const tg_device_model *limits, tg_arena *arena, tg_wgsl_kernel *out);
 /* Prints launch `index`; bindings[i] >= 0 is program->buffers[bindings[i]]. Side by side, the workgroup's index selects the kernel; in a
  * chain a workgroup is a slice and runs every kernel, with barriers between. Kernels that do not fit together in `limits` are
  * printed one after another. */
-tg_status tg_emit_wgsl_launch(const tg_program *program, int32_t index, const tg_wgsl_limits *limits, tg_arena *arena, tg_wgsl_kernel *out);
+tg_status tg_emit_wgsl_launch(const tg_program *program, int32_t index, const tg_device_model *limits, tg_arena *arena,
+                              tg_wgsl_kernel *out);
 /* What a table could say of launch `index`: its key, and the schedules that can be printed within `limits`, whose own table is not
  * looked at: first the one that the printer takes by itself, then the others, cheapest first by its own estimate. No choice: count 0. */
 typedef struct tg_wgsl_choices {
@@ -71,8 +60,8 @@ typedef struct tg_wgsl_choices {
     tg_schedule *items; /* in the arena, as the key */
     int32_t count;
 } tg_wgsl_choices;
-tg_status tg_wgsl_find_choices(const tg_program *program, int32_t index, const tg_wgsl_limits *limits, tg_arena *arena,
+tg_status tg_wgsl_find_choices(const tg_program *program, int32_t index, const tg_device_model *limits, tg_arena *arena,
                                tg_wgsl_choices *out);
 /* Every launch, one after another, each stage under a comment with its number and workgroups: for people. */
-tg_status tg_emit_wgsl_text(const tg_program *program, const tg_wgsl_limits *limits, tg_text_buffer *text);
+tg_status tg_emit_wgsl_text(const tg_program *program, const tg_device_model *limits, tg_text_buffer *text);
 #endif

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const tg_wgsl_limits tg_wgsl_guaranteed = {.invocations = 256, .workgroup_bytes = 16384, .groups = 65535, .storage_buffers = 8};
-
 /* How an elementwise operation is spelt per type. %1 %2 %3 are the operands; NULL: the type does not occur. */
 typedef struct wgsl_spelling {
     int op;
@@ -605,7 +603,7 @@ tg_status tg_wgsl_print(tg_wgsl *w) {
     return w->status;
 }
 
-tg_wgsl *tg_wgsl_open(const tg_program *program, const tg_wgsl_limits *limits, tg_arena *arena) {
+tg_wgsl *tg_wgsl_open(const tg_program *program, const tg_device_model *limits, tg_arena *arena) {
     tg_wgsl *w = tg_alloc(arena->ctx, sizeof *w);
     if (w == NULL) return NULL;
     w->program = program;
@@ -622,7 +620,7 @@ void tg_wgsl_close(tg_wgsl *w) {
     tg_release(w->arena->ctx, w, sizeof *w);
 }
 
-tg_status tg_emit_wgsl(const tg_program *program, int32_t index, const tg_wgsl_limits *limits, tg_arena *arena, tg_wgsl_kernel *out) {
+tg_status tg_emit_wgsl(const tg_program *program, int32_t index, const tg_device_model *limits, tg_arena *arena, tg_wgsl_kernel *out) {
     tg_wgsl *w = tg_wgsl_open(program, limits, arena);
     if (w == NULL) return TG_ERROR_MEMORY;
     w->kernel = &program->kernels[index];

@@ -52,7 +52,7 @@ typedef struct tg_wgsl_offers {
 typedef struct tg_wgsl {
     const tg_program *program;
     const tg_kernel *kernel;
-    const tg_wgsl_limits *limits;
+    const tg_device_model *limits;
     tg_arena *arena;   /* of the result */
     tg_placed *places; /* per body instruction */
     int32_t passes;    /* REDUCE: depth of the deepest reduction */
@@ -134,7 +134,7 @@ bool tg_wgsl_keeps(const tg_wgsl *w, const tg_instruction *in, int operand);
 /* ---- for wgsl_launch.c */
 /* Prints w->kernel: w->stages, or w->parts in a frame. */
 tg_status tg_wgsl_print(tg_wgsl *w);
-tg_wgsl *tg_wgsl_open(const tg_program *program, const tg_wgsl_limits *limits, tg_arena *arena); /* NULL recorded */
+tg_wgsl *tg_wgsl_open(const tg_program *program, const tg_device_model *limits, tg_arena *arena); /* NULL recorded */
 void tg_wgsl_close(tg_wgsl *w);
 /* Folds workgroups in three dimensions; prints `main` up to `let group`, after the helpers are known. */
 bool tg_wgsl_fold(const tg_wgsl *w, int64_t workgroups, int32_t groups[3]);

@@ -1,5 +1,5 @@
 /* wgsl_contract: contractions in WGSL. Owns the choice of method, addressing of the operands, tiles, partial sums and the loops
- * around the epilogue. Must not know what the epilogue computes (tg_wgsl_body prints it) nor devices beyond tg_wgsl_limits.
+ * around the epilogue. Must not know what the epilogue computes (tg_wgsl_body prints it) nor devices beyond tg_device_model.
  *
  *   direct  an invocation owns a few outputs and walks k; several "ways" of one workgroup may share the k of an output and add
  *           their sums in a tree. Small outputs, short k, matrix times vector, many tiny matrices.
@@ -207,21 +207,9 @@ static void wgsl_contract_widen(wgsl_contract_operand *o) {
 }
 
 /* ---------------------------------------------------------------- the choice
- * One estimate, in cycles of one multiprocessor of the machine we know best (H200: 132 of them, 128 multiply-adds a cycle each, 1.9
- * GHz). Others differ in size, hardly in proportion. */
+ * One estimate, in cycles of one multiprocessor, by the rates of the device's model. */
 
-#define WGSL_CONTRACT_PROCESSORS 132
 #define WGSL_CONTRACT_LEAST_PROCESSORS 8 /* what a kernel counts on where many run side by side */
-#define WGSL_CONTRACT_LANES 128
-#define WGSL_CONTRACT_WARPS 64        /* resident on one multiprocessor */
-#define WGSL_CONTRACT_SLICE_WAIT 800  /* a slice of a tile never takes less: a read from memory and two barriers */
-#define WGSL_CONTRACT_TILE_START 1000 /* addresses, first slice */
-#define WGSL_CONTRACT_TILE_FINISH 25  /* instructions of the epilogue at an output */
-#define WGSL_CONTRACT_READ_WAIT 250   /* a step of four k never takes less: a read, mostly from a cache */
-#define WGSL_CONTRACT_WARP_START 40   /* addresses and epilogue of a warp: some 160 instructions */
-#define WGSL_CONTRACT_BARRIER 60      /* a level of the tree of ways */
-#define WGSL_CONTRACT_LAUNCH 7000     /* a second stage: 3.6 us measured */
-#define WGSL_CONTRACT_TRAFFIC 2500    /* bytes a cycle that partial sums move at */
 #define WGSL_CONTRACT_MOST_PARTS 64
 #define WGSL_CONTRACT_MOST_SCRATCH (32 << 20) /* bytes; a binding holds 128 MiB */
 /* A sum is one chain of additions up to so many; then it is added to a total and starts anew, so that the error stays that of
@@ -232,41 +220,44 @@ static void wgsl_contract_widen(wgsl_contract_operand *o) {
 #define WGSL_CONTRACT_MOST_TOTALS 32
 #define WGSL_CONTRACT_SHORT_BODY 16 /* instructions of an epilogue that may be printed once for each output */
 
-static int64_t wgsl_contract_processors(const tg_wgsl_frame *frame) {
-    if (frame->slices > 0) return 1;
-    if (frame->share <= 1) return WGSL_CONTRACT_PROCESSORS;
-    return wgsl_contract_max(WGSL_CONTRACT_PROCESSORS / frame->share, WGSL_CONTRACT_LEAST_PROCESSORS);
+static int64_t wgsl_contract_processors(const tg_wgsl *w) {
+    const int32_t all = w->limits->rates->processors;
+    if (w->frame.slices > 0) return 1;
+    if (w->frame.share <= 1) return all;
+    return wgsl_contract_max(all / w->frame.share, WGSL_CONTRACT_LEAST_PROCESSORS);
 }
 
 static int64_t wgsl_contract_outputs(const wgsl_contract_state *s) { return s->batch * s->rows * s->columns; }
 
 static double wgsl_contract_parts_cost(const wgsl_contract_state *s, int64_t parts) {
+    const tg_device_rates *rates = s->w->limits->rates;
     if (parts == 1) return 0.0;
-    return WGSL_CONTRACT_LAUNCH + 8.0 * (double)(wgsl_contract_outputs(s) * parts) / WGSL_CONTRACT_TRAFFIC +
-           WGSL_CONTRACT_READ_WAIT * (double)parts / 4.0;
+    return rates->next_stage + 8.0 * (double)(wgsl_contract_outputs(s) * parts) / rates->traffic + rates->read_wait * (double)parts / 4.0;
 }
 
 static double wgsl_contract_tile_cost(const wgsl_contract_state *s, const wgsl_contract_choice *c) {
+    const tg_device_rates *rates = s->w->limits->rates;
     const wgsl_contract_tile *tile = &c->tile;
     const int64_t groups = s->batch * wgsl_contract_ceil(s->rows, tile->m) * wgsl_contract_ceil(s->columns, tile->n) * c->parts;
-    const int64_t each = wgsl_contract_ceil(groups, wgsl_contract_processors(&s->w->frame));
+    const int64_t each = wgsl_contract_ceil(groups, wgsl_contract_processors(s->w));
     const int64_t resident = wgsl_contract_min(each, tile->resident), slices = wgsl_contract_ceil(c->part_length, tile->slice);
-    const double work = (double)tile->m * tile->n * tile->slice / (WGSL_CONTRACT_LANES * tile->rate);
-    const double wait = tile->slice > 16 ? 2.0 * WGSL_CONTRACT_SLICE_WAIT : WGSL_CONTRACT_SLICE_WAIT; /* for twice the reads */
+    const double work = (double)tile->m * tile->n * tile->slice / (rates->lanes * tile->rate);
+    const double wait = tile->slice > 16 ? 2.0 * rates->slice_wait : rates->slice_wait; /* for twice the reads */
     const double slice = wgsl_contract_larger((double)resident * work, wait);
     /* a last round that is not full is shorter, but not in proportion: whole rounds when there are few */
     const double rounds = (double)wgsl_contract_ceil(each, resident);
-    const double finish = (double)tile->m * tile->n / WGSL_CONTRACT_LANES * WGSL_CONTRACT_TILE_FINISH;
-    return rounds * ((double)slices * slice + WGSL_CONTRACT_TILE_START + (double)resident * finish) + wgsl_contract_parts_cost(s, c->parts);
+    const double finish = (double)tile->m * tile->n / rates->lanes * rates->tile_finish;
+    return rounds * ((double)slices * slice + rates->tile_start + (double)resident * finish) + wgsl_contract_parts_cost(s, c->parts);
 }
 
 /* Cycles that a warp's fetch of four k of one row takes of a multiprocessor: four loads with their addresses, or one of a vec4.
  * Lanes that lie along k want k contiguous. Lanes along columns share the left row and want the right columns contiguous; where
  * they are fewer than a warp, the warp holds several ways, each at its own k. */
-static double wgsl_contract_fetch_cost(const wgsl_contract_operand *o, const wgsl_contract_choice *c, bool is_left) {
-    const bool wide = o->can_widen && o->unit == WGSL_UNIT_K;
-    const double together = wide ? 3.0 : 10.0, neighbours = wide ? 8.0 : 20.0, scattered = wide ? 24.0 : 80.0;
-    if (c->ways_first) return o->unit == WGSL_UNIT_K ? neighbours : scattered;
+static double wgsl_contract_fetch_cost(const tg_device_rates *rates, const wgsl_contract_operand *o, const wgsl_contract_choice *c,
+                                       bool is_left) {
+    const tg_device_fetch *fetch = o->can_widen && o->unit == WGSL_UNIT_K ? &rates->wide : &rates->words;
+    const double together = fetch->together, scattered = fetch->scattered;
+    if (c->ways_first) return o->unit == WGSL_UNIT_K ? fetch->neighbours : scattered;
     const double lanes = (double)wgsl_contract_min(32, c->size / c->ways), ways = 32.0 / lanes;
     if (o->unit == WGSL_UNIT_K) return is_left ? together : together + scattered * lanes / 32.0;
     if (is_left || o->unit == WGSL_UNIT_ROW || o->row.count == 0) return wgsl_contract_smaller(together * ways, scattered);
@@ -274,17 +265,18 @@ static double wgsl_contract_fetch_cost(const wgsl_contract_operand *o, const wgs
 }
 
 static double wgsl_contract_direct_cost(const wgsl_contract_state *s, const wgsl_contract_choice *c) {
+    const tg_device_rates *rates = s->w->limits->rates;
     const int64_t cells = s->batch * wgsl_contract_ceil(s->rows, c->thread_m) * wgsl_contract_ceil(s->columns, c->thread_n);
     const int64_t groups = wgsl_contract_ceil(cells, c->size / c->ways) * c->parts;
-    const int64_t each = wgsl_contract_ceil(groups, wgsl_contract_processors(&s->w->frame)) * wgsl_contract_ceil(c->size, 32); /* warps */
-    const int64_t resident = s->w->frame.slices > 0 ? wgsl_contract_ceil(c->size, 32) : WGSL_CONTRACT_WARPS;
+    const int64_t each = wgsl_contract_ceil(groups, wgsl_contract_processors(s->w)) * wgsl_contract_ceil(c->size, 32); /* warps */
+    const int64_t resident = s->w->frame.slices > 0 ? wgsl_contract_ceil(c->size, 32) : rates->warps;
     const int64_t rounds = wgsl_contract_ceil(each, resident);
     const int64_t steps = wgsl_contract_ceil(c->part_length, (int64_t)4 * c->ways);
-    const double left = wgsl_contract_fetch_cost(&s->left, c, true), right = wgsl_contract_fetch_cost(&s->right, c, false);
-    const double step = c->thread_m * left + c->thread_n * right + 1.25 * c->thread_m * c->thread_n;
-    const double tree = c->ways > 1 ? WGSL_CONTRACT_BARRIER * (2.0 + wgsl_contract_log2(c->ways)) : 0.0;
-    const double walk = wgsl_contract_larger((double)each * step, (double)rounds * WGSL_CONTRACT_READ_WAIT);
-    return (double)steps * walk + (double)each * WGSL_CONTRACT_WARP_START + (double)rounds * (tree + 2.0 * WGSL_CONTRACT_READ_WAIT) +
+    const double left = wgsl_contract_fetch_cost(rates, &s->left, c, true), right = wgsl_contract_fetch_cost(rates, &s->right, c, false);
+    const double step = c->thread_m * left + c->thread_n * right + rates->multiply_add * c->thread_m * c->thread_n;
+    const double tree = c->ways > 1 ? rates->barrier * (2.0 + wgsl_contract_log2(c->ways)) : 0.0;
+    const double walk = wgsl_contract_larger((double)each * step, (double)rounds * rates->read_wait);
+    return (double)steps * walk + (double)each * rates->warp_start + (double)rounds * (tree + 2.0 * rates->read_wait) +
            wgsl_contract_parts_cost(s, c->parts);
 }
 
@@ -339,7 +331,7 @@ static tg_wgsl_matrices wgsl_contract_make_matrices(const wgsl_contract_state *s
 
 /* They need a module of their own. */
 static bool wgsl_contract_matrices_fit(const wgsl_contract_state *s, const wgsl_contract_tile *tile, int32_t size) {
-    const tg_wgsl_limits *limits = s->w->limits;
+    const tg_device_model *limits = s->w->limits;
     if (!limits->f16 || limits->matrix_subgroup == 0 || !tg_wgsl_is_lone(s->w) || size > limits->invocations) return false;
     const tg_wgsl_matrices m = wgsl_contract_make_matrices(s, tile, size);
     if (m.left.subgroups == 0 || tile->m / m.left.subgroups % TG_WGSL_MATRIX != 0 || tile->n / tile->across % TG_WGSL_MATRIX != 0)
@@ -1419,18 +1411,7 @@ void tg_wgsl_contract(tg_wgsl *w) {
     if (s.choice.parts > 1) wgsl_contract_add_parts(&s);
 }
 
-#undef WGSL_CONTRACT_PROCESSORS
 #undef WGSL_CONTRACT_LEAST_PROCESSORS
-#undef WGSL_CONTRACT_LANES
-#undef WGSL_CONTRACT_WARPS
-#undef WGSL_CONTRACT_SLICE_WAIT
-#undef WGSL_CONTRACT_TILE_START
-#undef WGSL_CONTRACT_TILE_FINISH
-#undef WGSL_CONTRACT_READ_WAIT
-#undef WGSL_CONTRACT_WARP_START
-#undef WGSL_CONTRACT_BARRIER
-#undef WGSL_CONTRACT_LAUNCH
-#undef WGSL_CONTRACT_TRAFFIC
 #undef WGSL_CONTRACT_MOST_PARTS
 #undef WGSL_CONTRACT_MOST_SCRATCH
 #undef WGSL_CONTRACT_CHAIN

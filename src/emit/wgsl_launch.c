@@ -488,7 +488,7 @@ static tg_status launch_print_joined(launch_join *j, tg_wgsl_kernel *out) {
 
 /* ---------------------------------------------------------------- schedules */
 
-static tg_schedule launch_default(const tg_launch *launch, const tg_wgsl_limits *limits) {
+static tg_schedule launch_default(const tg_launch *launch, const tg_device_model *limits) {
     const bool chain = launch->slices > 0;
     tg_schedule schedule = {.kind = chain ? TG_SCHEDULE_CHAIN : TG_SCHEDULE_BESIDE};
     if (chain) schedule.panel = LAUNCH_PANEL;
@@ -500,7 +500,7 @@ static tg_schedule launch_default(const tg_launch *launch, const tg_wgsl_limits 
 }
 
 /* Calls for every schedule that a table may give the launch; until one answers false. */
-static void launch_each_schedule(const tg_launch *launch, const tg_wgsl_limits *limits, bool (*visit)(void *, tg_schedule), void *user) {
+static void launch_each_schedule(const tg_launch *launch, const tg_device_model *limits, bool (*visit)(void *, tg_schedule), void *user) {
     const bool chain = launch->slices > 0;
     if (limits->slow_barriers) return;
     for (int32_t size = 128; size <= 1024 && size <= limits->invocations; size *= 2)
@@ -538,7 +538,7 @@ static bool launch_is_wanted(void *user, tg_schedule schedule) {
 }
 
 /* What the device's table says, if that is one of the ways. */
-static const tg_schedule *launch_find_tuned(const tg_program *program, const tg_launch *launch, const tg_wgsl_limits *limits) {
+static const tg_schedule *launch_find_tuned(const tg_program *program, const tg_launch *launch, const tg_device_model *limits) {
     char key[TG_WGSL_KEY];
     if (limits->schedules == NULL) return NULL;
     launch_key(program, launch, key);
@@ -550,7 +550,7 @@ static const tg_schedule *launch_find_tuned(const tg_program *program, const tg_
 
 /* ---------------------------------------------------------------- all of it */
 
-static tg_status launch_joined(const tg_program *program, const tg_launch *launch, const tg_wgsl_limits *limits,
+static tg_status launch_joined(const tg_program *program, const tg_launch *launch, const tg_device_model *limits,
                                const tg_schedule *schedule, tg_arena *arena, tg_wgsl_kernel *out) {
     tg_wgsl *w = tg_wgsl_open(program, limits, arena);
     if (w == NULL) return TG_ERROR_MEMORY;
@@ -577,7 +577,7 @@ static tg_status launch_joined(const tg_program *program, const tg_launch *launc
 
 /* ---------------------------------------------------------------- one kernel after another */
 
-static tg_status launch_alone(const tg_program *program, const tg_launch *launch, const tg_wgsl_limits *limits, tg_arena *arena,
+static tg_status launch_alone(const tg_program *program, const tg_launch *launch, const tg_device_model *limits, tg_arena *arena,
                               tg_wgsl_kernel *out) {
     *out = (tg_wgsl_kernel){.stages = TG_NEW(arena, tg_wgsl_stage, launch->count * (int64_t)TG_WGSL_MAX_STAGES)};
     if (out->stages == NULL) return TG_ERROR_MEMORY;
@@ -603,7 +603,7 @@ static tg_status launch_alone(const tg_program *program, const tg_launch *launch
 }
 
 /* Joined by the table's schedule, or by our own; TG_ERROR_LIMIT, nothing recorded: it does not fit. */
-static tg_status launch_try_joined(const tg_program *program, const tg_launch *launch, const tg_wgsl_limits *limits, tg_arena *arena,
+static tg_status launch_try_joined(const tg_program *program, const tg_launch *launch, const tg_device_model *limits, tg_arena *arena,
                                    tg_wgsl_kernel *out) {
     const tg_schedule *tuned = launch_find_tuned(program, launch, limits), own = launch_default(launch, limits);
     tg_status status = TG_ERROR_LIMIT;
@@ -619,7 +619,7 @@ static tg_status launch_try_joined(const tg_program *program, const tg_launch *l
     return status;
 }
 
-tg_status tg_emit_wgsl_launch(const tg_program *program, int32_t index, const tg_wgsl_limits *limits, tg_arena *arena,
+tg_status tg_emit_wgsl_launch(const tg_program *program, int32_t index, const tg_device_model *limits, tg_arena *arena,
                               tg_wgsl_kernel *out) {
     const tg_launch *launch = &program->launches[index];
     if (launch->count > 1) {
@@ -662,7 +662,7 @@ static tg_status launch_sort_choices(tg_wgsl_offers *offers, tg_arena *arena, tg
     return TG_OK;
 }
 
-tg_status tg_wgsl_find_choices(const tg_program *program, int32_t index, const tg_wgsl_limits *limits, tg_arena *arena,
+tg_status tg_wgsl_find_choices(const tg_program *program, int32_t index, const tg_device_model *limits, tg_arena *arena,
                                tg_wgsl_choices *out) {
     tg_wgsl_offers offers = {.count = 0};
     memset(out, 0, sizeof *out);
@@ -692,7 +692,7 @@ static void launch_text_stages(const tg_program *program, int32_t index, const t
     }
 }
 
-tg_status tg_emit_wgsl_text(const tg_program *program, const tg_wgsl_limits *limits, tg_text_buffer *text) {
+tg_status tg_emit_wgsl_text(const tg_program *program, const tg_device_model *limits, tg_text_buffer *text) {
     tg_status status = TG_OK;
     for (int32_t i = 0; i < program->launch_count && status == TG_OK; i++) {
         tg_arena arena;

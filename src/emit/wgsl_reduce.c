@@ -19,7 +19,6 @@ typedef struct wgsl_rows {
     int64_t *scratch;     /* per body instruction that reduces: first word of its parts' results (an index follows the values) */
 } wgsl_rows;
 
-#define WGSL_ROWS_BUSY 32768     /* invocations that keep a large GPU busy: 132 multiprocessors x 256 */
 #define WGSL_ROWS_SERIAL 1024    /* points that one invocation adds at most */
 #define WGSL_ROWS_PLAIN 4        /* points that one invocation adds without looking at what is lost */
 #define WGSL_ROWS_SPLIT 8192     /* points: shorter rows are left to one workgroup */
@@ -58,10 +57,11 @@ static int32_t wgsl_rows_lanes(const wgsl_rows *r) {
     const bool spread = !r->w->limits->slow_barriers;
     if (spread && r->w->frame.slices > 0) return wgsl_rows_chain_lanes(r);
     int64_t least = !spread || r->across ? 1 : r->length >= 32 ? 32 : r->length >= 16 ? 8 : 1;
+    int64_t busy = r->w->limits->rates->busy_invocations;
     int32_t lanes = 1;
+    if (r->w->frame.share > 1) busy /= r->w->frame.share;
     if (least < r->length / WGSL_ROWS_SERIAL) least = r->length / WGSL_ROWS_SERIAL;
     while (lanes * 2 <= r->size && lanes * 2 <= r->length) {
-        const int64_t busy = r->w->frame.share > 1 ? WGSL_ROWS_BUSY / r->w->frame.share : WGSL_ROWS_BUSY;
         const bool idle = spread && r->rows * lanes < busy && r->length / lanes >= 8;
         if (lanes >= least && !idle) break;
         lanes *= 2;
@@ -431,7 +431,6 @@ void tg_wgsl_reduce(tg_wgsl *w) {
     else wgsl_rows_whole(&r);
 }
 
-#undef WGSL_ROWS_BUSY
 #undef WGSL_ROWS_SERIAL
 #undef WGSL_ROWS_PLAIN
 #undef WGSL_ROWS_SPLIT

@@ -852,7 +852,7 @@ static void build_once(struct tg_builder *b, const bool *stored) {
     b->element_flat = b->domain->kind == TG_KERNEL_REDUCE ? tg_affine_row_major(&b->loops, 0, b->loops.count) : b->outer_flat;
     if (b->domain->kind == TG_KERNEL_SCATTER_ADD) emit_scatter(b);
     else emit_items(b, stored);
-    if (b->status == TG_BUILD_OK && (b->argument_count > b->f->limits.max_arguments || b->body_count > TG_MAX_BODY))
+    if (b->status == TG_BUILD_OK && (b->argument_count > b->f->device->max_arguments || b->body_count > TG_MAX_BODY))
         b->status = TG_BUILD_LARGE;
 }
 

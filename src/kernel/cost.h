@@ -23,20 +23,8 @@
 /* And a row longer than this is not worth holding or recomputing. */
 #define TG_LONGEST_FUSED_ROW 32768
 
-/* ---- launches (tg_launch), in microseconds on an H200, which stands for any adapter where launches are what a step costs. */
+/* ---- launches (tg_launch). What they take is in the rates of the device model. */
 
-/* From one dispatch to the next that needs it, nothing computed: about 4, measured. */
-#define TG_LAUNCH_US 4.0
-/* The next four are estimates from that adapter's data sheet and the sizes that matter here, not measurements of their own.
- * Operations a microsecond of a kernel of a few million that has the adapter to itself: far from its peak, tiles are few. */
-#define TG_ALONE_RATE 8e6
-/* A kernel of a chain: its barrier and the latency of its first loads; operations a microsecond of one workgroup; workgroups that
- * run at once, one a processor. */
-#define TG_CHAINED_US 0.6
-#define TG_SLICE_RATE 0.1e6
-#define TG_PROCESSORS 132
-/* A kernel that takes longer than this is launched alone: its own tiling is worth more than the launch that it would save. */
-#define TG_LONGEST_JOINED_US 60.0
 /* Kernels in one launch: the time to compile a shader grows with its length. */
 #define TG_MAX_JOINED 96
 /* Slices of a chain: fewer leave most processors idle; more are single rows, which share nothing. */

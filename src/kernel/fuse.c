@@ -567,7 +567,7 @@ static void cut_beside(tg_fusion *f, int32_t at) {
  * store, or out of memory. */
 static bool choose_cuts(tg_fusion *f, int32_t root) {
     enum { WIDEST = 64 };
-    const int limit = f->limits.max_arguments - 2 < WIDEST ? f->limits.max_arguments - 2 : WIDEST;
+    const int limit = f->device->max_arguments - 2 < WIDEST ? f->device->max_arguments - 2 : WIDEST;
     const bool wide = distinct_loads(f, root, WIDEST) > limit;
     int32_t nodes = collect_inlined(f, root, false);
     if (wide && nodes > CUT_STRETCH) {
@@ -937,7 +937,7 @@ static bool recomputes_extremum(const tg_fusion *f, const tg_kernel *k) {
  * elements count) must then not be made together with one that comes later (the loss). */
 static bool delays_total(const tg_fusion *f, int32_t total, int32_t later, fuse_scratch *s) {
     const tg_group *a = &f->groups.items[total], *b = &f->groups.items[later];
-    if (!f->limits.joins || a->domain.kind != TG_KERNEL_REDUCE || a->domain.rows >= TG_FEWEST_SLICES) return false;
+    if (!f->device->joins || a->domain.kind != TG_KERNEL_REDUCE || a->domain.rows >= TG_FEWEST_SLICES) return false;
     bool wanted = false;
     for (int64_t i = 0; i < a->items.count && !wanted; i++) {
         const int32_t node = f->items.items[a->items.items[i]].node;
@@ -977,7 +977,7 @@ static bool joint_too_large(tg_fusion *f, int32_t ia, int32_t ib, int count, con
             if (n->op != TG_OP_STOP_GRADIENT && tg_op_table[n->op].class_ != TG_CLASS_JOIN) computed += push_once(f, k->nodes[i]);
         }
     }
-    return reads + stores > f->limits.max_arguments || reads + stores + computed > TG_MAX_BODY;
+    return reads + stores > f->device->max_arguments || reads + stores + computed > TG_MAX_BODY;
 }
 
 /* Joins b into a when one kernel can make both. */
@@ -1274,11 +1274,11 @@ static tg_status fuse_rounds(tg_fusion *f, const int32_t *outputs, int output_co
     return status == TG_OK ? join_groups(f) : status;
 }
 
-tg_status tg_fuse(tg_fusion *f, tg_graph *g, const tg_limits *limits, bool no_fusion, const int32_t *outputs, int output_count) {
+tg_status tg_fuse(tg_fusion *f, tg_graph *g, const tg_device_model *device, bool no_fusion, const int32_t *outputs, int output_count) {
     memset(f, 0, sizeof *f);
     f->graph = g;
     f->ctx = g->ctx;
-    f->limits = *limits;
+    f->device = device;
     f->no_fusion = no_fusion;
     f->node_count = (int32_t)g->nodes.count;
     tg_arena_init(&f->arena, g->ctx);

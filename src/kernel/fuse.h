@@ -1,11 +1,13 @@
 /* fuse: which values are stored and which are recomputed, and which stored values share a kernel. Owns that choice; build.c
- * makes one kernel of a choice. Knows the graph; must not know buffers, liveness or devices (beyond tg_limits).
+ * makes one kernel of a choice. Knows the graph; must not know buffers, liveness or devices (beyond
+ * tg_device_model).
  *
  * An item is a value that gets stored; a group is a set of items made by one kernel. A kernel's arguments name, until the
  * planner replaces them, what they are: an id >= 0 is the node whose value is read, an id < 0 is item -(id + 1) written. */
 #ifndef TG_FUSE_H
 #define TG_FUSE_H
 #include "kernel/access.h"
+#include "kernel/device_model.h"
 
 typedef struct tg_item {
     int32_t node;
@@ -38,8 +40,8 @@ typedef struct tg_group {
 typedef struct tg_fusion {
     tg_graph *graph;
     tg_context *ctx;
-    tg_arena arena; /* dies with the fusion */
-    tg_limits limits;
+    tg_arena arena;                /* dies with the fusion */
+    const tg_device_model *device; /* borrowed */
     bool no_fusion;
     int32_t node_count;
     bool *live;
@@ -81,7 +83,7 @@ bool tg_has_storage(const tg_fusion *f, int32_t node);
 
 /* Fuses everything that the outputs (nodes whose value must be in a buffer at the end) and the writebacks need. A writeback's
  * source must not be a STATE leaf itself. On error too: tg_fusion_free. */
-tg_status tg_fuse(tg_fusion *f, tg_graph *g, const tg_limits *limits, bool no_fusion, const int32_t *outputs, int output_count);
+tg_status tg_fuse(tg_fusion *f, tg_graph *g, const tg_device_model *device, bool no_fusion, const int32_t *outputs, int output_count);
 /* The item's value reaches its state through a kernel of its own, so that the group it was in need not wait for readers of
  * the state's old value. Groups are added and rebuilt. */
 tg_status tg_fusion_redirect(tg_fusion *f, int32_t item);

@@ -100,12 +100,4 @@ typedef struct tg_kernel {
     size_t bytes; /* of the block that a builder put all of it in; else 0 */
 } tg_kernel;
 
-/* What a device can bind; the guaranteed WebGPU limits by default. */
-typedef struct tg_limits {
-    int32_t max_arguments;     /* storage buffers per dispatch, 8 guaranteed; CPU: 64 */
-    int64_t max_binding_bytes; /* CPU: INT64_MAX */
-    int32_t bool_bytes;        /* of a bool in a buffer: 1 on the CPU; 4 on WebGPU, which addresses words. 0 means 1 */
-    bool joins;                /* one launch may hold several kernels (tg_launch): where launches are what a step costs */
-} tg_limits;
-
 #endif

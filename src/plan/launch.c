@@ -62,19 +62,20 @@ static double kernel_operations(const tg_kernel *k) {
     return points * (double)k->body_count;
 }
 
-static double time_in_chain(const tg_kernel *k, int32_t slices) {
-    double rounds = (double)((slices + TG_PROCESSORS - 1) / TG_PROCESSORS);
-    return TG_CHAINED_US + rounds * (kernel_operations(k) / (double)slices) / TG_SLICE_RATE;
+static double time_in_chain(const tg_device_rates *rates, const tg_kernel *k, int32_t slices) {
+    double rounds = (double)((slices + rates->processors - 1) / rates->processors);
+    return rates->chained + rounds * (kernel_operations(k) / (double)slices) / rates->slice_rate;
 }
 
 static void collect_kernels(launcher *l, int32_t *position_of_group) {
     const tg_planner *p = l->p;
+    const tg_device_rates *rates = p->options->device->rates;
     for (int64_t g = 0; g < p->fusion.groups.count; g++) position_of_group[g] = -1;
     for (int32_t i = 0; i < l->count; i++) {
         launch_kernel *k = &l->kernels[i];
         k->group = p->order[i];
         k->kernel = p->fusion.groups.items[k->group].kernel;
-        k->alone = TG_LAUNCH_US + kernel_operations(k->kernel) / TG_ALONE_RATE;
+        k->alone = rates->launch + kernel_operations(k->kernel) / rates->alone_rate;
         position_of_group[k->group] = i;
     }
 }
@@ -178,7 +179,7 @@ static double prepare_slices(launcher *l, const bool *among, int32_t slices) {
     for (int32_t i = l->begin; i < l->end; i++) {
         launch_kernel *k = &l->kernels[i];
         k->feeds = false;
-        k->chained = time_in_chain(k->kernel, slices);
+        k->chained = time_in_chain(l->p->options->device->rates, k->kernel, slices);
         k->sliced = among[i] && !k->done && k->chained <= k->alone && writes_slices(l, k->kernel, slices);
         for (int32_t n = k->need_begin; n < k->need_end && k->sliced; n++)
             l->needs[n].aligned = reads_slices(l, k->kernel, l->kernels[l->needs[n].position].group, slices);
@@ -212,7 +213,7 @@ static int32_t state_to_bind(const launcher *l, const tg_kernel *k, int32_t i) {
 static bool bind_states(launcher *l, const tg_kernel *k) {
     int32_t more = 0;
     for (int32_t i = 0; i < k->argument_count; i++) more += state_to_bind(l, k, i) >= 0;
-    if (4 + l->binding + more > l->p->options->limits.max_arguments) return false;
+    if (4 + l->binding + more > l->p->options->device->max_arguments) return false;
     for (int32_t i = k->argument_count - 1; i >= 0; i--) {
         const int32_t state = state_to_bind(l, k, i);
         if (state >= 0) l->bound[state] = true;
@@ -259,6 +260,7 @@ static void drop_loners(launcher *l, launch_chain *c) {
 /* Walks the kernels and takes into the chain what can be. */
 static void grow_chain(launcher *l, launch_chain *c) {
     int32_t deepest = 1;
+    const double launch = l->p->options->device->rates->launch;
     c->members = 0;
     c->gain = 0;
     bind_nothing(l);
@@ -268,9 +270,9 @@ static void grow_chain(launcher *l, launch_chain *c) {
     for (int32_t i = l->begin; i < l->end; i++) {
         if (l->kernels[i].done || c->role[i] != LAUNCH_MEMBER) continue;
         if (l->depth[i] > deepest) deepest = l->depth[i];
-        c->gain += (l->kernels[i].alone - TG_LAUNCH_US) - l->kernels[i].chained;
+        c->gain += (l->kernels[i].alone - launch) - l->kernels[i].chained;
     }
-    c->gain += TG_LAUNCH_US * (deepest - 1); /* side by side, the members would be `deepest` launches */
+    c->gain += launch * (deepest - 1); /* side by side, the members would be `deepest` launches */
 }
 
 /* The kernel waits for members, the chain might go on behind it, and it is no member itself: is it the first such one on its way? */
@@ -397,13 +399,14 @@ static bool ready(const launcher *l, int32_t position) {
  * wanted yet unless they are `kept` for a chain. */
 static bool launch_beside(launcher *l, const bool *wanted, const uint8_t *kept) {
     int32_t joined[TG_MAX_JOINED], count = 0, first = l->begin;
+    const double longest = l->p->options->device->rates->longest_joined;
     while (first < l->end && !(wanted[first] && ready(l, first))) first++;
     if (first == l->end) return false;
     joined[count++] = first;
     bind_nothing(l);
-    const bool alone = l->kernels[first].alone > TG_LONGEST_JOINED_US || !bind_states(l, l->kernels[first].kernel);
+    const bool alone = l->kernels[first].alone > longest || !bind_states(l, l->kernels[first].kernel);
     for (int32_t i = l->begin; i < l->end && !alone && count < TG_MAX_JOINED; i++) {
-        if (i == first || (kept && kept[i] == LAUNCH_MEMBER) || l->kernels[i].alone > TG_LONGEST_JOINED_US || !ready(l, i)) continue;
+        if (i == first || (kept && kept[i] == LAUNCH_MEMBER) || l->kernels[i].alone > longest || !ready(l, i)) continue;
         if (bind_states(l, l->kernels[i].kernel)) joined[count++] = i;
     }
     start_launch(l, 0);

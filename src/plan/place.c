@@ -403,7 +403,7 @@ static bool make_maps(tg_planner *p) {
 
 static bool blocks_fit(tg_planner *p) {
     const tg_program *program = p->program;
-    const int64_t most = p->options->limits.max_binding_bytes;
+    const int64_t most = p->options->device->max_binding_bytes;
     if (program->workspace_bytes > most || program->input_block_bytes > most || program->constant_block_bytes > most) return false;
     for (int32_t k = 0; k < p->order_count; k++) {
         const tg_kernel *kernel = kernel_at(p, k);

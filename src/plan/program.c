@@ -138,7 +138,7 @@ static bool choose_outputs(tg_planner *p) {
  * what it touches. */
 static tg_status plan_launches_and_buffers(tg_planner *p) {
     bool joined = false, fits = true;
-    const bool joins = p->options->limits.joins && !p->options->no_fusion;
+    const bool joins = p->options->device->joins && !p->options->no_fusion;
     int32_t *order = p->order;
     tg_status status = joins ? tg_plan_launches(p, &joined) : tg_plan_launches_apart(p);
     if (status == TG_OK) status = tg_plan_places(p, &fits);
@@ -154,7 +154,7 @@ static tg_status plan_program(tg_planner *p) {
     if (!choose_outputs(p) || !make_checks(p) || !detach_state_sources(p) || !copy_tables(p) || !name_outputs(p))
         return p->ctx->status != TG_OK ? p->ctx->status : TG_INTERNAL(p->ctx, "the graph could not be prepared");
     p->program->node_count = (int32_t)p->graph->nodes.count - 1;
-    tg_status status = tg_fuse(&p->fusion, p->graph, &p->options->limits, p->options->no_fusion, p->outputs, p->output_count);
+    tg_status status = tg_fuse(&p->fusion, p->graph, p->options->device, p->options->no_fusion, p->outputs, p->output_count);
     if (status == TG_OK) status = tg_plan_order(p);
     if (status == TG_OK) status = plan_launches_and_buffers(p);
     tg_release(p->ctx, p->edges.items, sizeof(tg_plan_edge) * (size_t)p->edges.capacity);
@@ -174,7 +174,7 @@ tg_program *tg_program_make(tg_graph *g, const tg_plan_options *options) {
     p.options = options;
     p.program = tg_alloc(g->ctx, sizeof(tg_program));
     if (!p.program) return NULL;
-    p.program->bool_bytes = options->limits.bool_bytes == 4 ? 4 : 1;
+    p.program->bool_bytes = options->device->bool_bytes == 4 ? 4 : 1;
     tg_arena_init(&p.program->arena, g->ctx);
     tg_arena_init(&p.scratch, g->ctx);
     tg_status status = plan_program(&p);

@@ -4,6 +4,7 @@
 #define TG_PROGRAM_H
 
 #include "ir/tables.h"
+#include "kernel/device_model.h"
 #include "kernel/kernel.h"
 
 typedef enum tg_storage {
@@ -59,7 +60,7 @@ typedef struct tg_feed_check {
  *             walk the chain without waiting for each other. Memory changes hands within a chain only from one buffer whose every
  *             access in the chain is sliced so to another one of the same place, size and element size.
  * A launch of several kernels binds blocks, not buffers: the workspace, the inputs, the constants, a scratch, and each state it
- * touches; together no more than limits.max_arguments. */
+ * touches; together no more than the device's max_arguments. */
 typedef struct tg_launch {
     int32_t first, count, slices;
 } tg_launch;
@@ -70,7 +71,7 @@ typedef struct tg_program {
     int32_t buffer_count;
     tg_kernel *kernels;
     int32_t kernel_count;
-    tg_launch *launches; /* every kernel is in one, in order; without limits.joins each is alone in its own */
+    tg_launch *launches; /* every kernel is in one, in order; where the device does not join, each is alone in its own */
     int32_t launch_count;
     tg_input_info *inputs; /* names, shapes, dtypes; node ids as in the graph */
     int32_t input_count;
@@ -83,7 +84,7 @@ typedef struct tg_program {
     int32_t computed_check_count;
     tg_feed_check *feed_checks;
     int32_t feed_check_count;
-    int32_t bool_bytes; /* as the limits asked: 1 or 4 */
+    int32_t bool_bytes; /* as the device wants: 1 or 4 */
     int64_t workspace_bytes;
     int64_t constant_bytes, input_bytes, state_bytes;
     int64_t constant_block_bytes, input_block_bytes; /* of the blocks, gaps included; all but 0 are multiples of 256 */
@@ -97,7 +98,7 @@ static inline int64_t tg_program_element_bytes(const tg_program *program, tg_dty
 }
 
 typedef struct tg_plan_options {
-    tg_limits limits;
+    const tg_device_model *device; /* what is planned for; borrowed for the call */
     bool no_fusion;
     bool captures; /* captures become outputs */
 } tg_plan_options;

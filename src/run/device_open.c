@@ -73,8 +73,7 @@ static tg_status device_keep_precision(tg_family *family, const tg_compile_optio
 }
 
 tg_precision tg_family_precision(const tg_family *family) {
-    const tg_wgsl_limits *limits = family->executor->wgsl_limits(family->device);
-    return limits != NULL && limits->f16 ? TG_PRECISION_F16 : TG_PRECISION_F32;
+    return family->executor->model(family->device)->f16 ? TG_PRECISION_F16 : TG_PRECISION_F32;
 }
 
 double tg_family_loss_scale(const tg_family *family) { return tg_family_precision(family) == TG_PRECISION_F16 ? family->loss_scale : 1.0; }

@@ -40,15 +40,15 @@ typedef struct tg_feeder_run {
 typedef struct tg_executor {
     const char *kind;  /* "cpu", "webgpu" */
     bool can_be_lost;  /* any call may answer TG_ERROR_DEVICE_LOST; from then on all do. close and unload still work */
+    bool wgsl;         /* kernels are WGSL, printed for the device's model */
     bool asynchronous; /* the device answers later: run and read_state are refused, whoever drives run/call.h has programs executed,
                           reads states and takes snapshots */
     tg_status (*open)(tg_context *ctx, const tg_open_options *options, tg_device **out);
-    bool (*is_lost)(const tg_device *device);         /* where can_be_lost */
-    void (*close)(tg_device *device);                 /* NULL is fine; executables must be unloaded first */
-    const char *(*describe)(const tg_device *device); /* "cpu (avx512, 2 threads)", "webgpu (NVIDIA H200, vulkan)" */
-    const char *(*adapter)(const tg_device *device);  /* "avx512", "NVIDIA H200" */
-    tg_limits (*limits)(const tg_device *device);
-    const tg_wgsl_limits *(*wgsl_limits)(const tg_device *device); /* NULL where kernels are not WGSL */
+    bool (*is_lost)(const tg_device *device);                 /* where can_be_lost */
+    void (*close)(tg_device *device);                         /* NULL is fine; executables must be unloaded first */
+    const char *(*describe)(const tg_device *device);         /* "cpu (avx512, 2 threads)", "webgpu (NVIDIA H200, vulkan)" */
+    const char *(*adapter)(const tg_device *device);          /* "avx512", "NVIDIA H200" */
+    const tg_device_model *(*model)(const tg_device *device); /* until the device is closed */
     /* Makes state `slot` of `count` zeros; `name` is for messages. Slots are the family's, numbered by the session. */
     tg_status (*make_state)(tg_device *device, int32_t slot, const char *name, tg_dtype dtype, int64_t count);
     /* Elements [first, first + count). A write is ordered after the runs before it. */
@@ -81,6 +81,4 @@ typedef struct tg_executor {
 
 extern const tg_executor tg_cpu_executor;
 extern const tg_executor tg_webgpu_executor;
-/* What every WebGPU device can bind. */
-tg_limits tg_webgpu_guaranteed_limits(void);
 #endif

@@ -44,12 +44,11 @@ tg_dtype tg_model_output_dtype(const tg_model *model) {
 /* A program planned for the CPU keeps bools in bytes, and may bind more than a GPU does: it is planned again. */
 static tg_status inspect_wgsl(const tg_model *model, const tg_variant *variant, tg_text_buffer *text) {
     const tg_executor *executor = model->family->executor;
-    const tg_wgsl_limits *limits = executor->wgsl_limits(model->family->device);
-    if (limits != NULL) return tg_emit_wgsl_text(variant->program, limits, text);
-    tg_plan_options options = {.limits = tg_webgpu_guaranteed_limits(), .no_fusion = model->no_fusion};
+    if (executor->wgsl) return tg_emit_wgsl_text(variant->program, executor->model(model->family->device), text);
+    tg_plan_options options = {.device = &tg_device_guaranteed, .no_fusion = model->no_fusion};
     tg_program *program = tg_program_make(variant->graph, &options);
     if (program == NULL) return model->ctx->status;
-    tg_status status = tg_emit_wgsl_text(program, &tg_wgsl_guaranteed, text);
+    tg_status status = tg_emit_wgsl_text(program, &tg_device_guaranteed, text);
     tg_program_destroy(program, model->ctx);
     return status;
 }

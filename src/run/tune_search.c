@@ -2,6 +2,7 @@
  * of its own on a second device, over numbers of our own, so that the model is not touched. A schedule is taken only if its results are the
  * default's, up to rounding, and if it is faster by a clear margin when the two are timed in turn. Must not know kernels or shaders. */
 #include "run/model.h"
+#include "emit/emit.h"
 #include "run/tuning_table.h"
 #include "run/webgpu/webgpu.h"
 
@@ -379,7 +380,7 @@ static bool tune_is_known(const tune_run *run, const char *key) {
 static tg_status tune_launch(tune_run *run, int32_t launch) {
     tune_case c = {.run = run, .ctx = run->ctx};
     tg_arena_init(&c.arena, run->ctx);
-    tg_status status = tg_wgsl_find_choices(run->program, launch, tg_webgpu_executor.wgsl_limits(run->device), &c.arena, &c.choices);
+    tg_status status = tg_wgsl_find_choices(run->program, launch, tg_webgpu_executor.model(run->device), &c.arena, &c.choices);
     if (status == TG_OK && c.choices.count > 1 && !tune_is_known(run, c.choices.key)) {
         const int64_t now = tg_webgpu_now();
         c.end = now + (run->end - now) / (run->left > 1 ? run->left : 1);
@@ -440,7 +441,7 @@ tg_status tg_model_tune_at(tg_site site, tg_model *model, const tg_tune_options 
     if (status != TG_OK) return status;
     const tg_family *family = model->family;
     model = tg_sizes_last(model);
-    tune_run run = {.ctx = model->ctx, .options = options, .stored = family->executor->wgsl_limits(family->device)->schedules};
+    tune_run run = {.ctx = model->ctx, .options = options, .stored = family->executor->model(family->device)->schedules};
     run.program = model->variants[model->training ? TG_VARIANT_STEP : TG_VARIANT_RUN]->program;
     tg_arena_init(&run.arena, model->ctx);
     tg_open_options own = family->open;

@@ -102,7 +102,7 @@ static tg_status variant_plan(const tg_model *model, tg_variant *variant, tg_var
     const tg_family *family = model->family;
     tg_plan_options options;
     memset(&options, 0, sizeof options);
-    options.limits = family->executor->limits(family->device);
+    options.device = family->executor->model(family->device);
     options.no_fusion = model->no_fusion;
     options.captures = kind == TG_VARIANT_STEP_CAPTURES || kind == TG_VARIANT_RUN_CAPTURES;
     variant->program = tg_program_make(variant->graph, &options);

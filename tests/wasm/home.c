@@ -52,8 +52,7 @@ static tg_status home_open(tg_context *ctx, const tg_open_options *options, tg_d
 static void home_close(tg_device *device) { page_executor.close(device); }
 static bool home_is_lost(const tg_device *device) { return page_executor.is_lost(device); }
 static const char *home_describe(const tg_device *device) { return page_executor.describe(device); }
-static tg_limits home_limits(const tg_device *device) { return page_executor.limits(device); }
-static const tg_wgsl_limits *home_wgsl_limits(const tg_device *device) { return page_executor.wgsl_limits(device); }
+static const tg_device_model *home_model(const tg_device *device) { return page_executor.model(device); }
 static tg_status home_make_state(tg_device *device, int32_t slot, const char *name, tg_dtype dtype, int64_t count) {
     return page_executor.make_state(device, slot, name, dtype, count);
 }
@@ -82,8 +81,8 @@ const tg_executor tg_webgpu_executor = {
     .close = home_close,
     .describe = home_describe,
     .adapter = home_describe,
-    .limits = home_limits,
-    .wgsl_limits = home_wgsl_limits,
+    .model = home_model,
+    .wgsl = true,
     .make_state = home_make_state,
     .write_state = home_write_state,
     .read_state = home_read_state,

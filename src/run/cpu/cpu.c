@@ -94,13 +94,10 @@ static tg_status cpu_open(tg_context *ctx, const tg_open_options *options, tg_de
 }
 static const char *cpu_describe(const tg_device *device) { return device->description; }
 static const char *cpu_adapter(const tg_device *device) { return tg_isa_name(device->isa); }
-static const tg_wgsl_limits *cpu_wgsl_limits(const tg_device *device) {
+static const tg_device_model *cpu_model(const tg_device *device) {
+    static const tg_device_model model = {.max_arguments = 64, .max_binding_bytes = INT64_MAX, .bool_bytes = 1};
     (void)device;
-    return NULL;
-}
-static tg_limits cpu_limits(const tg_device *device) {
-    (void)device;
-    return (tg_limits){.max_arguments = 64, .max_binding_bytes = INT64_MAX, .bool_bytes = 1};
+    return &model;
 }
 
 /* ---- state */
@@ -304,8 +301,7 @@ const tg_executor tg_cpu_executor = {
     .close = cpu_close,
     .describe = cpu_describe,
     .adapter = cpu_adapter,
-    .limits = cpu_limits,
-    .wgsl_limits = cpu_wgsl_limits,
+    .model = cpu_model,
     .make_state = cpu_make_state,
     .write_state = cpu_write_state,
     .read_state = cpu_read_state,

@@ -2,6 +2,8 @@
  * Must not know how JavaScript replays it. */
 #include "run/web/web.h"
 
+#include "emit/emit.h"
+
 #if defined(__wasm__)
 
 #  include <string.h>
@@ -12,8 +14,7 @@ typedef struct web_device {
     int32_t number;
     int64_t max_binding_bytes, max_buffer_bytes;
     TG_LIST(int32_t) dtypes; /* of states, by slot */
-    tg_limits limits;
-    tg_wgsl_limits wgsl;
+    tg_device_model model;
 } web_device;
 typedef struct web_executable {
     int32_t number;
@@ -50,14 +51,17 @@ static tg_status web_open(tg_context *ctx, const tg_open_options *options, tg_de
     }
     device->max_binding_bytes = (int64_t)given[0];
     device->max_buffer_bytes = (int64_t)given[5];
-    device->limits =
-        (tg_limits){.max_arguments = (int32_t)given[1] - 1, .max_binding_bytes = (int64_t)given[0], .bool_bytes = 4, .joins = true};
-    device->wgsl = (tg_wgsl_limits){.invocations = (int32_t)given[2],
-                                    .workgroup_bytes = (int32_t)given[3],
-                                    .groups = (int32_t)given[4],
-                                    .storage_buffers = (int32_t)given[1],
-                                    .slow_barriers = given[6] != 0.0,
-                                    .f16 = options->f16 && given[7] != 0.0 && given[6] == 0.0};
+    device->model = (tg_device_model){.max_arguments = (int32_t)given[1] - 1,
+                                      .max_binding_bytes = (int64_t)given[0],
+                                      .bool_bytes = 4,
+                                      .joins = true,
+                                      .invocations = (int32_t)given[2],
+                                      .workgroup_bytes = (int32_t)given[3],
+                                      .groups = (int32_t)given[4],
+                                      .storage_buffers = (int32_t)given[1],
+                                      .slow_barriers = given[6] != 0.0,
+                                      .f16 = options->f16 && given[7] != 0.0 && given[6] == 0.0,
+                                      .rates = &tg_h200_rates};
     *out = (tg_device *)(void *)device;
     return TG_OK;
 }
@@ -73,8 +77,7 @@ static const char *web_describe(const tg_device *device) {
     (void)device;
     return "webgpu";
 }
-static tg_limits web_limits(const tg_device *device) { return web_of_const(device)->limits; }
-static const tg_wgsl_limits *web_wgsl_limits(const tg_device *device) { return &web_of_const(device)->wgsl; }
+static const tg_device_model *web_model(const tg_device *device) { return &web_of_const(device)->model; }
 
 /* ---- states */
 
@@ -157,7 +160,7 @@ static tg_status web_check_kernel(const web_load *l, const tg_kernel *kernel) {
 static tg_status web_print_launch(web_load *l, int32_t i) {
     const tg_launch *launch = &l->program->launches[i];
     tg_wgsl_kernel *printed = &l->launches[i];
-    tg_status status = tg_emit_wgsl_launch(l->program, i, &l->device->wgsl, &l->arena, printed);
+    tg_status status = tg_emit_wgsl_launch(l->program, i, &l->device->model, &l->arena, printed);
     for (int32_t k = 0; k < launch->count && status == TG_OK; k++) status = web_check_kernel(l, &l->program->kernels[launch->first + k]);
     if (status == TG_OK) status = web_check_binding(l, &l->program->kernels[launch->first], "scratch", printed->scratch_bytes);
     if (printed->scratch_bytes > l->scratch_bytes) l->scratch_bytes = printed->scratch_bytes;
@@ -342,7 +345,7 @@ static tg_status web_describe_feeder(const web_device *device, const web_executa
     tg_status status = web_check_fed(device, "the data set", words * 4);
     if (status == TG_OK) status = web_check_fed(device, "a batch with the inputs beside it", program->input_block_bytes);
     if (status != TG_OK) return status;
-    status = tg_emit_wgsl_draw(arrays, count, options->rows, options->batch, &device->wgsl, arena, &stage);
+    status = tg_emit_wgsl_draw(arrays, count, options->rows, options->batch, &device->model, arena, &stage);
     if (status != TG_OK) return status;
     tg_text_add(json, "],\"words\":%lld,\"groups\":%d,\"source\":", (long long)words, (int)stage.groups[0]);
     tg_web_json_text(json, stage.source);
@@ -380,22 +383,17 @@ static tg_status web_run_feeder(tg_device *device, tg_feeder *feeder, const tg_f
     return TG_INTERNAL(web_of(device)->ctx, "steps on the GPU are run without waiting");
 }
 
-tg_limits tg_webgpu_guaranteed_limits(void) {
-    return (tg_limits){
-        .max_arguments = 7, .max_binding_bytes = INT64_C(128) << 20, .bool_bytes = 4, .joins = true}; /* one is for scratch */
-}
-
 const tg_executor tg_webgpu_executor = {
     .kind = "webgpu",
     .can_be_lost = true,
+    .wgsl = true,
     .asynchronous = true,
     .open = web_open,
     .is_lost = web_is_lost,
     .close = web_close,
     .describe = web_describe,
     .adapter = web_describe,
-    .limits = web_limits,
-    .wgsl_limits = web_wgsl_limits,
+    .model = web_model,
     .make_state = web_make_state,
     .write_state = web_write_state,
     .read_state = web_read_state,

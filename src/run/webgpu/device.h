@@ -7,6 +7,7 @@
  * around every call of the executor. A wait lets others in, so no error scope is open while something is waited for. */
 #ifndef TG_WEBGPU_DEVICE_H
 #define TG_WEBGPU_DEVICE_H
+#include "emit/emit.h"
 #include "ir/dtype.h"
 #include "run/tuning_table.h"
 #include "run/webgpu/webgpu.h"
@@ -141,8 +142,7 @@ typedef struct webgpu_gpu {
     tg_wgpu_device device;
     tg_wgpu_queue queue;
     tg_wgpu_limits raw;
-    tg_limits limits;
-    tg_wgsl_limits wgsl; /* without schedules */
+    tg_device_model model; /* without schedules */
     char name[128], description[192], tuning_name[TG_TUNING_ADAPTER];
     webgpu_fault lost, uncaptured;                                 /* uncaptured: of nobody knows which model */
     atomic_bool silent;                                            /* somebody gave up waiting: nothing more is asked of it */
@@ -163,8 +163,8 @@ typedef struct webgpu_device {
     bool wants_f16;           /* halves may be used */
     webgpu_adapter *adapters; /* TG_WEBGPU_MAX_ADAPTERS; while opening */
     int adapter_count;
-    tg_wgsl_limits wgsl; /* the GPU's, with schedules */
-    tg_tuning tuning;    /* the table's part for this adapter */
+    tg_device_model model; /* the GPU's, with schedules */
+    tg_tuning tuning;      /* the table's part for this adapter */
     webgpu_fault uncaptured;
     webgpu_request opening, map;
     webgpu_scopes scopes;

@@ -108,7 +108,7 @@ static tg_status feeder_make_kernel(webgpu_feeder *f, const tg_feeder_options *o
     webgpu_device *d = f->device;
     webgpu_executable *own = f->own;
     tg_wgsl_stage stage;
-    tg_status status = tg_emit_wgsl_draw(f->arrays, count, options->rows, options->batch, &d->wgsl, &own->arena, &stage);
+    tg_status status = tg_emit_wgsl_draw(f->arrays, count, options->rows, options->batch, &d->model, &own->arena, &stage);
     if (status != TG_OK) return status;
     own->steps = TG_NEW(&own->arena, webgpu_step, 2);
     own->pipelines = TG_NEW(&own->arena, webgpu_pipeline, 1);

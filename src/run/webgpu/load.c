@@ -108,7 +108,7 @@ static tg_status load_print(load_state *l) {
     const tg_program *program = e->program;
     int32_t stages = 0;
     for (int32_t i = 0; i < program->launch_count; ++i) {
-        tg_status status = tg_emit_wgsl_launch(program, i, &l->d->wgsl, &l->sources, &l->printed[i]);
+        tg_status status = tg_emit_wgsl_launch(program, i, &l->d->model, &l->sources, &l->printed[i]);
         if (status != TG_OK) return status;
         stages += l->printed[i].stage_count;
         e->tuned += l->printed[i].tuned;
@@ -120,7 +120,7 @@ static tg_status load_print(load_state *l) {
     for (int32_t i = 0; i < program->launch_count; ++i)
         for (int32_t s = 0; s < l->printed[i].stage_count; ++s) {
             const tg_wgsl_stage *stage = &l->printed[i].stages[s];
-            if (stage->binding_count > l->d->wgsl.storage_buffers) return TG_INTERNAL(l->d->ctx, "a kernel that binds too many buffers");
+            if (stage->binding_count > l->d->model.storage_buffers) return TG_INTERNAL(l->d->ctx, "a kernel that binds too many buffers");
             const int32_t kernel = program->launches[i].first;
             webgpu_step *step = &e->steps[e->step_count++];
             *step = (webgpu_step){.pipeline = load_pipeline(l, stage, kernel), .kernel = kernel};
@@ -290,16 +290,16 @@ static tg_status load_once(tg_device *device, const tg_program *program, const i
 /* What a device cannot do as its table says, which may be of another time, it does as the printers say. */
 tg_status tg_webgpu_load(tg_device *device, const tg_program *program, const int32_t *state_slots, tg_executable **out) {
     webgpu_device *d = webgpu_of(device);
-    const tg_schedules *table = d->wgsl.schedules;
+    const tg_schedules *table = d->model.schedules;
     int32_t tuned = 0;
     tg_status status = tg_webgpu_alive(d);
     if (status == TG_OK) status = load_once(device, program, state_slots, &tuned, out);
     if (status == TG_OK || tuned == 0 || d->gpu->silent || tg_webgpu_is_lost(d)) return status;
     if (d->ctx->log != NULL) d->ctx->log(d->ctx->log_user, TG_LOG_WARNING, "webgpu: the tuned schedules do not work here: ignored");
     tg_clear_error(d->ctx);
-    d->wgsl.schedules = NULL;
+    d->model.schedules = NULL;
     status = load_once(device, program, state_slots, &tuned, out);
-    d->wgsl.schedules = table;
+    d->model.schedules = table;
     return status;
 }
 

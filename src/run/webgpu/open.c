@@ -11,11 +11,6 @@
 enum { OPEN_TOGGLES = 16, OPEN_PATIENCE_SECONDS = 600, OPEN_SLOW_NS = 250000000 };
 #define OPEN_SECOND 1000000000
 
-tg_limits tg_webgpu_guaranteed_limits(void) {
-    return (tg_limits){
-        .max_arguments = 7, .max_binding_bytes = INT64_C(128) << 20, .bool_bytes = 4, .joins = true}; /* one is for scratch */
-}
-
 /* ---- limits */
 
 static int32_t open_least(uint32_t a, uint32_t b) {
@@ -42,15 +37,16 @@ static tg_status open_read_limits(webgpu_device *d) {
     const tg_wgpu_limits *raw = &d->gpu->raw;
     const int32_t bindings =
         open_least((uint32_t)open_least(raw->max_storage_buffers, raw->max_bindings_per_bind_group), TG_WEBGPU_MAX_BINDINGS);
-    d->gpu->limits = (tg_limits){.max_arguments = bindings - 1,
-                                 .max_binding_bytes = open_bytes(raw->max_storage_binding_bytes, raw->max_buffer_bytes),
-                                 .bool_bytes = 4,
-                                 .joins = true};
-    d->gpu->wgsl = (tg_wgsl_limits){.invocations = open_least(raw->max_workgroup_invocations, raw->max_workgroup_x),
-                                    .workgroup_bytes = open_least(raw->max_workgroup_bytes, INT32_MAX),
-                                    .groups = open_least(raw->max_workgroups, INT32_MAX),
-                                    .storage_buffers = bindings,
-                                    .slow_barriers = d->gpu->software && !d->gpu->wish.guaranteed};
+    d->gpu->model = (tg_device_model){.max_arguments = bindings - 1, /* one is for scratch */
+                                      .max_binding_bytes = open_bytes(raw->max_storage_binding_bytes, raw->max_buffer_bytes),
+                                      .bool_bytes = 4,
+                                      .joins = true,
+                                      .invocations = open_least(raw->max_workgroup_invocations, raw->max_workgroup_x),
+                                      .workgroup_bytes = open_least(raw->max_workgroup_bytes, INT32_MAX),
+                                      .groups = open_least(raw->max_workgroups, INT32_MAX),
+                                      .storage_buffers = bindings,
+                                      .slow_barriers = d->gpu->software && !d->gpu->wish.guaranteed,
+                                      .rates = &tg_h200_rates};
     if (bindings < 2 || raw->min_storage_offset_alignment > TG_WEBGPU_ALIGN)
         return tg_fail(d->ctx, TG_ERROR_LIMIT, TG_SITE_NONE, "webgpu: the device (%s) is below what WebGPU guarantees", d->gpu->name);
     return TG_OK;
@@ -164,11 +160,11 @@ static tg_status open_try(webgpu_device *d, const char *source, bool *takes) {
 /* Work for a software adapter is laid out without the tiles that halves are for. */
 static tg_status open_try_f16(webgpu_device *d) {
     bool matrices = false;
-    if (!d->wants_f16 || d->gpu->wgsl.slow_barriers) return TG_OK;
-    tg_status status = open_try(d, tg_wgsl_f16_probe, &d->gpu->wgsl.f16);
-    if (status != TG_OK || !d->gpu->wgsl.f16 || d->gpu->subgroup_size == 0 || d->gpu->wish.guaranteed) return status;
+    if (!d->wants_f16 || d->gpu->model.slow_barriers) return TG_OK;
+    tg_status status = open_try(d, tg_wgsl_f16_probe, &d->gpu->model.f16);
+    if (status != TG_OK || !d->gpu->model.f16 || d->gpu->subgroup_size == 0 || d->gpu->wish.guaranteed) return status;
     status = open_try(d, tg_wgsl_matrix_probe, &matrices);
-    if (matrices) d->gpu->wgsl.matrix_subgroup = d->gpu->subgroup_size;
+    if (matrices) d->gpu->model.matrix_subgroup = d->gpu->subgroup_size;
     return status;
 }
 
@@ -227,10 +223,10 @@ static tg_status open_own(webgpu_device *d, const tg_open_options *options) {
 
 /* What a model has of its own on a GPU that is there. */
 static tg_status open_view(webgpu_device *d) {
-    d->wgsl = d->gpu->wgsl;
+    d->model = d->gpu->model;
     tg_status status = d->gpu->tuning_name[0] != '\0' ? tg_tuning_load(d->ctx, d->gpu->tuning_name, &d->tuning) : TG_OK;
     if (status != TG_OK) return status;
-    if (d->tuning.table.count > 0) d->wgsl.schedules = &d->tuning.table;
+    if (d->tuning.table.count > 0) d->model.schedules = &d->tuning.table;
     tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
     status = tg_webgpu_make_buffer(d, 4, TG_WGPU_USAGE_COPY_SOURCE | TG_WGPU_USAGE_COPY_DESTINATION, "a fence", &d->fence_source);
     if (status == TG_OK)

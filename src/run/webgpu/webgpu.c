@@ -7,8 +7,7 @@ static bool webgpu_is_lost(const tg_device *device) {
     const webgpu_device *d = webgpu_of_const(device);
     return atomic_load(&d->gpu->silent) || tg_webgpu_is_lost(d);
 }
-static tg_limits webgpu_limits(const tg_device *device) { return webgpu_of_const(device)->gpu->limits; }
-static const tg_wgsl_limits *webgpu_wgsl_limits(const tg_device *device) { return &webgpu_of_const(device)->wgsl; }
+static const tg_device_model *webgpu_model(const tg_device *device) { return &webgpu_of_const(device)->model; }
 
 const tg_webgpu_counters *tg_webgpu_count(const tg_device *device) { return &webgpu_of_const(device)->count; }
 tg_webgpu_shared_counters tg_webgpu_count_shared(tg_device *device) {
@@ -19,7 +18,7 @@ tg_webgpu_shared_counters tg_webgpu_count_shared(tg_device *device) {
 }
 bool tg_webgpu_same_gpu(const tg_device *a, const tg_device *b) { return webgpu_of_const(a)->gpu == webgpu_of_const(b)->gpu; }
 void tg_webgpu_set_slow(tg_device *device, double seconds) { webgpu_of(device)->slow = (int64_t)(seconds * 1e9); }
-void tg_webgpu_set_schedules(tg_device *device, const tg_schedules *schedules) { webgpu_of(device)->wgsl.schedules = schedules; }
+void tg_webgpu_set_schedules(tg_device *device, const tg_schedules *schedules) { webgpu_of(device)->model.schedules = schedules; }
 const char *tg_webgpu_tuning_name(const tg_device *device) { return webgpu_of_const(device)->gpu->tuning_name; }
 
 /* ---- with the lock */
@@ -84,8 +83,8 @@ const tg_executor tg_webgpu_executor = {
     .is_lost = webgpu_is_lost,
     .describe = webgpu_describe,
     .adapter = webgpu_adapter_name,
-    .limits = webgpu_limits,
-    .wgsl_limits = webgpu_wgsl_limits,
+    .model = webgpu_model,
+    .wgsl = true,
     .make_state = webgpu_make_state,
     .write_state = webgpu_write_state,
     .read_state = webgpu_read_state,

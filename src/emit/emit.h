@@ -64,4 +64,23 @@ tg_status tg_wgsl_find_choices(const tg_program *program, int32_t index, const t
                                tg_wgsl_choices *out);
 /* Every launch, one after another, each stage under a comment with its number and workgroups: for people. */
 tg_status tg_emit_wgsl_text(const tg_program *program, const tg_device_model *limits, tg_text_buffer *text);
+
+/* ---- the kernel that draws a batch: one dispatch before each step of a submission. Words are of 4 bytes, a bool is one. */
+typedef struct tg_draw_array {
+    int64_t from, to; /* words: where the rows begin in the data, where the batch begins in the block of inputs */
+    int64_t row;      /* words */
+} tg_draw_array;
+/* What the kernel binds, in this order, all read_write. */
+enum {
+    TG_DRAW_NOW,     /* TG_DRAW_WORDS words: what tg_draw_control gives; word 0 counts the steps of this submission from 0 */
+    TG_DRAW_AFTER,   /* the same, of which word 0 is written: the NOW of the next step. So the two take turns */
+    TG_DRAW_INPUTS,  /* the executable's block of inputs */
+    TG_DRAW_LOSS,    /* 1 word: the loss of the step before */
+    TG_DRAW_HISTORY, /* word i gets the loss of step i of this submission, in the draw of step i + 1 */
+    TG_DRAW_DATA,
+    TG_DRAW_BINDINGS
+};
+/* Into arena. bindings of the stage are left NULL. */
+tg_status tg_emit_wgsl_draw(const tg_draw_array *arrays, int32_t count, int64_t rows, int64_t batch, const tg_device_model *limits,
+                            tg_arena *arena, tg_wgsl_stage *out);
 #endif

@@ -40,7 +40,7 @@ typedef struct tg_device_rates {
     tg_device_fetch wide;  /* one load of a vec4 */
 } tg_device_rates;
 
-struct tg_schedules; /* emit/schedule.h */
+struct tg_schedules; /* tile/schedule.h */
 
 typedef struct tg_device_model {
     /* what a program may bind */

@@ -2,8 +2,7 @@
  * state buffers. Knows programs, not graphs. Values cross this line as the public API has them: bool is one byte. */
 #ifndef TG_EXECUTOR_H
 #define TG_EXECUTOR_H
-#include "emit/emit.h"
-#include "emit/draw.h"
+#include "base/draw.h"
 #include "plan/program.h"
 
 typedef struct tg_device tg_device;

@@ -36,7 +36,7 @@ TG_WEB_IMPORT(gpu_unload) void tg_web_gpu_unload(int32_t device, int32_t executa
 
 /* A data set of an executable and the kernel that draws batches from it: info is JSON, {"executable", "source", "groups", "words":of the
  * data, "loss":buffer of the program, "arrays":[{"input", "from":word, "count":elements, "dtype", "data"}]}; data it
- * points at is copied before the call returns. Bindings and their use: emit/draw.h. Inputs that the data set lists are in "arrays" whether
+ * points at is copied before the call returns. Bindings and their use: emit/emit.h. Inputs that the data set lists are in "arrays" whether
  * or not a stage reads them; "from" -1: it is not drawn. Returns its number; 0: refused. */
 TG_WEB_IMPORT(gpu_feeder) int32_t tg_web_gpu_feeder(int32_t device, const char *info);
 TG_WEB_IMPORT(gpu_drop_feeder) void tg_web_gpu_drop_feeder(int32_t device, int32_t feeder);

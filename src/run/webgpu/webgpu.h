@@ -2,7 +2,7 @@
  * own, and what it counts. */
 #ifndef TG_WEBGPU_H
 #define TG_WEBGPU_H
-#include "emit/schedule.h"
+#include "tile/schedule.h"
 #include "run/executor.h"
 #include "run/webgpu/api.h"
 

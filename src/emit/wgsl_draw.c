@@ -1,41 +1,8 @@
-/* draw: see draw.h. */
-#include "emit/draw.h"
+/* wgsl_draw: the kernel that puts a batch of a data set's rows in the inputs, by the rule of base/draw.h. Must not know models. */
+#include "base/draw.h"
+#include "emit/emit.h"
 
-#define DRAW_TAG 0x726F7773u /* "rows": no other use of a seed has this as its fourth counter word */
-#define DRAW_SIZE 64         /* invocations of a workgroup */
-
-/* ---------------------------------------------------------------- on the host */
-
-int64_t tg_draw_row(const tg_draw *draw, int64_t i) {
-    const uint64_t step = (uint64_t)draw->step;
-    if (draw->order == TG_BATCH_SEQUENTIAL) return (draw->step % draw->rows * (draw->batch % draw->rows) + i) % draw->rows;
-    const uint32_t counter[4] = {(uint32_t)i, (uint32_t)step, (uint32_t)(step >> 32), DRAW_TAG};
-    const uint32_t key[2] = {(uint32_t)draw->seed, (uint32_t)(draw->seed >> 32)};
-    uint32_t word[4];
-    tg_philox(counter, key, word);
-    return (int64_t)((uint64_t)word[0] * (uint64_t)draw->rows >> 32);
-}
-
-/* ---------------------------------------------------------------- on a GPU */
-
-/* Words 1 to 6: is the order sequential; the first row of step 0 then; the step, low and high; the seed, low and high. */
-void tg_draw_control(const tg_draw *draw, uint32_t words[TG_DRAW_WORDS]) {
-    const uint64_t step = (uint64_t)draw->step;
-    const tg_draw sequential = {TG_BATCH_SEQUENTIAL, 0, draw->step, draw->rows, draw->batch};
-    words[0] = 0;
-    words[1] = draw->order == TG_BATCH_SEQUENTIAL;
-    words[2] = (uint32_t)tg_draw_row(&sequential, 0);
-    words[3] = (uint32_t)step;
-    words[4] = (uint32_t)(step >> 32);
-    words[5] = (uint32_t)draw->seed;
-    words[6] = (uint32_t)(draw->seed >> 32);
-    words[7] = 0;
-}
-
-int64_t tg_draw_most_steps(int64_t batch) {
-    const int64_t most = (INT64_C(1) << 30) / batch; /* first row + steps * batch + row in batch < 2^32 */
-    return most < 1 ? 1 : most < TG_MOST_STEPS ? most : TG_MOST_STEPS;
-}
+#define DRAW_SIZE 64 /* invocations of a workgroup */
 
 static const char draw_head[] = "// draws a batch\n"
                                 "@group(0) @binding(0) var<storage, read_write> now: array<u32, 8>;\n"
@@ -72,7 +39,7 @@ static void draw_row_function(tg_text_buffer *text, int64_t rows, int64_t batch)
                 "    let word = philox(vec4<u32>(i, step, now[4] + carry, %uu), vec2<u32>(now[5], now[6]));\n"
                 "    return high_word(word, %lldu);\n"
                 "}\n\n",
-                (long long)batch, (long long)rows, (unsigned)DRAW_TAG, (long long)rows);
+                (long long)batch, (long long)rows, (unsigned)TG_DRAW_TAG, (long long)rows);
 }
 
 static void draw_main(tg_text_buffer *text, const tg_draw_array *arrays, int32_t count, int64_t batch, int64_t invocations) {
@@ -119,5 +86,4 @@ tg_status tg_emit_wgsl_draw(const tg_draw_array *arrays, int32_t count, int64_t 
     return source != NULL ? TG_OK : TG_ERROR_MEMORY;
 }
 
-#undef DRAW_TAG
 #undef DRAW_SIZE

@@ -26,7 +26,7 @@ ALLOWED = {
     "tile": ("base", "ir", "kernel", "plan"),
     "emit": ("base", "ir", "kernel", "plan", "tile"),
     "io": ("base", "ir"),
-    "run": ("base", "ir", "kernel", "plan"),
+    "run": ("base", "ir", "kernel", "plan", "tile", "emit"),
 }
 # the model session binds the layers together; the devices under src/run/ do not
 FREE = re.compile(r"src/run/[a-z_]+\.[ch]$")

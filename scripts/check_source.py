@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Source rules no compiler checks: include direction between the folders of src/, calls the library must not make, opening comments,
-names that cross between C and TypeScript, public functions that no page names.
+"""Source rules no compiler checks: which headers a folder of src/ may reach (source_layers.py), how long files and functions are
+(source_sizes.py), calls the library must not make, opening comments, names that cross between C and TypeScript, public functions that
+no page names.
 
 Prints one line per offence and exits 1 if there was one. --list-c prints the C files of the repository instead.
 """
@@ -9,27 +10,11 @@ import re
 import sys
 
 import public_header
+import source_layers
+import source_sizes
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ("include", "src", "cli", "examples", "bench", "tests", "fuzz")
-
-# folder -> folders it may include from; a folder may always include from itself and from include/
-ALLOWED = {
-    "base": (),
-    "ir": ("base",),
-    "grad": ("base", "ir"),
-    "trace": ("base", "ir", "grad"),
-    "optim": ("base", "ir", "trace", "grad"),
-    "pass": ("base", "ir"),
-    "kernel": ("base", "ir"),
-    "plan": ("base", "ir", "kernel"),
-    "tile": ("base", "ir", "kernel", "plan"),
-    "emit": ("base", "ir", "kernel", "plan", "tile"),
-    "io": ("base", "ir"),
-    "run": ("base", "ir", "kernel", "plan", "tile", "emit"),
-}
-# the model session binds the layers together; the devices under src/run/ do not
-FREE = re.compile(r"src/run/[a-z_]+\.[ch]$")
 
 FORBIDDEN = re.compile(
     r"\b(abort|exit|_exit|_Exit|quick_exit|assert|printf|vprintf|puts|putchar|perror)\s*\("
@@ -56,25 +41,12 @@ def without_comments(text, keep_strings):
     return pattern.sub(blank, text)
 
 
-def check_includes(path, errors):
-    relative = path.relative_to(ROOT).as_posix()
-    parts = relative.split("/")
-    if parts[0] != "src" or FREE.search(relative):
-        return
-    folder = parts[1]
-    for number, line in enumerate(without_comments(path.read_text(), True).split("\n"), 1):
-        match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
-        if not match:
-            continue
-        target = match.group(1).split("/")[0]
-        if target == "tensorgrad" or target == folder:
-            continue
-        if "/" not in match.group(1):
-            errors.append(f'{relative}:{number}: include "{match.group(1)}" by its path from src/')
-        elif folder not in ALLOWED:
-            errors.append(f"{relative}:{number}: folder src/{folder} is not in the table of scripts/check_source.py")
-        elif target not in ALLOWED[folder]:
-            errors.append(f"{relative}:{number}: src/{folder} must not include from src/{target}")
+def check_layers(errors):
+    errors += ["src/" + offence for offence in source_layers.check(ROOT / "src")]
+
+
+def check_sizes(errors):
+    errors += source_sizes.check(ROOT)
 
 
 def check_calls(path, errors):
@@ -127,8 +99,8 @@ def main():
     if "--list-c" in sys.argv:
         print("\n".join(str(path.relative_to(ROOT)) for path in files if path.suffix in (".c", ".h")))
         return 0
-    checks = {"includes": check_includes, "calls": check_calls, "opening": check_opening}
-    whole = {"names": check_names, "documented": check_documented}
+    checks = {"calls": check_calls, "opening": check_opening}
+    whole = {"layers": check_layers, "sizes": check_sizes, "names": check_names, "documented": check_documented}
     chosen = [name for name in sys.argv[1:] if name in checks or name in whole] or [*checks, *whole]
     errors = []
     for name in chosen:

@@ -75,9 +75,10 @@ def suites(name, log, **options):
 
 
 def source():
-    """Include direction, forbidden calls, opening comments, names on both sides, pages of all functions; the shell scripts parse."""
-    for rule in ("includes", "calls", "opening", "names", "documented"):
+    """Layers, sizes, forbidden calls, opening comments, names on both sides, pages of all functions; the shell scripts parse."""
+    for rule in ("layers", "sizes", "calls", "opening", "names", "documented"):
         check(f"source rule: {rule}", [sys.executable, "scripts/check_source.py", rule], "source")
+    check("rules of the source find what they forbid", [sys.executable, "scripts/test_source_rules.py"], "source")
     for script in sorted(ROOT.glob("scripts/*.sh")) + [ROOT / ".ci/run"]:
         check(f"bash -n {script.name}", ["bash", "-n", script], "source")
     check("docs/ops.md is what ops.def gives", [sys.executable, "scripts/make_ops_page.py", "--check", "docs/ops.md"],

@@ -1,4 +1,4 @@
-# Front door. The real build is CMakeLists.txt; everything made here lies under build/ and dist/.
+# Front door. The real build is CMakeLists.txt; everything made here goes into build/ and dist/.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 DEMO_BUILD ?= build/demo
 DEMO_OPTIONS ?=
@@ -15,7 +15,7 @@ help:
 	@echo 'make test-core  one gcc build, all suites'
 	@echo 'make test-webgpu  one gcc build, the suites and the command line tool on WebGPU (Dawn on a software adapter)'
 	@echo 'make test-web   the package for browsers and Node: built and run in Node and in headless Chromium'
-	@echo 'make fuzz       every fuzzer under fuzz/ for a while (FUZZ_SECONDS=600), sanitizers on; what it finds lies in build/test/corpus'
+	@echo 'make fuzz       all fuzzers of fuzz/ for FUZZ_SECONDS=600 each, with sanitizers; what they find goes to build/test/corpus'
 	@echo 'make web        build the package into web/dist (clang 19 for WebAssembly, Node 20)'
 	@echo 'make serve      build the package and its demo page, and serve it on localhost (PORT=8080)'
 	@echo 'make bench      the examples and the matrix product on this machine, peers beside them (BENCH="--markdown", "--json", ...)'

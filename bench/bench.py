@@ -80,7 +80,8 @@ def openblas(run):
 # ---------------------------------------------------------------- parts
 
 def bench_cpu(run, torch, threads):
-    """Ours and PyTorch's steps on so many threads, once; ratios to the contractions at the rate of this round's matmul:512, one thread."""
+    """Our steps and PyTorch's on that number of threads, once; ratios to the contractions at the rate of
+    matmul:512 in this round, on one thread."""
     where = "1 thread" if threads == 1 else f"{threads} threads"
     steps = ["--steps", "20"] if run.arguments.quick else []
     command = [run.program, "bench", "matmul:512", *EXAMPLES, "--device", "cpu", "--threads", threads, "--json", *steps]

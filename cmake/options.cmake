@@ -7,7 +7,7 @@ if(TENSORGRAD_WERROR)
   list(APPEND tensorgrad_warnings -Werror)
 endif()
 
-# -std=c11, warnings, no errno from libm, no contraction of a * b + c behind our back, sanitizers when asked for.
+# -std=c11, warnings, no errno from libm, no contraction of a * b + c by the compiler, sanitizers when asked for.
 function(tensorgrad_settings target)
   set_target_properties(${target} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
   if(CMAKE_C_COMPILER_ID MATCHES "GNU|Clang")

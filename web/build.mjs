@@ -34,14 +34,14 @@ async function bundle(entry, name, more = {}) {
   await esbuild.build({ ...common, entryPoints: [`src/${entry}.ts`], outfile: `${dist}/${name}.js`, ...more })
 }
 
-/** Where the statement of a module ends that is nearest the middle of its text. */
+/** The end of the statement that is nearest to the middle of a module's text. */
 function middleOf(text) {
   const ends = ts.createSourceFile('shared.js', text, ts.ScriptTarget.ES2022).statements.map((statement) => statement.end)
   return ends.reduce((best, end) => (Math.abs(end - text.length / 2) < Math.abs(best - text.length / 2) ? end : best), 0)
 }
 
-/** What page and worker share is in both, word for word, and the worker's half by half right behind the page's: gzip looks back 32 KiB, and so
- *  compresses the second time to nothing. */
+/** Page and worker both contain the shared code. Each half of the worker's copy follows directly after
+ *  that half of the page's: gzip looks back 32 KiB, so the second copy compresses to nothing. */
 async function inlined(name, bytes) {
   const { outputFiles } = await esbuild.build({
     ...common, entryPoints: ['src/browser.ts', 'src/worker-inlined.ts'], splitting: true, outdir: dist, write: false,

@@ -16,7 +16,7 @@ export const STEPS = 3000
 const WIDTH = 24
 const HIDDEN = 256
 const LONGEST = 15 // letters of a name made up
-const END = 0 // before a name, and behind it; a is 1
+const END = 0 // before a name, and after it; a is 1
 
 // ---------------------------------------------------------------- the model
 

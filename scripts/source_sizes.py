@@ -7,10 +7,9 @@ FOLDERS = ("src", "cli", "include", "web/src", "web/core")
 SUFFIXES = (".c", ".h", ".inc", ".ts", ".mjs")
 
 LONG_FILES = {
+    "src/kernel/build.c": "to be split",
     "src/emit/wgsl_contract.c": "to be split: the choice of tiles and three printers",
     "src/emit/wgsl_launch.c": "to be split: how kernels are joined",
-    "src/kernel/build.c": "to be split",
-    "src/kernel/fuse.c": "to be split",
     "web/core/exports.c": "to be written by a script",
     "web/src/compile.ts": "to be split: types, tracing, the queue of calls, the data set",
     "web/src/core.ts": "to be split: what a script can write",

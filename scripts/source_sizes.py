@@ -7,7 +7,6 @@ FOLDERS = ("src", "cli", "include", "web/src", "web/core")
 SUFFIXES = (".c", ".h", ".inc", ".ts", ".mjs")
 
 LONG_FILES = {
-    "src/kernel/build.c": "to be split",
     "src/emit/wgsl_contract.c": "to be split: the choice of tiles and three printers",
     "src/emit/wgsl_launch.c": "to be split: how kernels are joined",
     "web/core/exports.c": "to be written by a script",

@@ -7,8 +7,6 @@ FOLDERS = ("src", "cli", "include", "web/src", "web/core")
 SUFFIXES = (".c", ".h", ".inc", ".ts", ".mjs")
 
 LONG_FILES = {
-    "src/emit/wgsl_contract.c": "to be split: the choice of tiles and three printers",
-    "src/emit/wgsl_launch.c": "to be split: how kernels are joined",
     "web/core/exports.c": "to be written by a script",
     "web/src/compile.ts": "to be split: types, tracing, the queue of calls, the data set",
     "web/src/core.ts": "to be split: what a script can write",

@@ -153,7 +153,8 @@ void tg_wgsl_bounds(tg_wgsl *w, const tg_bound *bounds, int count) {
 }
 
 int32_t tg_wgsl_workgroup_bytes(const tg_wgsl *w, bool vectors) {
-    return tg_wgsl_is_lone(w) ? w->limits->workgroup_bytes : w->limits->workgroup_bytes / (vectors ? 2 : 4);
+    const tg_tile_room room = {w->limits, w->frame};
+    return tg_tile_workgroup_bytes(&room, vectors);
 }
 
 void tg_wgsl_slice(tg_wgsl *w, int64_t step) {
@@ -565,17 +566,6 @@ void tg_wgsl_map(tg_wgsl *w) {
 #undef WGSL_MAP_SMALL
 
 /* ---------------------------------------------------------------- one kernel, all kernels */
-
-bool tg_wgsl_add_offer(tg_wgsl *w, tg_schedule schedule, double cycles) {
-    tg_wgsl_offers *offers = w->offers;
-    void *items = offers->items;
-    const bool room = tg_grow(w->arena->ctx, &items, &offers->capacity, offers->count + 1, sizeof *offers->items);
-    offers->items = items;
-    if (!room) return false;
-    offers->items[offers->count] = (tg_wgsl_offer){schedule, cycles, offers->count};
-    offers->count++;
-    return true;
-}
 
 static void wgsl_dispatch(tg_wgsl *w) {
     switch (w->kernel->kind) {

@@ -10,10 +10,10 @@
 
 #include "emit/emit.h"
 #include "emit/places.h"
+#include "tile/launch.h"
 
 #define TG_WGSL_MAX_STAGES 64
 #define TG_WGSL_MAX_HELPERS 64
-#define TG_WGSL_KEY 128 /* what a schedule is looked up by */
 
 /* A stage of one kernel that is to be joined with others: as printed, before names are made unique (wgsl_launch.c). */
 typedef struct tg_wgsl_part {
@@ -27,28 +27,6 @@ typedef struct tg_wgsl_part {
     bool f16;
 } tg_wgsl_part;
 
-/* How kernels of one launch are printed so that they fit together. All 0: a lone kernel. */
-typedef struct tg_wgsl_frame {
-    int32_t size;   /* invocations of every workgroup; 0: what is best for the kernel */
-    int32_t slices; /* of the chain; 0: not in one */
-    int32_t share;  /* kernels that share the device at the same time */
-    int32_t panel;  /* in a chain: most rows of a panel */
-    const tg_launch *launch;
-} tg_wgsl_frame;
-
-/* What might be printed instead: every schedule of one kernel, as they come. */
-typedef struct tg_wgsl_offer {
-    tg_schedule schedule;
-    double cycles; /* what the printer expects */
-    int64_t order; /* as they came */
-} tg_wgsl_offer;
-typedef struct tg_wgsl_offers {
-    char key[TG_WGSL_KEY];
-    tg_schedule chosen; /* by the printer */
-    tg_wgsl_offer *items;
-    int64_t count, capacity;
-} tg_wgsl_offers;
-
 typedef struct tg_wgsl {
     const tg_program *program;
     const tg_kernel *kernel;
@@ -56,7 +34,8 @@ typedef struct tg_wgsl {
     tg_arena *arena;   /* of the result */
     tg_placed *places; /* per body instruction */
     int32_t passes;    /* REDUCE: depth of the deepest reduction */
-    tg_wgsl_frame frame;
+    tg_tile_frame frame;
+    const tg_launch *launch; /* NULL: a lone kernel */
     int64_t extent[TG_MAX_LOOP]; /* in a chain, loop 0 has the extent of one slice's block; the index i0 is that of the whole loop */
 
     /* the stage being printed */
@@ -77,7 +56,7 @@ typedef struct tg_wgsl {
     tg_wgsl_part *parts; /* where frame.size != 0: what was printed, instead of stages; room for TG_WGSL_MAX_STAGES */
     int32_t stage_count;
     bool tuned;             /* the kernel was laid out as limits.schedules says */
-    tg_wgsl_offers *offers; /* not NULL: nothing is printed, what might be is added here */
+    tg_tile_offers *offers; /* not NULL: nothing is printed, what might be is added here */
     tg_status status;
 } tg_wgsl;
 
@@ -87,7 +66,7 @@ void tg_wgsl_begin(tg_wgsl *w, const char *what);
 void tg_wgsl_end(tg_wgsl *w, int64_t workgroups, int32_t size);
 
 static inline bool tg_wgsl_is_lone(const tg_wgsl *w) { return w->frame.size == 0; }
-/* What one kernel may take of the workgroup memory for values of a type: kernels of a launch have the same arrays, one set per type. */
+/* As tg_tile_workgroup_bytes. */
 int32_t tg_wgsl_workgroup_bytes(const tg_wgsl *w, bool vectors);
 /* Whether an argument may be read as vec4s: beside other kernels only where none of them writes to its block, because a write of one
  * component is allowed to touch the whole vector. */
@@ -144,43 +123,11 @@ void tg_wgsl_main_head(const tg_wgsl *w, tg_text_buffer *text, const int32_t gro
 void tg_wgsl_enable(tg_text_buffer *text, bool f16, bool matrices);
 const char *tg_wgsl_memory_type(tg_dtype dtype);
 
-/* Adds to w->offers. False: no memory. */
-bool tg_wgsl_add_offer(tg_wgsl *w, tg_schedule schedule, double cycles);
-
 /* ---- kinds of kernel: each prints all stages of w->kernel. */
 void tg_wgsl_map(tg_wgsl *w);
 void tg_wgsl_reduce(tg_wgsl *w);
 void tg_wgsl_contract(tg_wgsl *w); /* wgsl_contract.c */
 void tg_wgsl_scatter(tg_wgsl *w);
-
-/* ---- tiles of halves (wgsl_subgroup.c). A tile of a contraction: workgroups of `size`, k by `slice`. An operand's part of a slice is
- * fetched as vec4<f32>s into next_left0, next_left1, ... (next_right0, ...), each four k of one row, or four rows of one k. */
-typedef struct tg_wgsl_half {
-    const char *name;  /* "left", "right" */
-    int32_t rows;      /* of the tile; columns of the right operand */
-    int32_t fetches;   /* vec4s of one invocation */
-    bool along_rows;   /* they hold four rows of one k */
-    int32_t subgroups; /* along this side, a power of two */
-} tg_wgsl_half;
-/* Lines that bring what was fetched, so many vec4s of each, within the range of halves. */
-void tg_wgsl_halve(tg_wgsl *w, int left, int right);
-
-/* Products of subgroup matrices of TG_WGSL_MATRIX rows, columns and k. In workgroup memory an operand lies as halves, [row][k], or
- * [k][row] where four rows came together. A subgroup has a block of the tile, in registers until the end. */
-#define TG_WGSL_MATRIX 16
-typedef struct tg_wgsl_matrices {
-    tg_wgsl_half left, right;
-    int32_t slice, size;
-} tg_wgsl_matrices;
-int64_t tg_wgsl_matrix_bytes(const tg_wgsl_matrices *m);            /* of workgroup memory */
-void tg_wgsl_matrix_declare(tg_wgsl *w, const tg_wgsl_matrices *m); /* arrays, sums of 0 */
-/* let left_to<i>: where fetch i goes whose row and k in the tile, in vec4s, are called left_r<i> and left_q<i> */
-void tg_wgsl_matrix_place(tg_wgsl *w, const tg_wgsl_matrices *m, const tg_wgsl_half *operand, int32_t i);
-void tg_wgsl_matrix_keep(tg_wgsl *w, const tg_wgsl_matrices *m);     /* what was fetched, into workgroup memory */
-void tg_wgsl_matrix_multiply(tg_wgsl *w, const tg_wgsl_matrices *m); /* a slice */
-/* Opens a block that runs once for each sum of the tile, over all invocations: `let in_row`, `let in_column`, its place in the tile, and
- * `let sum`. Closed by two lines "}". */
-void tg_wgsl_matrix_each_sum(tg_wgsl *w, const tg_wgsl_matrices *m);
 
 void tg_wgsl_fail(tg_wgsl *w, tg_status status, const char *what); /* TG_ERROR_LIMIT, TG_ERROR_INTERNAL: recorded, all stops */
 int64_t tg_wgsl_points(const tg_wgsl *w, int begin, int end);      /* product of extents; 1 when there are none */

@@ -8,17 +8,8 @@
 #include "emit/wgsl.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define LAUNCH_SIZE 256 /* invocations of a workgroup */
-/* In a chain, where a workgroup has a multiprocessor for itself: 256 took 1.14 times as long on an H200 for transformer-add, 1024 1.7
- * times. */
-#define LAUNCH_CHAIN_SIZE 512
-#define LAUNCH_PANEL 8       /* most rows of a panel */
-#define LAUNCH_OVERLAP 2     /* side by side, a kernel waits for memory about half of its time, in which another one runs: measured alike */
-#define LAUNCH_SLOW_SIZE 64  /* where barriers are slow: side by side there are none */
-#define LAUNCH_SLOW_CHAIN 4  /* and in a chain there is one between kernels */
 #define LAUNCH_MAX_BLOCKS 64 /* bindings of one stage */
 #define LAUNCH_MOST_SCRATCH (128 << 20) /* bytes: what every device binds */
 #define LAUNCH_MAX_SHARED 24            /* arrays in workgroup memory */
@@ -99,8 +90,8 @@ bool tg_wgsl_may_widen(const tg_wgsl *w, int32_t argument) {
     if (tg_wgsl_is_lone(w)) return true;
     const tg_program *program = w->program;
     const int32_t block = tg_wgsl_block_of(&program->buffers[w->kernel->arguments[argument].buffer]);
-    for (int32_t k = 0; k < w->frame.launch->count; k++) {
-        const tg_kernel *kernel = &program->kernels[w->frame.launch->first + k];
+    for (int32_t k = 0; k < w->launch->count; k++) {
+        const tg_kernel *kernel = &program->kernels[w->launch->first + k];
         for (int32_t a = 0; a < kernel->argument_count; a++)
             if ((kernel->arguments[a].access & TG_ACCESS_WRITE) &&
                 tg_wgsl_block_of(&program->buffers[kernel->arguments[a].buffer]) == block)
@@ -486,68 +477,6 @@ static tg_status launch_print_joined(launch_join *j, tg_wgsl_kernel *out) {
     return status;
 }
 
-/* ---------------------------------------------------------------- schedules */
-
-static tg_schedule launch_default(const tg_launch *launch, const tg_device_model *limits) {
-    const bool chain = launch->slices > 0;
-    tg_schedule schedule = {.kind = chain ? TG_SCHEDULE_CHAIN : TG_SCHEDULE_BESIDE};
-    if (chain) schedule.panel = LAUNCH_PANEL;
-    else schedule.overlap = LAUNCH_OVERLAP;
-    if (limits->slow_barriers) schedule.size = chain ? LAUNCH_SLOW_CHAIN : LAUNCH_SLOW_SIZE;
-    else if (chain && limits->invocations >= LAUNCH_CHAIN_SIZE) schedule.size = LAUNCH_CHAIN_SIZE;
-    else schedule.size = limits->invocations < LAUNCH_SIZE ? limits->invocations : LAUNCH_SIZE;
-    return schedule;
-}
-
-/* Calls for every schedule that a table may give the launch; until one answers false. */
-static void launch_each_schedule(const tg_launch *launch, const tg_device_model *limits, bool (*visit)(void *, tg_schedule), void *user) {
-    const bool chain = launch->slices > 0;
-    if (limits->slow_barriers) return;
-    for (int32_t size = 128; size <= 1024 && size <= limits->invocations; size *= 2)
-        for (int32_t x = 1; x <= 16; x *= 2) {
-            tg_schedule schedule = {.kind = chain ? TG_SCHEDULE_CHAIN : TG_SCHEDULE_BESIDE, .size = size};
-            if (chain ? x < 4 : x > 8 || size > 256) continue;
-            if (chain) schedule.panel = x;
-            else schedule.overlap = x;
-            if (!visit(user, schedule)) return;
-        }
-}
-
-/* "chain of 77 kernels 128 slices 1a2b3c4d": the number is of all kinds and extents. */
-static void launch_key(const tg_program *program, const tg_launch *launch, char key[TG_WGSL_KEY]) {
-    uint64_t hash = (uint64_t)launch->slices;
-    for (int32_t k = launch->first; k < launch->first + launch->count; k++) {
-        const tg_kernel *kernel = &program->kernels[k];
-        const int32_t shape[4] = {(int32_t)kernel->kind, kernel->loop_count, kernel->outer_count, kernel->body_count};
-        hash = tg_hash(hash, shape, sizeof shape);
-        hash = tg_hash(hash, kernel->extent, sizeof kernel->extent[0] * (size_t)kernel->loop_count);
-    }
-    if (launch->slices > 0)
-        snprintf(key, TG_WGSL_KEY, "chain of %d kernels %d slices %08x", (int)launch->count, (int)launch->slices, (unsigned)(uint32_t)hash);
-    else snprintf(key, TG_WGSL_KEY, "%d kernels side by side %08x", (int)launch->count, (unsigned)(uint32_t)hash);
-}
-
-typedef struct launch_wish {
-    const tg_schedule *wanted;
-    bool found;
-} launch_wish;
-static bool launch_is_wanted(void *user, tg_schedule schedule) {
-    launch_wish *wish = user;
-    wish->found = tg_schedule_equal(&schedule, wish->wanted);
-    return !wish->found;
-}
-
-/* What the device's table says, if that is one of the ways. */
-static const tg_schedule *launch_find_tuned(const tg_program *program, const tg_launch *launch, const tg_device_model *limits) {
-    char key[TG_WGSL_KEY];
-    if (limits->schedules == NULL) return NULL;
-    launch_key(program, launch, key);
-    launch_wish wish = {tg_schedule_find(limits->schedules, key), false};
-    if (wish.wanted == NULL) return NULL;
-    launch_each_schedule(launch, limits, launch_is_wanted, &wish);
-    return wish.found ? wish.wanted : NULL;
-}
-
 /* ---------------------------------------------------------------- all of it */
 
 static tg_status launch_joined(const tg_program *program, const tg_launch *launch, const tg_device_model *limits,
@@ -559,11 +488,8 @@ static tg_status launch_joined(const tg_program *program, const tg_launch *launc
     if (j != NULL) {
         j->w = w;
         j->launch = launch;
-        w->frame.launch = launch;
-        w->frame.slices = launch->slices;
-        w->frame.share = launch->slices > 0 ? 1 : (launch->count + schedule->overlap - 1) / schedule->overlap;
-        w->frame.panel = schedule->panel;
-        w->frame.size = schedule->size;
+        w->launch = launch;
+        w->frame = tg_tile_launch_frame(launch, schedule);
         tg_text_init(&j->functions, arena->ctx);
         tg_text_init(&j->calls, arena->ctx);
         status = launch_print_joined(j, out);
@@ -605,7 +531,7 @@ static tg_status launch_alone(const tg_program *program, const tg_launch *launch
 /* Joined by the table's schedule, or by our own; TG_ERROR_LIMIT, nothing recorded: it does not fit. */
 static tg_status launch_try_joined(const tg_program *program, const tg_launch *launch, const tg_device_model *limits, tg_arena *arena,
                                    tg_wgsl_kernel *out) {
-    const tg_schedule *tuned = launch_find_tuned(program, launch, limits), own = launch_default(launch, limits);
+    const tg_schedule *tuned = tg_tile_launch_find(program, launch, limits), own = tg_tile_launch_choose(launch, limits);
     tg_status status = TG_ERROR_LIMIT;
     if (tuned != NULL) {
         status = launch_joined(program, launch, limits, tuned, arena, out);
@@ -631,28 +557,17 @@ tg_status tg_emit_wgsl_launch(const tg_program *program, int32_t index, const tg
 
 /* ---------------------------------------------------------------- what a table might say */
 
-static int launch_compare_offers(const void *a, const void *b) {
-    const tg_wgsl_offer *x = a, *y = b;
-    if (x->cycles != y->cycles) return x->cycles < y->cycles ? -1 : 1;
-    return (x->order > y->order) - (x->order < y->order);
-}
-
-static bool launch_add_offer(void *user, tg_schedule schedule) { return tg_wgsl_add_offer(user, schedule, 0.0); }
-
 static tg_status launch_collect(tg_wgsl *w, const tg_launch *launch) {
     if (launch->count == 1) {
         w->kernel = &w->program->kernels[launch->first];
         return w->kernel->kind == TG_KERNEL_CONTRACT ? tg_wgsl_print(w) : TG_OK;
     }
-    launch_key(w->program, launch, w->offers->key);
-    w->offers->chosen = launch_default(launch, w->limits);
-    launch_each_schedule(launch, w->limits, launch_add_offer, w);
-    return TG_OK;
+    return tg_tile_launch_offer_all(w->program, launch, w->limits, w->arena->ctx, w->offers);
 }
 
 /* The chosen one first, then the others by what they are expected to take. */
-static tg_status launch_sort_choices(tg_wgsl_offers *offers, tg_arena *arena, tg_wgsl_choices *out) {
-    if (offers->count > 1) qsort(offers->items, (size_t)offers->count, sizeof *offers->items, launch_compare_offers);
+static tg_status launch_sort_choices(tg_tile_offers *offers, tg_arena *arena, tg_wgsl_choices *out) {
+    tg_tile_sort_offers(offers);
     out->key = tg_arena_text(arena, offers->key);
     out->items = TG_NEW(arena, tg_schedule, offers->count + 1);
     if (out->key == NULL || out->items == NULL) return TG_ERROR_MEMORY;
@@ -664,14 +579,14 @@ static tg_status launch_sort_choices(tg_wgsl_offers *offers, tg_arena *arena, tg
 
 tg_status tg_wgsl_find_choices(const tg_program *program, int32_t index, const tg_device_model *limits, tg_arena *arena,
                                tg_wgsl_choices *out) {
-    tg_wgsl_offers offers = {.count = 0};
+    tg_tile_offers offers = {.count = 0};
     memset(out, 0, sizeof *out);
     tg_wgsl *w = tg_wgsl_open(program, limits, arena);
     if (w == NULL) return TG_ERROR_MEMORY;
     w->offers = &offers;
     tg_status status = launch_collect(w, &program->launches[index]);
     if (status == TG_OK && offers.count > 0) status = launch_sort_choices(&offers, arena, out);
-    if (offers.items != NULL) tg_release(arena->ctx, offers.items, (size_t)offers.capacity * sizeof *offers.items);
+    tg_tile_free_offers(&offers, arena->ctx);
     tg_wgsl_close(w);
     return status;
 }
@@ -705,12 +620,6 @@ tg_status tg_emit_wgsl_text(const tg_program *program, const tg_device_model *li
     return status != TG_OK || !text->failed ? status : TG_ERROR_MEMORY;
 }
 
-#undef LAUNCH_SIZE
-#undef LAUNCH_CHAIN_SIZE
-#undef LAUNCH_PANEL
-#undef LAUNCH_OVERLAP
-#undef LAUNCH_SLOW_SIZE
-#undef LAUNCH_SLOW_CHAIN
 #undef LAUNCH_MAX_BLOCKS
 #undef LAUNCH_MOST_SCRATCH
 #undef LAUNCH_MAX_SHARED

@@ -1,17 +1,13 @@
-/* wgsl_subgroup: tiles of halves: rounding what was fetched, and products as subgroup matrices. Owns how the operands and the sums of
- * such a tile lie in workgroup memory, and the modules that ask a device for all this. Must not know the contraction beyond its tile:
- * what is fetched from where, and what becomes of a sum, is wgsl_contract.c's.
+/* wgsl_subgroup: tiles of halves: rounding what was fetched, and products as subgroup matrices. Owns the modules that ask a
+ * device for all this. Where operands and sums lie in workgroup memory is tile/layout.h's. Must not know the contraction beyond its
+ * tile: what is fetched from where, and what becomes of a sum, is wgsl_tiles.c's.
  *
  * Subgroup matrices are an experiment of Dawn's (docs/dawn/features/subgroup_matrix.md there; SPV_KHR_cooperative_matrix below): a
  * subgroup together holds a matrix of 16 x 16 values and multiplies two of them. They are read from arrays of scalars only, so
  * that a vec4 that was fetched is four stores. */
-#include "emit/wgsl.h"
+#include "emit/wgsl_contract.h"
 
 #include <stdio.h>
-
-/* Halves between the end of a line and the next: 16 bytes, so that lines that are read together begin in different banks. An H200
- * reaches half without. */
-#define SUBGROUP_PAD 8
 
 const char tg_wgsl_f16_probe[] = "enable f16;\n"
                                  "var<workgroup> tile: array<array<vec4<f16>, 2>, 2>;\n"
@@ -59,75 +55,62 @@ void tg_wgsl_halve(tg_wgsl *w, int left, int right) {
     tg_wgsl_line(w, "}");
 }
 
-/* ---------------------------------------------------------------- where things lie */
+/* ---------------------------------------------------------------- operands */
 
-static int subgroup_line(const tg_wgsl_matrices *m, const tg_wgsl_half *o) {
-    return (int)(o->along_rows ? o->rows : m->slice) + SUBGROUP_PAD;
-}
-static int subgroup_count(const tg_wgsl_matrices *m, const tg_wgsl_half *o) {
-    return subgroup_line(m, o) * (int)(o->along_rows ? m->slice : o->rows);
-}
-/* Rows (columns) of a subgroup's block, and matrices along it. */
-static int subgroup_rows(const tg_wgsl_half *o) { return (int)(o->rows / o->subgroups); }
-static int subgroup_matrices(const tg_wgsl_half *o) { return subgroup_rows(o) / TG_WGSL_MATRIX; }
-/* Sums in workgroup memory at a time: of each subgroup the matrices side by side. */
-static int subgroup_sums_each(const tg_wgsl_matrices *m) { return TG_WGSL_MATRIX * subgroup_rows(&m->right); }
-static int subgroup_sums(const tg_wgsl_matrices *m) { return (int)(m->left.subgroups * m->right.subgroups) * subgroup_sums_each(m); }
+static const char *subgroup_name(const tg_tile_layout *m, const tg_tile_part *o) { return o == &m->left ? "left" : "right"; }
 
-int64_t tg_wgsl_matrix_bytes(const tg_wgsl_matrices *m) {
-    return 2 * (int64_t)(subgroup_count(m, &m->left) + subgroup_count(m, &m->right)) + 4 * (int64_t)subgroup_sums(m);
-}
-
-void tg_wgsl_matrix_declare(tg_wgsl *w, const tg_wgsl_matrices *m) {
+void tg_wgsl_matrix_declare(tg_wgsl *w, const tg_tile_layout *m) {
     w->f16 = w->matrices = true;
-    tg_wgsl_global(w, "var<workgroup> half_left: array<f16, %d>;", subgroup_count(m, &m->left));
-    tg_wgsl_global(w, "var<workgroup> half_right: array<f16, %d>;", subgroup_count(m, &m->right));
-    tg_wgsl_global(w, "var<workgroup> block_sums: array<f32, %d>;", subgroup_sums(m));
-    tg_wgsl_line(w, "let left_block = subgroup / %du * %du;", (unsigned)m->right.subgroups, (unsigned)subgroup_rows(&m->left));
-    tg_wgsl_line(w, "let right_block = subgroup %% %du * %du;", (unsigned)m->right.subgroups, (unsigned)subgroup_rows(&m->right));
-    for (int i = 0; i < subgroup_matrices(&m->left); i++)
-        for (int j = 0; j < subgroup_matrices(&m->right); j++)
-            tg_wgsl_line(w, "var c%d_%d: subgroup_matrix_result<f32, %d, %d>;", i, j, TG_WGSL_MATRIX, TG_WGSL_MATRIX);
+    tg_wgsl_global(w, "var<workgroup> half_left: array<f16, %d>;", tg_tile_halves(m, &m->left));
+    tg_wgsl_global(w, "var<workgroup> half_right: array<f16, %d>;", tg_tile_halves(m, &m->right));
+    tg_wgsl_global(w, "var<workgroup> block_sums: array<f32, %d>;", tg_tile_sums(m));
+    tg_wgsl_line(w, "let left_block = subgroup / %du * %du;", (unsigned)m->right.subgroups, (unsigned)tg_tile_block(&m->left));
+    tg_wgsl_line(w, "let right_block = subgroup %% %du * %du;", (unsigned)m->right.subgroups, (unsigned)tg_tile_block(&m->right));
+    for (int i = 0; i < tg_tile_matrices(&m->left); i++)
+        for (int j = 0; j < tg_tile_matrices(&m->right); j++)
+            tg_wgsl_line(w, "var c%d_%d: subgroup_matrix_result<f32, %d, %d>;", i, j, TG_TILE_MATRIX, TG_TILE_MATRIX);
 }
 
-void tg_wgsl_matrix_place(tg_wgsl *w, const tg_wgsl_matrices *m, const tg_wgsl_half *o, int32_t i) {
-    const char *line = o->along_rows ? "q" : "r", *in_line = o->along_rows ? "r" : "q";
-    tg_wgsl_line(w, "let %s_to%d = %s_%s%d * %d + %s_%s%d * 4;", o->name, (int)i, o->name, line, (int)i, subgroup_line(m, o), o->name,
-                 in_line, (int)i);
+void tg_wgsl_matrix_place(tg_wgsl *w, const tg_tile_layout *m, const tg_tile_part *o, int32_t i) {
+    const char *name = subgroup_name(m, o), *line = o->along_rows ? "q" : "r", *in_line = o->along_rows ? "r" : "q";
+    tg_wgsl_line(w, "let %s_to%d = %s_%s%d * %d + %s_%s%d * 4;", name, (int)i, name, line, (int)i, tg_tile_line(m, o), name, in_line,
+                 (int)i);
 }
 
-static void subgroup_keep(tg_wgsl *w, const tg_wgsl_half *o) {
+static void subgroup_keep(tg_wgsl *w, const tg_tile_layout *m, const tg_tile_part *o) {
+    const char *name = subgroup_name(m, o);
     for (int i = 0; i < o->fetches; i++) {
-        tg_wgsl_line(w, "let %s_half%d = vec4<f16>(next_%s%d);", o->name, i, o->name, i);
-        for (int c = 0; c < 4; c++) tg_wgsl_line(w, "half_%s[%s_to%d + %d] = %s_half%d.%c;", o->name, o->name, i, c, o->name, i, "xyzw"[c]);
+        tg_wgsl_line(w, "let %s_half%d = vec4<f16>(next_%s%d);", name, i, name, i);
+        for (int c = 0; c < 4; c++) tg_wgsl_line(w, "half_%s[%s_to%d + %d] = %s_half%d.%c;", name, name, i, c, name, i, "xyzw"[c]);
     }
 }
 
-void tg_wgsl_matrix_keep(tg_wgsl *w, const tg_wgsl_matrices *m) {
-    subgroup_keep(w, &m->left);
-    subgroup_keep(w, &m->right);
+void tg_wgsl_matrix_keep(tg_wgsl *w, const tg_tile_layout *m) {
+    subgroup_keep(w, m, &m->left);
+    subgroup_keep(w, m, &m->right);
 }
 
 /* ---------------------------------------------------------------- products */
 
 /* let l<i> (r<i>): rows from 16 i of the subgroup's block on, k from `k` on. A right matrix has k along its rows. */
-static void subgroup_load(tg_wgsl *w, const tg_wgsl_matrices *m, const tg_wgsl_half *o, int i, int k) {
+static void subgroup_load(tg_wgsl *w, const tg_tile_layout *m, const tg_tile_part *o, int i, int k) {
+    const char *name = subgroup_name(m, o);
     const bool left = o == &m->left, columns_lie_together = left == o->along_rows;
-    const int line = subgroup_line(m, o);
-    const int at = o->along_rows ? k * line + i * TG_WGSL_MATRIX : i * TG_WGSL_MATRIX * line + k;
+    const int line = tg_tile_line(m, o);
+    const int at = o->along_rows ? k * line + i * TG_TILE_MATRIX : i * TG_TILE_MATRIX * line + k;
     char block[64];
-    snprintf(block, sizeof block, o->along_rows ? "%s_block" : "%s_block * %du", o->name, line);
-    tg_wgsl_line(w, "let %c%d = subgroupMatrixLoad<subgroup_matrix_%s<f16, %d, %d>>(&half_%s, %s + %du, %s, %du);", o->name[0], i, o->name,
-                 TG_WGSL_MATRIX, TG_WGSL_MATRIX, o->name, block, at, columns_lie_together ? "true" : "false", line);
+    snprintf(block, sizeof block, o->along_rows ? "%s_block" : "%s_block * %du", name, line);
+    tg_wgsl_line(w, "let %c%d = subgroupMatrixLoad<subgroup_matrix_%s<f16, %d, %d>>(&half_%s, %s + %du, %s, %du);", name[0], i, name,
+                 TG_TILE_MATRIX, TG_TILE_MATRIX, name, block, at, columns_lie_together ? "true" : "false", line);
 }
 
-void tg_wgsl_matrix_multiply(tg_wgsl *w, const tg_wgsl_matrices *m) {
-    for (int k = 0; k < m->slice; k += TG_WGSL_MATRIX) {
+void tg_wgsl_matrix_multiply(tg_wgsl *w, const tg_tile_layout *m) {
+    for (int k = 0; k < m->slice; k += TG_TILE_MATRIX) {
         tg_wgsl_line(w, "{");
-        for (int i = 0; i < subgroup_matrices(&m->left); i++) subgroup_load(w, m, &m->left, i, k);
-        for (int j = 0; j < subgroup_matrices(&m->right); j++) {
+        for (int i = 0; i < tg_tile_matrices(&m->left); i++) subgroup_load(w, m, &m->left, i, k);
+        for (int j = 0; j < tg_tile_matrices(&m->right); j++) {
             subgroup_load(w, m, &m->right, j, k);
-            for (int i = 0; i < subgroup_matrices(&m->left); i++)
+            for (int i = 0; i < tg_tile_matrices(&m->left); i++)
                 tg_wgsl_line(w, "c%d_%d = subgroupMatrixMultiplyAccumulate(l%d, r%d, c%d_%d);", i, j, i, j, i, j);
         }
         tg_wgsl_line(w, "}");
@@ -137,14 +120,14 @@ void tg_wgsl_matrix_multiply(tg_wgsl *w, const tg_wgsl_matrices *m) {
 /* ---------------------------------------------------------------- sums */
 
 /* Band by band of sixteen rows of every subgroup's block: registers have no index, so a band is a case. */
-static void subgroup_store_band(tg_wgsl *w, const tg_wgsl_matrices *m, int band) {
-    for (int j = 0; j < subgroup_matrices(&m->right); j++)
-        tg_wgsl_line(w, "subgroupMatrixStore(&block_sums, subgroup * %du + %du, c%d_%d, false, %du);", subgroup_sums_each(m),
-                     j * TG_WGSL_MATRIX, band, j, subgroup_rows(&m->right));
+static void subgroup_store_band(tg_wgsl *w, const tg_tile_layout *m, int band) {
+    for (int j = 0; j < tg_tile_matrices(&m->right); j++)
+        tg_wgsl_line(w, "subgroupMatrixStore(&block_sums, subgroup * %du + %du, c%d_%d, false, %du);", tg_tile_band(m), j * TG_TILE_MATRIX,
+                     band, j, tg_tile_block(&m->right));
 }
 
-void tg_wgsl_matrix_each_sum(tg_wgsl *w, const tg_wgsl_matrices *m) {
-    const int bands = subgroup_matrices(&m->left), each = subgroup_sums_each(m), width = subgroup_rows(&m->right);
+void tg_wgsl_matrix_each_sum(tg_wgsl *w, const tg_tile_layout *m) {
+    const int bands = tg_tile_matrices(&m->left), each = tg_tile_band(m), width = tg_tile_block(&m->right);
     tg_wgsl_line(w, "for (var band = 0; band < %d; band++) {", bands);
     tg_wgsl_line(w, "workgroupBarrier();");
     tg_wgsl_line(w, "switch band {");
@@ -156,11 +139,9 @@ void tg_wgsl_matrix_each_sum(tg_wgsl *w, const tg_wgsl_matrices *m) {
     }
     tg_wgsl_line(w, "}");
     tg_wgsl_line(w, "workgroupBarrier();");
-    tg_wgsl_line(w, "for (var e = t; e < %d; e += %d) {", subgroup_sums(m), (int)m->size);
-    tg_wgsl_line(w, "let in_row = e / %d * %d + band * %d + e / %d %% %d;", each * (int)m->right.subgroups, subgroup_rows(&m->left),
-                 TG_WGSL_MATRIX, width, TG_WGSL_MATRIX);
+    tg_wgsl_line(w, "for (var e = t; e < %d; e += %d) {", tg_tile_sums(m), (int)m->size);
+    tg_wgsl_line(w, "let in_row = e / %d * %d + band * %d + e / %d %% %d;", each * (int)m->right.subgroups, tg_tile_block(&m->left),
+                 TG_TILE_MATRIX, width, TG_TILE_MATRIX);
     tg_wgsl_line(w, "let in_column = e / %d %% %d * %d + e %% %d;", each, (int)m->right.subgroups, width, width);
     tg_wgsl_line(w, "let sum = block_sums[e];");
 }
-
-#undef SUBGROUP_PAD

@@ -1,6 +1,7 @@
-/* schedule: how a contraction, or a launch of several kernels, is laid out on a GPU, as data. Rules choose one; a table of schedules,
- * with a key for what is laid out, overrides the rules. A schedule that the rules do not offer for that key and these limits is
- * ignored, so a table never changes what can be compiled. It does change the order of summation, and with it the last bits of
+/* schedule: how a contraction, or a launch of several kernels, is laid out on a GPU, as data. Rules
+ * choose one; a table of schedules, with a key for what is laid out, overrides the rules. A
+ * schedule that the rules do not offer for that key and these limits is ignored, so a table never
+ * changes what can be compiled. It does change the order of summation, and with it the last bits of
  * results. Must not know files, devices or languages. */
 #ifndef TG_TILE_SCHEDULE_H
 #define TG_TILE_SCHEDULE_H
@@ -50,7 +51,7 @@ int tg_schedule_distance(const tg_schedule *a, const tg_schedule *b);
 #define TG_SCHEDULE_TEXT 192
 /* "tiles tile_m=128 tile_n=128 rows=16 .."; cut at `room`. Returns text. */
 const char *tg_schedule_print(const tg_schedule *schedule, char *text, size_t room);
-/* The reverse: every field of the kind, once, in any order. False, and *out unchanged, for anything else. Whether the values make
- * sense is not checked here. */
+/* The reverse: every field of the kind, once, in any order. False, and *out unchanged, for anything
+ * else. Whether the values make sense is not checked here. */
 bool tg_schedule_parse(const char *text, size_t length, tg_schedule *out);
 #endif

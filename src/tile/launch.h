@@ -1,0 +1,64 @@
+/* launch: how the kernels of one launch (tg_launch) are laid out together, and lists of the
+ * schedules that a table may name. Owns the rule that chooses for launches of several kernels. Must
+ * not know what the kernels compute or how they are written. */
+#ifndef TG_TILE_LAUNCH_H
+#define TG_TILE_LAUNCH_H
+#include "kernel/device_model.h"
+#include "plan/program.h"
+#include "tile/schedule.h"
+
+#define TG_TILE_KEY 128 /* room for what a schedule is looked up by */
+
+/* How kernels of one launch are laid out so that they fit together. All 0: a lone kernel. */
+typedef struct tg_tile_frame {
+    int32_t size;   /* invocations of every workgroup; 0: what is best for the kernel */
+    int32_t slices; /* of the chain; 0: not in one */
+    int32_t share;  /* kernels that share the device at the same time */
+    int32_t panel;  /* in a chain: most rows of a panel */
+} tg_tile_frame;
+
+/* What one kernel may take of a device: all, or what a launch of several kernels leaves it. */
+typedef struct tg_tile_room {
+    const tg_device_model *device;
+    tg_tile_frame frame;
+} tg_tile_room;
+
+/* What one kernel may take of the workgroup memory for values of a type: kernels of a launch have
+ * the same arrays, one set per type. */
+int32_t tg_tile_workgroup_bytes(const tg_tile_room *room, bool vectors);
+
+/* Every schedule that a table may name for one launch, in the order found. */
+typedef struct tg_tile_offer {
+    tg_schedule schedule;
+    double cycles; /* expected; 0: no estimate */
+    int64_t order;
+} tg_tile_offer;
+typedef struct tg_tile_offers {
+    char key[TG_TILE_KEY];
+    tg_schedule chosen; /* by the rule */
+    tg_tile_offer *items;
+    int64_t count, capacity;
+} tg_tile_offers;
+
+/* TG_ERROR_MEMORY recorded; then nothing was added. */
+tg_status tg_tile_add_offer(tg_tile_offers *offers, tg_context *ctx, tg_schedule schedule, double cycles);
+/* Cheapest first; of equals, in the order found. */
+void tg_tile_sort_offers(tg_tile_offers *offers);
+void tg_tile_free_offers(tg_tile_offers *offers, tg_context *ctx);
+
+/* ---- launches of several kernels */
+
+/* By the rule. */
+tg_schedule tg_tile_launch_choose(const tg_launch *launch, const tg_device_model *device);
+/* What the device's table says, if that is one of the schedules offered; else NULL. */
+const tg_schedule *tg_tile_launch_find(const tg_program *program, const tg_launch *launch, const tg_device_model *device);
+/* Adds every schedule, with the key and the choice of the rule. TG_ERROR_MEMORY recorded. */
+tg_status tg_tile_launch_offer_all(const tg_program *program, const tg_launch *launch, const tg_device_model *device, tg_context *ctx,
+                                   tg_tile_offers *offers);
+/* What schedules of a launch are looked up by: "chain of 77 kernels 128 slices 1a2b3c4d"; the
+ * number is of all kinds and extents. */
+void tg_tile_launch_key(const tg_program *program, const tg_launch *launch, char key[TG_TILE_KEY]);
+/* What a schedule of kind CHAIN or BESIDE gives each kernel of the launch. */
+tg_tile_frame tg_tile_launch_frame(const tg_launch *launch, const tg_schedule *schedule);
+
+#endif

@@ -167,7 +167,7 @@ TG_API tg_status tg_poll_at(tg_site site, tg_model *model, tg_ticket ticket, boo
 TG_API tg_dataset *tg_dataset_create_at(tg_site site, tg_model *model, const tg_feed *arrays, int n, int64_t rows);
 #define tg_dataset_create(...) tg_dataset_create_at(TG_SITE, __VA_ARGS__)
 /* The same in batches of `batch` rows, for inputs whose first axis is TG_ANY. 0: the size with
- * which the model was compiled first. TG_ERROR_SHAPE for any other model whose batch is not
+ * which the model was compiled first. TG_ERROR_SHAPE for a model without TG_ANY whose batch is not
  * `batch`. */
 TG_API tg_dataset *tg_dataset_create_batch_at(tg_site site, tg_model *model, const tg_feed *arrays, int n, int64_t rows, int64_t batch);
 #define tg_dataset_create_batch(...) tg_dataset_create_batch_at(TG_SITE, __VA_ARGS__)

@@ -19,7 +19,7 @@ export interface AttentionOptions extends LinearOptions {
   causal?: boolean
   /** Queries and keys are turned by `rope` with this base. Default: not at all. */
   ropeBase?: number
-  /** What keys and values are made of has so many numbers. Default: dim. */
+  /** Length of the vectors that keys and values are made of. Default: dim. */
   context?: number
 }
 export interface AttentionInputs {

@@ -32,7 +32,7 @@ export const nllLoss = (logProbabilities: Tensor, targets: Tensor, options: Loss
 export const crossEntropy = (logits: Tensor, targets: Tensor, options: LossOptions = {}): Tensor => nn.crossEntropy(logits, targets, options)
 export const { splitHeads, mergeHeads, LayerNorm, RMSNorm, Embedding } = nn
 
-/** `nn.Linear`, its W normal with std 0.02 where nothing is said, as 0.4 has it. */
+/** `nn.Linear`, its W normal with std 0.02 by default, as in 0.4. */
 export class Linear extends nn.Linear {
   constructor(inDim: number, outDim: number, options: LinearOptions = {}) {
     super(inDim, outDim, { init: init.randn(), ...options })

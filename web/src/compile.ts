@@ -69,8 +69,8 @@ interface RuntimeOptions {
 
 /** Without an optimiser a step computes loss and gradients and changes nothing. */
 export interface CompileOptions<I extends InputSpecs = InputSpecs> extends ForwardOptions<I>, RuntimeOptions, Optimizers {
-  /** Names of parameters that are not trained, and have no backward work: '*' stands for any run of characters, '?' for any one. A pattern
-   *  that matches nothing is a NotFoundError. See also `Module.freeze`. */
+  /** Names of parameters that are not trained and need no backward work. '*' matches any characters,
+   *  '?' any one. A pattern that matches nothing is a NotFoundError. See also `Module.freeze`. */
   frozen?: string | readonly string[]
 }
 export interface CompileForwardOptions<I extends InputSpecs = InputSpecs> extends ForwardOptions<I>, RuntimeOptions {}
@@ -107,13 +107,14 @@ export interface TrainOptions<I extends InputSpecs = InputSpecs> {
   seed?: number | bigint
   /** How many steps a GPU is given at a time, up to 4096. Default: as many as let a page draw between. */
   stepsPerSubmission?: number
-  /** Told of every step, in order, some at a time. Returning false ends it, behind the steps that were made meanwhile. */
+  /** Called for each step, in order, several at a time. Return false to stop, after the steps that
+   *  were made meanwhile. */
   onProgress?: (step: number, loss: number) => boolean | void
   /** Ends once a loss is no more than this. */
   targetLoss?: number
-  /** Ends once the least loss is so many steps old. */
+  /** Ends once the least loss is this many steps old. */
   patience?: number
-  /** Aborting ends it, behind the steps under way: the promise rejects with the signal's reason. */
+  /** Aborting ends it, after the steps under way: the promise rejects with the signal's reason. */
   signal?: AbortSignal
 }
 export interface StepResult {
@@ -437,7 +438,7 @@ class Family<M extends Module> {
       if (this.turn === turn) this.turn = null
     })
     this.turn = turn
-    return turn.then(() => undefined).then(() => result) // behind the calls that waited for it
+    return turn.then(() => undefined).then(() => result) // after the calls that waited for it
   }
   /** Posts when the calls before have been posted, in their order, and when what `prepare` begins is there. */
   send<R>(prepare: () => void | Promise<void>, post: () => Promise<R>): Promise<R> {

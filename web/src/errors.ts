@@ -14,7 +14,7 @@ export interface Site {
 
 /** Every error the library makes. `status` is the C core's number (tg_status). */
 export class TensorgradError extends Error {
-  /** Where the call or the tensor stands that the error speaks of. */
+  /** The place of the call or the tensor that the error names. */
   site: Site | null = null
   constructor(
     message: string,
@@ -177,7 +177,7 @@ const byStatus: Record<number, new (message: string, status?: number) => Tensorg
   18: InternalError,
 }
 
-/** The error of a C status. `site`: where the C core says the mistake stands. */
+/** The error of a C status. `site`: the place of the mistake, as the C core reports it. */
 export function errorOfStatus(status: number, message: string, site: CoreSite | null = null): TensorgradError {
   const error = new (byStatus[status] ?? TensorgradError)(inJavaScript(withTrueSites(message)), status)
   error.site = site && fromCore(site)

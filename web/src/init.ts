@@ -4,7 +4,7 @@ import { ArgumentError, blame } from './errors.js'
 import { anything, check, checkOptions, fromZero, type Kinds } from './options.js'
 
 /** Plain data. scale: the standard deviation (randn), default 0.02. gain (kaiming: std = gain / sqrt(shape[0])), default sqrt 2. bound
- *  (uniform). A name alone stands for its defaults. */
+ *  (uniform). A name alone means its defaults. */
 export type InitSpec =
   | 'randn'
   | 'zeros'
@@ -59,7 +59,7 @@ type Spec = Exclude<InitSpec, string>
 const named = ['randn', 'zeros', 'ones'] as const
 const kinds: readonly string[] = [...named, 'kaiming', 'uniform', 'literal'] satisfies Spec['kind'][]
 
-/** C's tg_init_kind and scale. decays: whether weight decay acts on it where nothing is said; undefined: as the core has it. */
+/** C's tg_init_kind and scale. decays: whether weight decay acts on it by default; undefined: the rule of the core. */
 export function initNumbers(value: InitSpec = 'randn'): { kind: number; scale: number; data: Float32Array | null; decays: true | undefined } {
   const isName = typeof value === 'string', kind = (isName ? named : kinds).indexOf((isName ? value : value?.kind) as never)
   if (kind < 0) throw new ArgumentError(`param: the initial value is ${JSON.stringify(value)}: one of init.*, 'randn', 'zeros' or 'ones'`)

@@ -195,7 +195,8 @@ export function materializeParams(module: Module, options: MaterializeOptions = 
 export interface MaterializeOptions {
   /** Overrides the parameters' decay flags. */
   decayFilter?: ((name: string) => boolean) | undefined
-  /** Names of parameters that are frozen, whatever their own option says: '*' stands for any run of characters, '?' for any one. */
+  /** Names of parameters that are frozen, for any option of their own. '*' matches any characters, '?'
+   *  any one. */
   frozen?: string | readonly string[] | undefined
 }
 
@@ -534,7 +535,7 @@ const kernelList = ({ program }: Planned): KernelSpec[] =>
 
 const trainable = (graph: Graph): string[] => graph.params.filter(({ frozen }) => !frozen).map(({ name }) => name)
 
-/** Where every value of a step or run lies. */
+/** Where each value of a step or run is. */
 export function planBuffers(graph: Graph, options?: IROptions): BufferPlan
 /** The same of a graph whose gradients and update are written out: `grads` (of appendGrad; {}: a forward pass) are those whose places are
  *  named, and `writebacks` (of appendAdam, or your own) are made part of the graph. */

@@ -13,9 +13,10 @@ export interface ReplaceOptions {
   carry?: boolean
 }
 
-/** Puts a model that `make` compiles in the place of `old`: when it is there (and has its parameters), the calls in flight on `old` are
- *  waited for and `old` is destroyed; its training runs end at their next submission, and calls that wait behind them with them. When anything fails before, that is thrown, and
- *  `old` is as it was. `old` null: there is none yet. */
+/** Puts a model that `make` compiles in the place of `old`. When the new model is there (and has its
+ *  parameters), waits for the calls in flight on `old` and destroys it. Training runs of `old` end at
+ *  their next submission, and so do the calls that wait for them. If anything fails before that, it
+ *  is thrown and `old` stays as it was. `old` null: there is none yet. */
 export async function replaceModel<C extends AnyModel>(old: AnyModel | null, make: () => Promise<C>, options: ReplaceOptions = {}): Promise<C> {
   const { carry = false } = check(replaceModel, () => checkOptions('replaceModel', options, { carry: flag }))
   if (typeof make !== 'function') throw new ArgumentError(`replaceModel: make is ${describe(make)}, not a function that compiles a model`)

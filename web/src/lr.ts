@@ -29,7 +29,7 @@ export type LRSchedule = number | Schedule
 /** The same. */
 export type LR = LRSchedule
 
-/** A schedule of these options: what is wrong with them is said at the line that called `above`. */
+/** A schedule of these options: errors are thrown at the line that called `above`. */
 function make<K extends Schedule['kind']>(kind: K, above: unknown, options: object): Extract<Schedule, { kind: K }> {
   return check(above, () => scheduleArgument(`lr.${kind}`, { ...checkOptions(`lr.${kind}`, options, fields[kind]), kind } as unknown as Schedule, '')) as Extract<Schedule, { kind: K }>
 }
@@ -78,7 +78,7 @@ const fields: Readonly<Record<Schedule['kind'], Kinds>> = {
   oneCycle: { peak: numeric, steps: numeric, initial: numeric, final: numeric, rise: numeric },
 }
 
-/** A rate as a user gave it: what is none is said. */
+/** A rate as a user gave it; anything else is an error. */
 export function rateArgument(what: string, rate: unknown, name = 'lr'): LRSchedule {
   if (typeof rate === 'number') return rate
   const kind = (rate as Schedule | null | undefined)?.kind

@@ -1,5 +1,6 @@
-// The names of the C library as JavaScript has them: messages of the core are worded for both, and are turned here, once for all, where an
-// error is made. What a user named stands in quotes, before a shape or behind a path, and stays.
+// The names of the C library in JavaScript. Messages of the core are worded for both languages; their
+// names are replaced here, where an error is made. Names that a user gave stay: they are in quotes,
+// before a shape or after a path.
 
 /** Where the name in JavaScript is not the C one in camel case. Some are kinds of messages to the worker. */
 const OTHERS: Readonly<Record<string, string>> = {

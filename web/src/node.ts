@@ -1,5 +1,5 @@
-// The package in Node: workers are threads; the core is read from beside this file. TENSORGRAD_DEVICE (auto, cpu, webgpu) and
-// TENSORGRAD_ADAPTER stand in for a device and an adapter that the program does not name.
+// The package in Node: workers are threads; the core is a file next to this one. TENSORGRAD_DEVICE
+// (auto, cpu, webgpu) and TENSORGRAD_ADAPTER are used if the program names no device or adapter.
 
 import { readFileSync } from 'node:fs'
 import { Worker, type TransferListItem } from 'node:worker_threads'

@@ -4,7 +4,7 @@ import { dtypes, type GraphNodes } from './core.js'
 import { fromCore, siteText } from './sites.js'
 import type { Dtype, Shape } from './types.js'
 
-/** Where an operation stands in the user's program. line and column count from 1; 0: not known. */
+/** The place of an operation in the user's program. line and column count from 1; 0: not known. */
 export interface CallSite {
   readonly opName: string
   readonly file: string
@@ -18,7 +18,7 @@ export interface CallSite {
  *  'state_input'. */
 export type OpKind = 'param_input' | 'tensor_input' | 'state_input' | (string & {})
 
-/** What stands beside the inputs of an operation, where it has any. */
+/** What an operation has besides its inputs. */
 export interface OpAttributes {
   /** Of reductions, flip, iota, concat, window, fold. */
   readonly axes?: readonly number[]

@@ -69,7 +69,8 @@ export class RMSNorm extends Module {
   }
 }
 
-/** x [N, C, ...]: as LayerNorm over each group of channels and all axes behind them, then g and b of the channel, [channels] (ones, zeros). */
+/** x [N, C, ...]: LayerNorm over each group of channels and all axes after them, then g and b of the
+ *  channel, [channels] (ones, zeros). */
 export class GroupNorm extends Module {
   g: Tensor
   b: Tensor

@@ -37,9 +37,9 @@ export const rsqrt = /* @__PURE__ */ unary('rsqrt')
 export const reciprocal = /* @__PURE__ */ unary('reciprocal')
 export const exp = /* @__PURE__ */ unary('exp')
 export const log = /* @__PURE__ */ unary('log')
-/** e^x - 1, right near 0. */
+/** e^x - 1, accurate near 0. */
 export const expm1 = /* @__PURE__ */ unary('expm1')
-/** log(1 + x), right near 0. */
+/** log(1 + x), accurate near 0. */
 export const log1p = /* @__PURE__ */ unary('log1p')
 /** Largest whole number <= x. Gradient 0. */
 export const floor = /* @__PURE__ */ unary('floor')
@@ -263,7 +263,7 @@ export function expandDims(x: Tensor, axis: number): Tensor {
 export function flip(x: Tensor, axes?: Axes): Tensor {
   return invoke('flip', flip, [x], () => axesNumbers('flip', axes))
 }
-/** `widths[i]`: how many elements of `value` before axis i and how many behind it. */
+/** `widths[i]`: how many elements of `value` before axis i and how many after it. */
 export function pad(x: Tensor, widths: readonly (readonly [number, number])[], value = 0): Tensor {
   return invoke('pad', pad, [x], () => {
     if (!Array.isArray(widths)) throw new ArgumentError(`pad: the widths are ${describe(widths)}, not an array of pairs`)
@@ -341,7 +341,7 @@ export function oneHot(indices: Tensor, depth: number, dtype: Dtype = 'f32'): Te
 export function gather(x: Tensor, indices: Tensor, axis = 0): Tensor {
   return invoke('gather', gather, [x, indices], () => [whole('gather', 'the axis', axis)])
 }
-/** y[.., i, ..] = x[.., indices[.., i, ..], ..]: indices have x's shape, but for the axis. */
+/** y[.., i, ..] = x[.., indices[.., i, ..], ..]: indices have the shape of x, except along the axis. */
 export function takeAlongAxis(x: Tensor, indices: Tensor, axis = -1): Tensor {
   return invoke('take_along_axis', takeAlongAxis, [x, indices], () => [whole('take_along_axis', 'the axis', axis)])
 }

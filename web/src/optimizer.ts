@@ -7,17 +7,17 @@ import { rateArgument, type LR } from './lr.js'
 import { messageNumbers, optimizerKinds } from './numbers.js'
 import type { OptimizerMessage } from './protocol.js'
 
-/** Options for the parameters whose names match: '*' stands for any run of characters, '?' for any one. The first group that matches a name
- *  has it; a group that matches nothing is a NotFoundError. */
+/** Options for the parameters whose names match. '*' matches any characters, '?' any one. A parameter
+ *  belongs to the first group that matches its name; a group that gets none is a NotFoundError. */
 export interface ParamGroup {
   match: string
-  /** Factor of the schedule's rate, of decay too. Default 1. */
+  /** Factor of the schedule's rate, also for decay. Default 1. */
   rate?: number
   /** For those that decay; 0: none does. Default: the optimiser's. */
   weightDecay?: number
   /** Whether they decay. Default: as their own flag (or decayFilter) says. */
   decay?: boolean
-  /** Not trained, and no gradient computed. */
+  /** Not trained; no gradient is computed. */
   frozen?: boolean
   /** Muon: Adam's update for matrices too (embeddings, the last layer). */
   plain?: boolean
@@ -32,13 +32,14 @@ interface Common {
   groups?: readonly ParamGroup[]
   /** Scales all gradients by min(1, clipNorm / norm), the norm over all parameters. Default, and 0: off. */
   clipNorm?: number
-  /** Every element of the gradient to [-clipValue, clipValue], before clipNorm. Default, and 0: off. */
+  /** Cuts each element of the gradient to [-clipValue, clipValue], before clipNorm. Default, and 0: off. */
   clipValue?: number
   /** The gradient over its norm; not together with clipNorm. */
   normalize?: boolean
-  /** A step whose loss or gradient is not finite leaves parameters and optimiser as they were, and rejects all the same. Default false. */
+  /** A step whose loss or gradient is not finite leaves parameters and optimiser as they were; it still
+   *  rejects. Default false. */
   skipNonFinite?: boolean
-  /** Parameters change every so many steps, by the mean of their gradients. Default 1. */
+  /** Parameters change once in this many steps, by the mean of their gradients. Default 1. */
   accumulate?: number
   /** Keep avg <- avg + (1 - average) (p - avg) of the parameters, over 0 and below 1: see `compileForward(..., { average: true })`. Default: off. */
   average?: number
@@ -52,10 +53,10 @@ export interface AdamConfig extends Common {
   b2?: number
   /** Default 1e-8. */
   eps?: number
-  /** 'corrected': eps beside the bias-corrected sqrt v, as PyTorch has it. Default 'uncorrected', as above. */
+  /** 'corrected': eps is added to the bias-corrected sqrt v, as in PyTorch. Default 'uncorrected', as above. */
   epsMode?: 'uncorrected' | 'corrected'
 }
-/** Adam with a weightDecay of 0.01 where none is given. */
+/** Adam with a default weightDecay of 0.01. */
 export type AdamWConfig = AdamConfig
 
 /** buf = momentum buf + g; p -= lr (nesterov ? g + momentum buf : buf). */

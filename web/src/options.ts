@@ -1,5 +1,5 @@
-// Options as a program without types may give them: what is no option, or no value of one, is a mistake that is said, not silence. Owns the
-// kinds of values, how a value is named in a message, and the nearest name. Knows no operation.
+// Options as a program without types may give them. An unknown option, or a wrong value, is an error.
+// Owns the kinds of values, the name of a value in a message, and the nearest name. Knows no operation.
 
 import { ArgumentError, blame } from './errors.js'
 
@@ -65,7 +65,7 @@ export function oneOf(...values: readonly unknown[]): Kind {
   return { text: texts.length > 1 ? `${texts.slice(0, -1).join(', ')} or ${texts.at(-1)}` : texts.join(), is: (value) => values.includes(value) }
 }
 
-/** Values that must be there, by name: sizes, where nothing else is said. */
+/** Values that must be there, by name; sizes by default. */
 export function checkAll(op: string, above: unknown, values: Readonly<Record<string, unknown>>, kind: Kind = count): void {
   check(above, () => {
     for (const [name, value] of Object.entries(values))

@@ -195,7 +195,7 @@ export class Connection {
   #ended: Promise<void> | null = null
   #farewell: { id: number; done(): void } | null = null
 
-  /** `heard` is told each warning that comes with an answer, whoever asked. */
+  /** `heard` gets each warning that comes with an answer, for all calls. */
   constructor(port: Port, readonly heard: (warning: string) => void = () => undefined) {
     this.#port = port
     port.onMessage((message) => this.#receive(message))

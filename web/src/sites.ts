@@ -1,7 +1,8 @@
-// Where operations stand in the user's program. Found out late: reading a stack costs far more than keeping it, and a trace has hundreds. So
-// a trace gives the core numbers in place of files and lines; whoever is shown one of them, an error or a graph that is written, has
-// it replaced. And with columns, as a minified program is one line: the core, which has none, is told "file:line" as the file and the
-// column as the line. Knows no stack's format and no graph.
+// The places of operations in the user's program. They are found late: reading a stack costs far more
+// than keeping it, and a trace has hundreds. So a trace gives the core numbers, not files and lines.
+// An error or a written graph gets the place for its number. Places have columns, because a minified
+// program is one line: the core, which has no columns, gets "file:line" as the file and the column as
+// the line. Knows no stack format and no graph.
 
 import type { HeldSite, Site } from './errors.js'
 
@@ -15,7 +16,7 @@ export const NOWHERE: Site = { file: '', line: 0, column: 0 }
 const held = new Map<number, HeldSite>()
 let last = 0
 
-/** A site that stands for `site` until it is forgotten. */
+/** A number in place of `site`, until it is forgotten. */
 export function numberSite(site: HeldSite): CoreSite {
   held.set(++last, site)
   return { file: NUMBERED, line: last }

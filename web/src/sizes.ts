@@ -96,7 +96,8 @@ export class Sizes {
     return found?.size ?? this.first.size
   }
 
-  /** At once where there is one; else it is compiled, and then another may go. One at a time: whoever asks while that lasts asks again. */
+  /** At once if the size is there. Else it is compiled, and then another may be dropped. One at a time:
+   *  a call that comes meanwhile asks again. */
   get(size: number, what: string, frames: Frames): Sized | Promise<Sized> {
     const known = size === this.first.size ? this.first : this.#others.get(size)
     return known !== undefined ? this.#use(known) : this.#add(size, what, frames)

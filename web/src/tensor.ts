@@ -90,7 +90,7 @@ export class Trace {
   readonly named: { name: string; tensor: Tensor; frozen: boolean }[] = []
   /** Nodes that are results too, beside the graph's one, as tensors. */
   more: number[] = []
-  /** What a step of it leaves changed is said in the trace. */
+  /** The trace itself says that a step changes something. */
   changes = false
   /** It threw: the graph is gone. */
   failed = false
@@ -99,7 +99,7 @@ export class Trace {
   constructor(
     readonly graph: GraphAddress,
     sites: CoreSite[],
-    /** Traced to be trained, as far as the library can tell: what nn.Dropout goes by. */
+    /** Traced to be trained, as far as the library can tell; nn.Dropout uses it. */
     readonly training: boolean,
   ) {
     this.#sites = sites
@@ -295,7 +295,7 @@ export function pair(op: string, what: string, value: unknown, axes: 1 | 2, leas
 
 // ---------------------------------------------------------------- calls
 
-/** Runs one public call: errors are thrown at the line that called `above`, where the call is also said to stand. */
+/** Runs one public call. The line that called `above` is the place of the call and of its errors. */
 export function call<R>(above: unknown, body: (site: CoreSite) => R): R {
   try {
     const held = holdSite(above)
@@ -305,7 +305,8 @@ export function call<R>(above: unknown, body: (site: CoreSite) => R): R {
   }
 }
 
-/** The operation `op` of the core. numbers: what stands beside it there. `mixed`: operands may be numbers, one at least being a tensor. */
+/** The operation `op` of the core. numbers: its numbers in the core. `mixed`: operands may be numbers,
+ *  but at least one is a tensor. */
 export function invoke(
   op: string,
   above: unknown,

@@ -24,7 +24,7 @@ async function keepDriver(): Promise<void> {
 }
 let kept: GPUAdapter | null = null
 
-/** What is not one of the three counts as not set, and is said. */
+/** A value other than the three counts as not set, with a warning. */
 function deviceOfEnvironment(): string {
   const device = process.env['TENSORGRAD_DEVICE'] || 'auto'
   if (['auto', 'cpu', 'webgpu'].includes(device)) return device

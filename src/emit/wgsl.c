@@ -1,7 +1,9 @@
-/* wgsl: kernel IR as WGSL: the writer that all kinds of kernel share, instructions as expressions, stages put together, and maps.
- * Everything is bound read_write and sized; offsets and extents are constants in the source, so that equal kernels have equal
- * sources. Index arithmetic is i32. A bool is a u32, 0 or 1, in memory. Must not look at the graph or at devices. */
+/* wgsl: kernel IR as WGSL: the writer that all kinds of kernel share, instructions as expressions, what
+ * modules have in common, and maps. Everything is bound read_write and sized; offsets and extents are
+ * constants in the source, so that equal kernels have equal sources. Index arithmetic is i32. A bool
+ * is a u32, 0 or 1, in memory. Must not look at the graph or at devices. */
 #include "emit/wgsl.h"
+#include "ir/dtype.h"
 
 #include <float.h>
 #include <math.h>
@@ -69,9 +71,6 @@ int64_t tg_wgsl_points(const tg_wgsl *w, int begin, int end) {
 
 int64_t tg_wgsl_count(const tg_wgsl *w, int32_t argument) { return w->program->buffers[w->kernel->arguments[argument].buffer].count; }
 
-static const char *wgsl_type(tg_dtype dtype) { return dtype == TG_F32 ? "f32" : dtype == TG_I32 ? "i32" : "bool"; }
-const char *tg_wgsl_memory_type(tg_dtype dtype) { return dtype == TG_BOOL ? "u32" : wgsl_type(dtype); }
-
 /* ---------------------------------------------------------------- lines */
 
 static void wgsl_indent(tg_wgsl *w) { tg_text_add(&w->main, "%*s", 4 * w->indent, ""); }
@@ -102,19 +101,6 @@ void tg_wgsl_start(tg_wgsl *w) { wgsl_indent(w); }
 void tg_wgsl_newline(tg_wgsl *w) {
     if (w->main.length > 0 && w->main.data[w->main.length - 1] == '{') w->indent++;
     tg_text_add(&w->main, "\n");
-}
-
-void tg_wgsl_global(tg_wgsl *w, const char *format, ...) {
-    char line[512];
-    va_list arguments;
-    va_start(arguments, format);
-    const int length = vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
-    if (length < 0 || length >= (int)sizeof line) {
-        tg_wgsl_fail(w, TG_ERROR_INTERNAL, "a line too long for module scope");
-        return;
-    }
-    tg_text_add(&w->globals, "%s\n", line);
 }
 
 /* ---------------------------------------------------------------- index arithmetic */
@@ -206,11 +192,7 @@ void tg_wgsl_literal(tg_wgsl *w, tg_dtype dtype, double value) {
     else wgsl_float(&w->main, (float)value);
 }
 
-/* ---------------------------------------------------------------- what is bound */
-
-void tg_wgsl_use(tg_wgsl *w, int32_t argument) { w->used[argument] = true; }
-
-void tg_wgsl_use_scratch(tg_wgsl *w, const char *type) { w->scratch_type = type; }
+/* ---------------------------------------------------------------- memory */
 
 int64_t tg_wgsl_scratch(tg_wgsl *w, int64_t words) {
     const int64_t first = w->scratch_words;
@@ -305,25 +287,28 @@ static void wgsl_address(tg_wgsl *w, const tg_instruction *in) {
     tg_wgsl_affine(w, &in->at);
 }
 
-/* select(0f, a3[select(0,  of a load that bounds may forbid. */
-static void wgsl_guarded(tg_wgsl *w, const tg_instruction *in) {
-    const char *zero = in->dtype == TG_F32 ? "0f" : in->dtype == TG_I32 ? "0" : "0u";
-    tg_text_add(&w->main, "select(%s, a%d[select(", zero, (int)in->argument);
-    if (w->frame.slices > 0) tg_wgsl_slice(w, tg_wgsl_count(w, in->argument) / w->frame.slices);
-    tg_text_add(&w->main, "0, ");
-}
-
-/* a3[address], or 0 where a bound fails; then the address is 0 as well, or in a chain the slice's own
- * first element, which no other workgroup writes. */
+/* An element of an argument at its address, or 0 where a bound fails: select(0f, a3[select(0, address,
+ * b5)], b5). Then the address is 0 as well, or in a chain the first element of the slice, which no
+ * other workgroup writes. */
 static void wgsl_load(tg_wgsl *w, int32_t i) {
     const tg_instruction *in = &w->kernel->body[i];
-    tg_wgsl_use(w, in->argument);
-    if (in->bound_count > 0) wgsl_guarded(w, in);
-    else tg_text_add(&w->main, "a%d[", (int)in->argument);
+    const tg_wgsl_memory memory = tg_wgsl_argument(w, in->argument);
+    const tg_dtype_info *dtype = tg_dtype_row(in->dtype);
+    const bool guarded = in->bound_count > 0;
+    tg_text_buffer *text = &w->main;
+    tg_text_add(text, "%s", dtype->wgsl_load.before);
+    if (guarded) tg_text_add(text, "select(%s, ", dtype->wgsl_zero);
+    tg_wgsl_open_read(text, &memory);
+    if (guarded) {
+        tg_text_add(text, "select(");
+        if (w->frame.slices > 0) tg_wgsl_slice(w, tg_wgsl_count(w, in->argument) / w->frame.slices);
+        tg_text_add(text, "0, ");
+    }
     wgsl_address(w, in);
-    if (in->bound_count > 0) tg_text_add(&w->main, ", b%d)], b%d)", (int)i, (int)i);
-    else tg_text_add(&w->main, "]");
-    if (in->dtype == TG_BOOL) tg_text_add(&w->main, " != 0u");
+    if (guarded) tg_text_add(text, ", b%d)", (int)i);
+    tg_wgsl_close_read(text, &memory);
+    if (guarded) tg_text_add(text, ", b%d)", (int)i);
+    tg_text_add(text, "%s", dtype->wgsl_load.after);
 }
 
 static void wgsl_expression(tg_wgsl *w, int32_t i) {
@@ -339,7 +324,7 @@ static void wgsl_expression(tg_wgsl *w, int32_t i) {
     case TG_K_INSIDE: tg_wgsl_bounds(w, in->bounds, in->bound_count); return;
     case TG_K_ACC: tg_text_add(&w->main, "%s", w->accumulator != NULL ? w->accumulator : "0f"); return;
     case TG_K_INDEX:
-        tg_text_add(&w->main, "%s(", wgsl_type(in->dtype));
+        tg_text_add(&w->main, "%s(", tg_dtype_row(in->dtype)->wgsl_compute);
         tg_wgsl_affine(w, &in->at);
         tg_text_add(&w->main, ")");
         return;
@@ -349,17 +334,19 @@ static void wgsl_expression(tg_wgsl *w, int32_t i) {
 
 static void wgsl_store(tg_wgsl *w, const tg_instruction *in) {
     const int value = (int)in->src[0];
-    const bool is_bool = w->kernel->body[value].dtype == TG_BOOL;
-    tg_wgsl_use(w, in->argument);
+    const tg_dtype_wrap stored = tg_dtype_row(w->kernel->body[value].dtype)->wgsl_store;
+    const tg_wgsl_memory memory = tg_wgsl_argument(w, in->argument);
     tg_wgsl_start(w);
     if (in->bound_count > 0) {
         tg_text_add(&w->main, "if (");
         tg_wgsl_bounds(w, in->bounds, in->bound_count);
         tg_text_add(&w->main, ") { ");
     }
-    tg_text_add(&w->main, "a%d[", (int)in->argument);
+    tg_wgsl_open_write(&w->main, &memory);
     wgsl_address(w, in);
-    tg_text_add(&w->main, is_bool ? "] = select(0u, 1u, v%d);" : "] = v%d;", value);
+    tg_wgsl_write_value(&w->main, &memory);
+    tg_text_add(&w->main, "%sv%d%s", stored.before, value, stored.after);
+    tg_wgsl_close_write(&w->main, &memory);
     if (in->bound_count > 0) tg_text_add(&w->main, " }");
     tg_wgsl_newline(w);
 }
@@ -379,7 +366,7 @@ void tg_wgsl_instruction(tg_wgsl *w, int32_t i) {
         tg_wgsl_newline(w);
     }
     tg_wgsl_start(w);
-    tg_text_add(&w->main, "let v%d: %s = ", (int)i, wgsl_type(in->dtype));
+    tg_text_add(&w->main, "let v%d: %s = ", (int)i, tg_dtype_row(in->dtype)->wgsl_compute);
     wgsl_expression(w, i);
     tg_text_add(&w->main, ";");
     tg_wgsl_newline(w);
@@ -392,47 +379,26 @@ void tg_wgsl_body(tg_wgsl *w, tg_place place) {
 
 /* ---------------------------------------------------------------- stages */
 
-static void wgsl_comment(tg_wgsl *w, const char *what) {
-    tg_text_add(&w->globals, "// ");
-    tg_kernel_summary(w->kernel, &w->globals);
-    if (what != NULL) tg_text_add(&w->globals, "; %s", what);
-    tg_text_add(&w->globals, "\n");
+void tg_wgsl_comment(const tg_wgsl *w, tg_text_buffer *text) {
+    tg_text_add(text, "// ");
+    tg_kernel_summary(w->kernel, text);
+    if (w->what != NULL) tg_text_add(text, "; %s", w->what);
+    tg_text_add(text, "\n");
 }
 
 void tg_wgsl_begin(tg_wgsl *w, const char *what) {
     static const char *const names[TG_MAX_LOOP] = {"i0", "i1", "i2", "i3", "i4", "i5", "i6", "i7", "i8", "i9", "i10", "i11"};
-    tg_text_clear(&w->globals);
+    tg_text_clear(&w->functions);
     tg_text_clear(&w->main);
+    w->what = what;
     w->indent = 1;
     for (int d = 0; d < TG_MAX_LOOP; d++) w->index[d] = d < w->kernel->loop_count && w->extent[d] > 1 ? names[d] : NULL;
     if (w->frame.slices > 0 && w->extent[0] == 1) w->index[0] = "slice";
     w->accumulator = NULL;
-    w->scratch_type = NULL;
+    w->prefix = "";
     w->f16 = w->matrices = false;
-    memset(w->used, 0, sizeof *w->used * (size_t)(w->kernel->argument_count + 1));
-    memset(w->wide, 0, sizeof *w->wide * (size_t)(w->kernel->argument_count + 1));
-    if (tg_wgsl_is_lone(w)) memset(w->helper, 0, sizeof w->helper); /* else they are the launch's */
-    wgsl_comment(w, what);
-}
-
-/* Declares what the stage turned out to use, and lists it. */
-static int32_t wgsl_bindings(tg_wgsl *w, tg_text_buffer *text, int32_t *bindings) {
-    int32_t count = 0;
-    for (int32_t i = 0; i < w->kernel->argument_count; i++) {
-        if (!w->used[i]) continue;
-        const int64_t elements = tg_wgsl_count(w, i);
-        const char *type = w->wide[i] ? "vec4<f32>" : tg_wgsl_memory_type(w->kernel->arguments[i].dtype);
-        tg_text_add(text, "@group(0) @binding(%d) var<storage, read_write> a%d: array<%s, %lld>;\n", (int)count, (int)i, type,
-                    (long long)(w->wide[i] ? elements / 4 : elements));
-        bindings[count++] = i;
-    }
-    if (w->scratch_type != NULL) {
-        const int64_t words = strncmp(w->scratch_type, "vec4", 4) == 0 ? w->scratch_words / 4 : w->scratch_words;
-        tg_text_add(text, "@group(0) @binding(%d) var<storage, read_write> scratch: array<%s, %lld>;\n", (int)count, w->scratch_type,
-                    (long long)words);
-        bindings[count++] = TG_WGSL_SCRATCH;
-    }
-    return count;
+    if (w->stage_count == TG_WGSL_MAX_STAGES) tg_wgsl_fail(w, TG_ERROR_INTERNAL, "too many stages");
+    else w->resolver->begin(w);
 }
 
 /* Workgroups in up to three dimensions, as few too many as possible. */
@@ -481,70 +447,11 @@ void tg_wgsl_main_head(const tg_wgsl *w, tg_text_buffer *text, const int32_t gro
         tg_text_add(text, "    if (%s >= %lld) { return; }\n", index, (long long)workgroups);
 }
 
-static void wgsl_finish_stage(tg_wgsl *w, tg_text_buffer *text, int64_t workgroups, int32_t size) {
-    tg_wgsl_stage *stage = &w->stages[w->stage_count];
-    int32_t *bindings = TG_NEW(w->arena, int32_t, w->kernel->argument_count + 1);
-    if (bindings == NULL) {
-        w->status = TG_ERROR_MEMORY;
-        return;
-    }
-    if (!tg_wgsl_fold(w, workgroups, stage->groups) || size > w->limits->invocations)
-        tg_wgsl_fail(w, TG_ERROR_LIMIT, "more workgroups than the device can launch");
-    const char *rest = strchr(w->globals.data, '\n') + 1; /* behind the comment */
-    tg_text_bytes(text, w->globals.data, (size_t)(rest - w->globals.data));
-    tg_wgsl_enable(text, w->f16, w->matrices);
-    stage->binding_count = wgsl_bindings(w, text, bindings);
-    stage->bindings = bindings;
-    if (stage->binding_count > w->limits->storage_buffers) tg_wgsl_fail(w, TG_ERROR_LIMIT, "more buffers than the device can bind");
-    tg_wgsl_define_helpers(w, text);
-    tg_text_add(text, "%s", rest);
-    tg_wgsl_main_head(w, text, stage->groups, workgroups, size, "group");
-    tg_text_bytes(text, w->main.data, w->main.length);
-    tg_text_add(text, "}\n");
-    if (text->failed) {
-        w->status = TG_ERROR_MEMORY;
-        return;
-    }
-    stage->length = text->length;
-    stage->source = tg_arena_copy(w->arena, text->data, text->length + 1);
-    if (stage->source == NULL) w->status = TG_ERROR_MEMORY;
-    else w->stage_count++;
-}
-
-/* Keeps the stage as it is, for joining. */
-static void wgsl_finish_part(tg_wgsl *w, int64_t workgroups, int32_t size) {
-    tg_wgsl_part *part = &w->parts[w->stage_count];
-    if (size != w->frame.size) tg_wgsl_fail(w, TG_ERROR_LIMIT, "a workgroup of another size than the launch's");
-    if (w->matrices) tg_wgsl_fail(w, TG_ERROR_INTERNAL, "subgroup matrices beside other kernels");
-    *part = (tg_wgsl_part){
-        .kernel = w->kernel, .workgroups = workgroups, .scratch_type = w->scratch_type, .stage = w->stage_count, .f16 = w->f16};
-    part->globals = tg_arena_copy(w->arena, w->globals.data, w->globals.length + 1);
-    part->main = tg_arena_copy(w->arena, w->main.data, w->main.length + 1);
-    part->used = tg_arena_copy(w->arena, w->used, sizeof *w->used * (size_t)(w->kernel->argument_count + 1));
-    part->wide = tg_arena_copy(w->arena, w->wide, sizeof *w->wide * (size_t)(w->kernel->argument_count + 1));
-    if (part->globals == NULL || part->main == NULL || part->used == NULL || part->wide == NULL) w->status = TG_ERROR_MEMORY;
-    else w->stage_count++;
-}
-
 void tg_wgsl_end(tg_wgsl *w, int64_t workgroups, int32_t size) {
-    if (w->status != TG_OK) return;
-    if (w->stage_count == TG_WGSL_MAX_STAGES) {
-        tg_wgsl_fail(w, TG_ERROR_INTERNAL, "too many stages");
-        return;
-    }
-    if (w->globals.failed || w->main.failed) {
-        w->status = TG_ERROR_MEMORY;
-        return;
-    }
-    if (!tg_wgsl_is_lone(w)) {
-        wgsl_finish_part(w, workgroups, size);
-        return;
-    }
-    tg_text_buffer text;
-    tg_text_init(&text, w->arena->ctx);
     if (w->indent != 1) tg_wgsl_fail(w, TG_ERROR_INTERNAL, "blocks that do not close");
-    else wgsl_finish_stage(w, &text, workgroups, size);
-    tg_text_free(&text);
+    if (w->status == TG_OK && (w->functions.failed || w->main.failed)) w->status = TG_ERROR_MEMORY;
+    if (w->status == TG_OK) w->resolver->end(w, workgroups, size);
+    if (w->status == TG_OK) w->stage_count++;
 }
 
 /* ---------------------------------------------------------------- maps */
@@ -577,19 +484,28 @@ static void wgsl_dispatch(tg_wgsl *w) {
     tg_wgsl_fail(w, TG_ERROR_INTERNAL, "a kind of kernel that has no printer");
 }
 
-tg_status tg_wgsl_print(tg_wgsl *w) {
-    const size_t arguments = (size_t)w->kernel->argument_count + 1;
+/* What all printers need of w->kernel. */
+static bool wgsl_prepare(tg_wgsl *w) {
     w->places = TG_NEW(w->arena, tg_placed, w->kernel->body_count + 1);
-    w->used = TG_NEW(w->arena, bool, arguments);
-    w->wide = TG_NEW(w->arena, bool, arguments);
-    if (!tg_wgsl_is_lone(w) && w->parts == NULL) w->parts = TG_NEW(w->arena, tg_wgsl_part, TG_WGSL_MAX_STAGES);
-    if (w->places == NULL || w->used == NULL || w->wide == NULL || (!tg_wgsl_is_lone(w) && w->parts == NULL)) return TG_ERROR_MEMORY;
+    if (w->places == NULL) {
+        w->status = TG_ERROR_MEMORY;
+        return false;
+    }
     w->passes = tg_places_find(w->kernel, w->places);
     memcpy(w->extent, w->kernel->extent, sizeof w->extent);
     if (w->frame.slices > 0) w->extent[0] /= w->frame.slices;
     w->stage_count = 0;
     w->scratch_words = 0;
-    wgsl_dispatch(w);
+    return true;
+}
+
+tg_status tg_wgsl_print(tg_wgsl *w) {
+    if (wgsl_prepare(w)) wgsl_dispatch(w);
+    return w->status;
+}
+
+tg_status tg_wgsl_plan_vectors(tg_wgsl *w, bool *vectors) {
+    if (w->kernel->kind == TG_KERNEL_CONTRACT && wgsl_prepare(w)) tg_wgsl_contract_vectors(w, vectors);
     return w->status;
 }
 
@@ -599,29 +515,13 @@ tg_wgsl *tg_wgsl_open(const tg_program *program, const tg_device_model *limits, 
     w->program = program;
     w->limits = limits;
     w->arena = arena;
-    tg_text_init(&w->globals, arena->ctx);
+    tg_text_init(&w->functions, arena->ctx);
     tg_text_init(&w->main, arena->ctx);
     return w;
 }
 
 void tg_wgsl_close(tg_wgsl *w) {
-    tg_text_free(&w->globals);
+    tg_text_free(&w->functions);
     tg_text_free(&w->main);
     tg_release(w->arena->ctx, w, sizeof *w);
-}
-
-tg_status tg_emit_wgsl(const tg_program *program, int32_t index, const tg_device_model *limits, tg_arena *arena, tg_wgsl_kernel *out) {
-    tg_wgsl *w = tg_wgsl_open(program, limits, arena);
-    if (w == NULL) return TG_ERROR_MEMORY;
-    w->kernel = &program->kernels[index];
-    tg_status status = tg_wgsl_print(w);
-    if (status == TG_OK) {
-        out->stage_count = w->stage_count;
-        out->scratch_bytes = w->scratch_words * 4;
-        out->tuned = w->tuned ? 1 : 0;
-        out->stages = tg_arena_copy(arena, w->stages, sizeof w->stages[0] * (size_t)w->stage_count);
-        if (out->stages == NULL) status = TG_ERROR_MEMORY;
-    }
-    tg_wgsl_close(w);
-    return status;
 }

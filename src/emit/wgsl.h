@@ -1,33 +1,26 @@
-/* wgsl: the inside of the WGSL printer, for the files that print one kind of kernel each. A stage is printed as statements of
- * `main` and lines at module scope; when it ends they are joined with what they turned out to use. In every main:
- *   t: i32      index in the workgroup;  group: i32  index of the workgroup, folding undone, below the number given to end
- *   slice: i32  in a chain: which slice this workgroup works on (then group counts from 0 in each slice)
- *   a0, a1, ..  the kernel's arguments;  scratch     this kernel's scratch buffer
- *   i0, i1, ..  loop indices, i32 (declared by whoever prints the loop);  v0, v1, ..  values of body instructions
+/* wgsl: the inside of the WGSL printer, for the files that print one kind of kernel each. A stage
+ * is printed as statements and functions; arguments, scratch and arrays in workgroup memory are
+ * named by the resolver (wgsl_resolve.h), which makes a module of the stage when it ends. The
+ * statements find in scope:
+ *   t: i32      index in the workgroup
+ *   group: i32  index of the workgroup, folding undone, below the number given to end
+ *   slice: i32  in a chain: the slice of this workgroup; then group counts from 0 in each slice
+ * and declare
+ *   i0, i1, ..  loop indices, i32 (by whoever prints the loop)
+ *   v0, v1, ..  values of body instructions
  * All functions do nothing once something failed. Must not know devices. */
 #ifndef TG_EMIT_WGSL_H
 #define TG_EMIT_WGSL_H
 
 #include "emit/emit.h"
 #include "emit/places.h"
+#include "emit/wgsl_resolve.h"
 #include "tile/launch.h"
 
 #define TG_WGSL_MAX_STAGES 64
 #define TG_WGSL_MAX_HELPERS 64
 
-/* A stage of one kernel that is to be joined with others: as printed, before names are made unique (wgsl_launch.c). */
-typedef struct tg_wgsl_part {
-    const tg_kernel *kernel;
-    const char *globals, *main;
-    const bool *used, *wide; /* per argument */
-    const char *scratch_type;
-    int64_t scratch; /* first word of the kernel's own scratch in the launch's */
-    int64_t workgroups;
-    int32_t stage;
-    bool f16;
-} tg_wgsl_part;
-
-typedef struct tg_wgsl {
+struct tg_wgsl {
     const tg_program *program;
     const tg_kernel *kernel;
     const tg_device_model *limits;
@@ -35,30 +28,28 @@ typedef struct tg_wgsl {
     tg_placed *places; /* per body instruction */
     int32_t passes;    /* REDUCE: depth of the deepest reduction */
     tg_tile_frame frame;
-    const tg_launch *launch; /* NULL: a lone kernel */
+    const tg_launch *launch;     /* NULL: a lone kernel */
+    tg_wgsl_resolver *resolver;  /* NULL: nothing is printed. First member of its own file's struct */
     int64_t extent[TG_MAX_LOOP]; /* in a chain, loop 0 has the extent of one slice's block; the index i0 is that of the whole loop */
 
     /* the stage being printed */
-    tg_text_buffer globals; /* module scope: var<workgroup>, functions */
-    tg_text_buffer main;    /* statements */
+    const char *what;         /* as given to begin */
+    tg_text_buffer functions; /* at module scope */
+    tg_text_buffer main;      /* statements */
     int indent;
-    const char *index[TG_MAX_LOOP]; /* how a loop's index is spelt; "i3" from begin on. NULL: it is 0 here */
-    const char *accumulator;        /* how TG_K_ACC is spelt */
-    bool *used;                     /* per argument */
-    bool *wide;                     /* per argument: declared as array<vec4<f32>>, set by the caller (count % 4 == 0) */
-    const char *scratch_type;       /* "u32", "f32", "vec4<f32>"; NULL: not bound */
-    bool f16;                       /* it has values of that type */
-    bool matrices;                  /* it has subgroup matrices, and main gets `subgroup`, the subgroup's number in the workgroup */
-    bool helper[TG_WGSL_MAX_HELPERS];
+    const char *prefix;               /* before the name of each function that a printer defines: "", "k3_" */
+    const char *index[TG_MAX_LOOP];   /* how a loop's index is spelt; "i3" from begin on. NULL: it is 0 here */
+    const char *accumulator;          /* how TG_K_ACC is spelt */
+    bool f16;                         /* it has values of that type */
+    bool matrices;                    /* it has subgroup matrices, and main gets `subgroup`, the subgroup's number in the workgroup */
+    bool helper[TG_WGSL_MAX_HELPERS]; /* of the module */
 
-    int64_t scratch_words; /* of the kernel, all stages */
-    tg_wgsl_stage stages[TG_WGSL_MAX_STAGES];
-    tg_wgsl_part *parts; /* where frame.size != 0: what was printed, instead of stages; room for TG_WGSL_MAX_STAGES */
-    int32_t stage_count;
+    int64_t scratch_words;  /* of the kernel, all stages */
+    int32_t stage_count;    /* of the kernel, ended */
     bool tuned;             /* the kernel was laid out as limits.schedules says */
     tg_tile_offers *offers; /* not NULL: nothing is printed, what might be is added here */
     tg_status status;
-} tg_wgsl;
+};
 
 /* ---- stages. `what` joins the comment ("partial sums of 8 parts"); NULL: nothing. end makes as many workgroups of `size`
  * invocations as said, folded where they are more than one dimension takes. */
@@ -81,7 +72,6 @@ void tg_wgsl_line(tg_wgsl *w, const char *format, ...) TG_PRINTF(2, 3);
 /* A line begun, continued with tg_text_add(&w->main, ...), and ended by tg_wgsl_newline. */
 void tg_wgsl_start(tg_wgsl *w);
 void tg_wgsl_newline(tg_wgsl *w);
-void tg_wgsl_global(tg_wgsl *w, const char *format, ...) TG_PRINTF(2, 3); /* one line at module scope */
 
 /* ---- expressions, appended to w->main */
 void tg_wgsl_affine(tg_wgsl *w, const tg_affine *at); /* i32; never negative where a load is allowed */
@@ -91,10 +81,8 @@ void tg_wgsl_literal(tg_wgsl *w, tg_dtype dtype, double value);                 
 /* Lines `let i<d> = ...;` for loops [begin, end) from the i32 variable `flat`, which is a row-major number, 0 <= flat. */
 void tg_wgsl_decode(tg_wgsl *w, const char *flat, int begin, int end);
 
-/* ---- what is bound. Call before printing `a<argument>[` or `scratch[` by hand. */
-void tg_wgsl_use(tg_wgsl *w, int32_t argument);
-void tg_wgsl_use_scratch(tg_wgsl *w, const char *type); /* the stage sees scratch as array<type, all of it> */
-int64_t tg_wgsl_scratch(tg_wgsl *w, int64_t words);     /* makes room, a multiple of 4 words; returns its first word. Before any begin */
+/* ---- memory */
+int64_t tg_wgsl_scratch(tg_wgsl *w, int64_t words); /* makes room, a multiple of 4 words; returns its first word. Before any begin */
 bool tg_wgsl_body_touches(const tg_wgsl *w, int32_t argument); /* loads, gathers or stores of the body (not a and b of CONTRACT) */
 int64_t tg_wgsl_count(const tg_wgsl *w, int32_t argument);     /* elements of the argument's buffer */
 
@@ -110,24 +98,36 @@ bool tg_wgsl_has_helper(const tg_wgsl *w, const char *name);
 /* Whether an operand of an elementwise instruction is printed as tg_keep(v): a value that the compiler cannot know (wgsl_keep.c). */
 bool tg_wgsl_keeps(const tg_wgsl *w, const tg_instruction *in, int operand);
 
-/* ---- for wgsl_launch.c */
-/* Prints w->kernel: w->stages, or w->parts in a frame. */
-tg_status tg_wgsl_print(tg_wgsl *w);
+/* ---- for those who have a kernel printed (wgsl_lone.c, wgsl_join.c, wgsl_launch.c) */
 tg_wgsl *tg_wgsl_open(const tg_program *program, const tg_device_model *limits, tg_arena *arena); /* NULL recorded */
 void tg_wgsl_close(tg_wgsl *w);
-/* Folds workgroups in three dimensions; prints `main` up to `let group`, after the helpers are known. */
+/* Prints all stages of w->kernel by way of w->resolver. */
+tg_status tg_wgsl_print(tg_wgsl *w);
+/* Sets vectors[i] where printing w->kernel will read argument i as vec4s, in its first stage. */
+tg_status tg_wgsl_plan_vectors(tg_wgsl *w, bool *vectors);
+/* The program's launch as one dispatch (wgsl_join.c). TG_ERROR_LIMIT: its kernels do not fit together. */
+tg_status tg_wgsl_join(const tg_program *program, const tg_launch *launch, const tg_device_model *limits, const tg_schedule *schedule,
+                       tg_arena *arena, tg_wgsl_kernel *out);
+/* What a binding is called in a module of several kernels: "workspace", "state3"; `text` is room for it. */
+const char *tg_wgsl_block_name(int32_t binding, char *text, size_t size);
+
+/* ---- for resolvers. A module is, in this order: comment, enable, declarations, helpers, functions,
+ * main_head, statements, "}". */
+void tg_wgsl_comment(const tg_wgsl *w, tg_text_buffer *text); /* a line: what the stage is */
+void tg_wgsl_enable(tg_text_buffer *text, bool f16, bool matrices);
+/* Folds workgroups in three dimensions. False: more than there may be. */
 bool tg_wgsl_fold(const tg_wgsl *w, int64_t workgroups, int32_t groups[3]);
+/* `main` up to the workgroup's number, a variable called `index`. After the helpers are known. */
 void tg_wgsl_main_head(const tg_wgsl *w, tg_text_buffer *text, const int32_t groups[3], int64_t workgroups, int32_t size,
                        const char *index);
-/* What a module must begin with. */
-void tg_wgsl_enable(tg_text_buffer *text, bool f16, bool matrices);
-const char *tg_wgsl_memory_type(tg_dtype dtype);
 
 /* ---- kinds of kernel: each prints all stages of w->kernel. */
 void tg_wgsl_map(tg_wgsl *w);
 void tg_wgsl_reduce(tg_wgsl *w);
-void tg_wgsl_contract(tg_wgsl *w); /* wgsl_contract.c */
+void tg_wgsl_contract(tg_wgsl *w);
 void tg_wgsl_scatter(tg_wgsl *w);
+/* What tg_wgsl_plan_vectors says of a contraction. */
+void tg_wgsl_contract_vectors(tg_wgsl *w, bool *vectors);
 
 void tg_wgsl_fail(tg_wgsl *w, tg_status status, const char *what); /* TG_ERROR_LIMIT, TG_ERROR_INTERNAL: recorded, all stops */
 int64_t tg_wgsl_points(const tg_wgsl *w, int begin, int end);      /* product of extents; 1 when there are none */

@@ -40,8 +40,6 @@ void tg_wgsl_contract_row(tg_wgsl_contraction *s, const tg_tile_operand *o, int3
 
 void tg_wgsl_contract_base(tg_wgsl_contraction *s, const tg_tile_operand *o) {
     tg_text_buffer *text = &s->w->main;
-    tg_wgsl_use(s->w, o->argument);
-    if (o->wide) s->w->wide[o->argument] = true;
     tg_wgsl_start(s->w);
     tg_text_add(text, "let %s_base = ", tg_wgsl_side(s, o));
     tg_wgsl_slice(s->w, o->slice);
@@ -51,13 +49,17 @@ void tg_wgsl_contract_base(tg_wgsl_contraction *s, const tg_tile_operand *o) {
     tg_wgsl_newline(s->w);
 }
 
-static void wgsl_contract_element(tg_text_buffer *text, const tg_tile_operand *o, const char *k) {
-    tg_text_add(text, "a%d[row", (int)o->argument);
+static void wgsl_contract_element(tg_wgsl *w, const tg_tile_operand *o, const char *k) {
+    const tg_wgsl_memory memory = o->wide ? tg_wgsl_argument_vectors(w, o->argument) : tg_wgsl_argument(w, o->argument);
+    tg_text_buffer *text = &w->functions;
+    tg_wgsl_open_read(text, &memory);
+    tg_text_add(text, "row");
     wgsl_contract_offset(text, &o->k, k, false);
-    tg_text_add(text, "]");
+    tg_wgsl_close_read(text, &memory);
 }
 
-static void wgsl_contract_fetch_scalars(tg_text_buffer *text, const tg_wgsl_contraction *s, const tg_tile_operand *o, tg_tile_end end) {
+static void wgsl_contract_fetch_scalars(const tg_wgsl_contraction *s, const tg_tile_operand *o, tg_tile_end end) {
+    tg_text_buffer *text = &s->w->functions;
     static const char *const k[4] = {"k", "(k + 1)", "(k + 2)", "(k + 3)"};
     /* up to four k without tiles: k = 0 is the only step */
     const bool guarded = end == TG_TILE_END_ANY && (s->choice.method == TG_TILE_TILES || s->problem.k > 4);
@@ -67,24 +69,24 @@ static void wgsl_contract_fetch_scalars(tg_text_buffer *text, const tg_wgsl_cont
         tg_text_add(text, "    ");
         if (guarded) tg_text_add(text, "if (k + %d < k_end) { ", i);
         tg_text_add(text, "v.%c = ", "xyzw"[i]);
-        wgsl_contract_element(text, o, k[i]);
+        wgsl_contract_element(s->w, o, k[i]);
         tg_text_add(text, guarded ? "; }\n" : ";\n");
     }
     tg_text_add(text, "    return v;\n}\n");
 }
 
 void tg_wgsl_contract_fetch(tg_wgsl_contraction *s, const tg_tile_operand *o, tg_tile_end end) {
-    tg_text_buffer *text = &s->w->globals;
+    tg_text_buffer *text = &s->w->functions;
     tg_text_add(text, "// %s at address row, from k on; 0 beyond k_end\n", o->along_rows ? "four rows" : "four k of the row");
-    tg_text_add(text, "fn fetch_%s(row: i32, k: i32, k_end: i32) -> vec4<f32> {\n", tg_wgsl_side(s, o));
+    tg_text_add(text, "fn %sfetch_%s(row: i32, k: i32, k_end: i32) -> vec4<f32> {\n", s->w->prefix, tg_wgsl_side(s, o));
     const bool whole = end != TG_TILE_END_EXACT && (o->along_rows || end == TG_TILE_END_FOURS);
     if (whole) tg_text_add(text, "    if (k >= k_end) { return vec4<f32>(); }\n");
     if (!o->wide) {
-        wgsl_contract_fetch_scalars(text, s, o, end);
+        wgsl_contract_fetch_scalars(s, o, end);
         return;
     }
     tg_text_add(text, "    return ");
-    wgsl_contract_element(text, o, o->along_rows ? "k" : "(k / 4)");
+    wgsl_contract_element(s->w, o, o->along_rows ? "k" : "(k / 4)");
     tg_text_add(text, ";\n}\n");
 }
 
@@ -102,16 +104,16 @@ void tg_wgsl_contract_range(const tg_wgsl_contraction *s) {
 /* ---------------------------------------------------------------- invocations that share an output */
 
 void tg_wgsl_contract_tree(tg_wgsl *w, int32_t ways, int32_t size, int32_t step, int32_t m, int32_t n) {
-    tg_wgsl_global(w, "var<workgroup> shared_sums: array<f32, %d>;", (int)(size * m * n));
-    for (int32_t i = 0; i < m * n; i++) tg_wgsl_line(w, "shared_sums[%d + t] = c%d_%d;", (int)(i * size), (int)(i / n), (int)(i % n));
+    const char *sums = tg_wgsl_declare_array(w, "shared_sums", (tg_wgsl_array){.scalar = "f32", .count = (int64_t)size * m * n});
+    for (int32_t i = 0; i < m * n; i++) tg_wgsl_line(w, "%s[%d + t] = c%d_%d;", sums, (int)(i * size), (int)(i / n), (int)(i % n));
     for (int32_t half = ways / 2; half > 0; half /= 2) {
         tg_wgsl_line(w, "workgroupBarrier();");
         tg_wgsl_line(w, "if (way < %d) {", (int)half);
         for (int32_t i = 0; i < m * n; i++)
-            tg_wgsl_line(w, "shared_sums[%d + t] += shared_sums[%d + t];", (int)(i * size), (int)(i * size + half * step));
+            tg_wgsl_line(w, "%s[%d + t] += %s[%d + t];", sums, (int)(i * size), sums, (int)(i * size + half * step));
         tg_wgsl_line(w, "}");
     }
-    for (int32_t i = 0; i < m * n; i++) tg_wgsl_line(w, "c%d_%d = shared_sums[%d + t];", (int)(i / n), (int)(i % n), (int)(i * size));
+    for (int32_t i = 0; i < m * n; i++) tg_wgsl_line(w, "c%d_%d = %s[%d + t];", (int)(i / n), (int)(i % n), sums, (int)(i * size));
 }
 
 void tg_wgsl_contract_lanes(tg_wgsl *w, int32_t size, int32_t ways, bool ways_first) {
@@ -131,8 +133,8 @@ void tg_wgsl_contract_point(tg_wgsl_contraction *s, const char *sum, bool partia
     const tg_kernel *kernel = w->kernel;
     const tg_tile_problem *p = &s->problem;
     if (partial) {
-        tg_wgsl_line(w, "scratch[%lld + ((part * %lld + batch) * %lld + row) * %lld + column] = %s;", (long long)s->scratch,
-                     (long long)p->batch, (long long)p->rows, (long long)p->columns, sum);
+        tg_wgsl_write_scratch(w, "f32", sum, "%lld + ((part * %lld + batch) * %lld + row) * %lld + column", (long long)s->scratch,
+                              (long long)p->batch, (long long)p->rows, (long long)p->columns);
         return;
     }
     tg_wgsl_decode(w, p->swapped ? "row" : "column", kernel->n_begin, kernel->outer_count);
@@ -148,12 +150,9 @@ static void wgsl_contract_open(tg_wgsl *w, char index, int32_t count) {
 }
 
 void tg_wgsl_contract_prepare(tg_wgsl_contraction *s, bool partial) {
-    tg_wgsl *w = s->w;
-    if (partial) tg_wgsl_use_scratch(w, "f32");
-    else {
-        tg_wgsl_decode(w, "batch", 0, w->kernel->m_begin);
-        tg_wgsl_body(w, TG_PLACE_TOP);
-    }
+    if (partial) return;
+    tg_wgsl_decode(s->w, "batch", 0, s->w->kernel->m_begin);
+    tg_wgsl_body(s->w, TG_PLACE_TOP);
 }
 
 void tg_wgsl_contract_points(tg_wgsl_contraction *s, const tg_wgsl_outputs *p, bool partial) {
@@ -183,7 +182,6 @@ static void wgsl_contract_add_parts(tg_wgsl_contraction *s) {
     const int32_t size = tg_wgsl_is_lone(w) ? 64 : w->frame.size, ways = outputs < 4096 && parts >= 16 && size >= 64 ? 8 : 1,
                   lanes = size / ways;
     tg_wgsl_begin(w, tg_arena_format(w->arena, "adds %lld parts", (long long)parts));
-    tg_wgsl_use_scratch(w, "f32");
     tg_wgsl_contract_lanes(w, size, ways, false);
     tg_wgsl_line(w, "let own = group * %d + lane;", (int)lanes);
     if (ways == 1 && outputs % lanes != 0) tg_wgsl_line(w, "if (own >= %lld) { return; }", (long long)outputs);
@@ -191,7 +189,8 @@ static void wgsl_contract_add_parts(tg_wgsl_contraction *s) {
     else tg_wgsl_line(w, "let cell = own;");
     tg_wgsl_line(w, "var c0_0 = 0.0;");
     tg_wgsl_line(w, "for (var part = %s; part < %lld; part += %d) {", ways > 1 ? "way" : "0", (long long)parts, (int)ways);
-    tg_wgsl_line(w, "c0_0 += scratch[%lld + part * %lld + cell];", (long long)s->scratch, (long long)outputs);
+    const char *sum = tg_wgsl_read_scratch(w, "f32", "%lld + part * %lld + cell", (long long)s->scratch, (long long)outputs);
+    tg_wgsl_line(w, "c0_0 += %s;", sum);
     tg_wgsl_line(w, "}");
     tg_wgsl_contract_cell(s, s->problem.rows, s->problem.columns);
     if (ways > 1) {
@@ -204,6 +203,7 @@ static void wgsl_contract_add_parts(tg_wgsl_contraction *s) {
     if (ways > 1) tg_wgsl_line(w, "}");
     tg_wgsl_end(w, tg_tile_ceil(outputs, lanes), size);
 }
+
 /* ---------------------------------------------------------------- the kernel */
 
 static const char *wgsl_contract_title(const tg_wgsl_contraction *s) {
@@ -230,24 +230,46 @@ static bool wgsl_contract_fours(const tg_wgsl *w, const tg_operand_access *opera
            !tg_wgsl_body_touches(w, operand->argument);
 }
 
-void tg_wgsl_contract(tg_wgsl *w) {
+static tg_tile_problem wgsl_contract_problem(const tg_wgsl *w) {
     const tg_kernel *kernel = w->kernel;
+    return tg_tile_problem_make(kernel, w->frame.slices, wgsl_contract_fours(w, &kernel->a), wgsl_contract_fours(w, &kernel->b));
+}
+
+/* False: nothing fits. */
+static bool wgsl_contract_choose(tg_wgsl_contraction *s) {
+    const tg_tile_problem problem = wgsl_contract_problem(s->w);
+    const tg_tile_room room = {s->w->limits, s->w->frame};
+    if (!tg_tile_choose(&problem, &room, &s->choice)) return false;
+    s->problem = tg_tile_read(&problem, &s->choice);
+    return true;
+}
+
+void tg_wgsl_contract_vectors(tg_wgsl *w, bool *vectors) {
+    tg_wgsl_contraction s = {.w = w};
+    if (!wgsl_contract_choose(&s)) return;
+    vectors[s.problem.left.argument] = s.problem.left.wide;
+    vectors[s.problem.right.argument] = s.problem.right.wide;
+}
+
+static void wgsl_contract_offer(tg_wgsl *w) {
+    const tg_tile_problem problem = wgsl_contract_problem(w);
     const tg_tile_room room = {w->limits, w->frame};
-    const tg_tile_problem problem =
-        tg_tile_problem_make(kernel, w->frame.slices, wgsl_contract_fours(w, &kernel->a), wgsl_contract_fours(w, &kernel->b));
+    const tg_status status = tg_tile_offer_all(&problem, &room, w->arena->ctx, w->offers);
+    if (status != TG_OK) w->status = status;
+}
+
+void tg_wgsl_contract(tg_wgsl *w) {
+    tg_wgsl_contraction s = {.w = w};
     if (w->offers != NULL) {
-        const tg_status status = tg_tile_offer_all(&problem, &room, w->arena->ctx, w->offers);
-        if (status != TG_OK) w->status = status;
+        wgsl_contract_offer(w);
         return;
     }
-    tg_wgsl_contraction s = {.w = w};
-    if (!tg_tile_choose(&problem, &room, &s.choice)) {
+    if (!wgsl_contract_choose(&s)) {
         tg_wgsl_fail(w, TG_ERROR_LIMIT, "a contraction needs workgroups of 64 invocations");
         return;
     }
-    s.problem = tg_tile_read(&problem, &s.choice);
     w->tuned = w->tuned || s.choice.tuned;
-    if (s.choice.parts > 1) s.scratch = tg_wgsl_scratch(w, tg_tile_outputs(&problem) * s.choice.parts);
+    if (s.choice.parts > 1) s.scratch = tg_wgsl_scratch(w, tg_tile_outputs(&s.problem) * s.choice.parts);
     tg_wgsl_begin(w, wgsl_contract_title(&s));
     switch (s.choice.method) {
     case TG_TILE_PANELS: tg_wgsl_panels(&s); break;

@@ -65,16 +65,20 @@ void tg_wgsl_contract_cell(tg_wgsl_contraction *s, int64_t cell_rows, int64_t ce
  * next_left0, next_left1, ... (next_right0, ...). */
 /* Lines that bring what was fetched, as many vec4s of each as said, within the range of halves. */
 void tg_wgsl_halve(tg_wgsl *w, int left, int right);
-/* Products of subgroup matrices: arrays, sums of 0. */
-void tg_wgsl_matrix_declare(tg_wgsl *w, const tg_tile_layout *m);
+/* Products of subgroup matrices: the tile, and its arrays as the module calls them. */
+typedef struct tg_wgsl_matrices {
+    const tg_tile_layout *layout;
+    const char *left, *right, *sums;
+} tg_wgsl_matrices;
+tg_wgsl_matrices tg_wgsl_matrix_declare(tg_wgsl *w, const tg_tile_layout *m); /* arrays, sums of 0 */
 /* let left_to<i>: where fetch i goes whose row and k in the tile, in vec4s, are called left_r<i>
  * and left_q<i> */
 void tg_wgsl_matrix_place(tg_wgsl *w, const tg_tile_layout *m, const tg_tile_part *operand, int32_t i);
 /* What was fetched goes into workgroup memory; a slice there is multiplied. */
-void tg_wgsl_matrix_keep(tg_wgsl *w, const tg_tile_layout *m);
-void tg_wgsl_matrix_multiply(tg_wgsl *w, const tg_tile_layout *m);
+void tg_wgsl_matrix_keep(tg_wgsl *w, const tg_wgsl_matrices *m);
+void tg_wgsl_matrix_multiply(tg_wgsl *w, const tg_wgsl_matrices *m);
 /* Opens a block that runs once for each sum of the tile, over all invocations: `let in_row`, `let
  * in_column`, its place in the tile, and `let sum`. Closed by two lines "}". */
-void tg_wgsl_matrix_each_sum(tg_wgsl *w, const tg_tile_layout *m);
+void tg_wgsl_matrix_each_sum(tg_wgsl *w, const tg_wgsl_matrices *m);
 
 #endif

@@ -40,8 +40,8 @@ static void wgsl_direct_sums(tg_wgsl_contraction *s) {
             if (totals) tg_wgsl_line(w, "var total%d_%d = 0.0;", (int)i, (int)j);
         }
     tg_wgsl_line(w, "for (var k = k_begin%s; k < k_end; k += %lld) {", c->ways > 1 ? " + 4 * way" : "", (long long)step);
-    for (int32_t i = 0; i < c->thread_m; i++) tg_wgsl_line(w, "let l%d = fetch_left(left_%d, k, k_end);", (int)i, (int)i);
-    for (int32_t j = 0; j < c->thread_n; j++) tg_wgsl_line(w, "let r%d = fetch_right(right_%d, k, k_end);", (int)j, (int)j);
+    for (int32_t i = 0; i < c->thread_m; i++) tg_wgsl_line(w, "let l%d = %sfetch_left(left_%d, k, k_end);", (int)i, w->prefix, (int)i);
+    for (int32_t j = 0; j < c->thread_n; j++) tg_wgsl_line(w, "let r%d = %sfetch_right(right_%d, k, k_end);", (int)j, w->prefix, (int)j);
     for (int32_t i = 0; i < c->thread_m; i++)
         for (int32_t j = 0; j < c->thread_n; j++) tg_wgsl_line(w, "c%d_%d += dot(l%d, r%d);", (int)i, (int)j, (int)i, (int)j);
     if (totals) wgsl_direct_flush(s, step);

@@ -5,9 +5,9 @@
 
 #include <stdio.h>
 
-/* Rows [panel * rows, ..) and k [chunk, chunk + panel_k) of the left operand: panel_left[row][k /
- * 4]. */
-static void wgsl_panels_fill(tg_wgsl_contraction *s) {
+/* Rows [panel * rows, ..) and k [chunk, chunk + panel_k) of the left operand, into the array `rows`:
+ * [row][k / 4]. */
+static void wgsl_panels_fill(tg_wgsl_contraction *s, const char *rows) {
     const tg_tile_choice *c = &s->choice;
     const int32_t fours = c->panel_k / 4;
     char row[TG_WGSL_ADDRESS];
@@ -16,12 +16,12 @@ static void wgsl_panels_fill(tg_wgsl_contraction *s) {
         snprintf(row, sizeof row, "min(panel * %d + f / %d, %lld)", (int)c->panel, (int)fours, (long long)s->problem.rows - 1);
     else snprintf(row, sizeof row, "(panel * %d + f / %d)", (int)c->panel, (int)fours);
     tg_wgsl_contract_row(s, &s->problem.left, 0, row);
-    tg_wgsl_line(s->w, "panel_left[f] = fetch_left(left_0, chunk + f %% %d * 4, %lld);", (int)fours, (long long)s->problem.k);
+    tg_wgsl_line(s->w, "%s[f] = %sfetch_left(left_0, chunk + f %% %d * 4, %lld);", rows, s->w->prefix, (int)fours, (long long)s->problem.k);
     tg_wgsl_line(s->w, "}");
     tg_wgsl_line(s->w, "workgroupBarrier();");
 }
 
-static void wgsl_panels_sums(tg_wgsl_contraction *s, int32_t lanes) {
+static void wgsl_panels_sums(tg_wgsl_contraction *s, const char *rows, int32_t lanes) {
     const tg_tile_choice *c = &s->choice;
     tg_wgsl *w = s->w;
     const int32_t fours = c->panel_k / 4;
@@ -29,11 +29,11 @@ static void wgsl_panels_sums(tg_wgsl_contraction *s, int32_t lanes) {
     for (int32_t i = 0; i < c->panel; i++) tg_wgsl_line(w, "var c%d = 0.0;", (int)i);
     if (chunks) tg_wgsl_line(w, "for (var chunk = 0; chunk < %lld; chunk += %d) {", (long long)s->problem.k, (int)c->panel_k);
     else tg_wgsl_line(w, "let chunk = 0;");
-    wgsl_panels_fill(s);
+    wgsl_panels_fill(s, rows);
     if (idle) tg_wgsl_line(w, "if (way < %d) {", (int)c->ways);
     tg_wgsl_line(w, "for (var q = way; q < %d; q += %d) {", (int)fours, (int)c->ways);
-    tg_wgsl_line(w, "let r = fetch_right(right_0, chunk + q * 4, %lld);", (long long)s->problem.k);
-    for (int32_t i = 0; i < c->panel; i++) tg_wgsl_line(w, "c%d += dot(panel_left[q + %d], r);", (int)i, (int)(i * fours));
+    tg_wgsl_line(w, "let r = %sfetch_right(right_0, chunk + q * 4, %lld);", w->prefix, (long long)s->problem.k);
+    for (int32_t i = 0; i < c->panel; i++) tg_wgsl_line(w, "c%d += dot(%s[q + %d], r);", (int)i, rows, (int)(i * fours));
     tg_wgsl_line(w, "}");
     if (idle) tg_wgsl_line(w, "}");
     if (!chunks) return;
@@ -72,9 +72,9 @@ static void wgsl_panels_alone(tg_wgsl_contraction *s, int32_t lanes) {
     tg_wgsl_line(w, "}");
 }
 
-/* Several ways: their sums go through workgroup memory, four rows a vector, and all invocations
- * share the outputs. */
-static void wgsl_panels_together(tg_wgsl_contraction *s, int32_t lanes) {
+/* Several ways: their sums take the place of the rows in the array `sums`, four a vector, and all
+ * invocations share the outputs. */
+static void wgsl_panels_together(tg_wgsl_contraction *s, const char *sums, int32_t lanes) {
     const tg_tile_choice *c = &s->choice;
     tg_wgsl *w = s->w;
     const int32_t stride = lanes * c->ways, vectors = (int32_t)tg_tile_ceil(c->panel, 4);
@@ -82,7 +82,7 @@ static void wgsl_panels_together(tg_wgsl_contraction *s, int32_t lanes) {
     if (stride < c->size) tg_wgsl_line(w, "if (way < %d) {", (int)c->ways);
     for (int32_t v = 0; v < vectors; v++) {
         tg_wgsl_start(w);
-        tg_text_add(&w->main, "panel_left[%d + t] = vec4<f32>(", (int)(v * stride));
+        tg_text_add(&w->main, "%s[%d + t] = vec4<f32>(", sums, (int)(v * stride));
         for (int32_t i = 4 * v; i < 4 * v + 4; i++) {
             if (i < c->panel) tg_text_add(&w->main, "%sc%d", i > 4 * v ? ", " : "", (int)i);
             else tg_text_add(&w->main, ", 0.0");
@@ -95,8 +95,8 @@ static void wgsl_panels_together(tg_wgsl_contraction *s, int32_t lanes) {
     tg_wgsl_line(w, "for (var o = t; o < %d; o += %d) {", (int)(c->panel * lanes), (int)c->size);
     tg_wgsl_line(w, "let r = o >> %du;", tg_tile_log2(lanes));
     tg_wgsl_line(w, "let at = (r >> 2u) * %d + (o & %d);", (int)stride, (int)lanes - 1);
-    tg_wgsl_line(w, "var sum = panel_left[at][r & 3];");
-    for (int32_t way = 1; way < c->ways; way++) tg_wgsl_line(w, "sum += panel_left[at + %d][r & 3];", (int)(way * lanes));
+    tg_wgsl_line(w, "var sum = %s[at][r & 3];", sums);
+    for (int32_t way = 1; way < c->ways; way++) tg_wgsl_line(w, "sum += %s[at + %d][r & 3];", sums, (int)(way * lanes));
     tg_wgsl_line(w, "let row = panel * %d + r;", (int)c->panel);
     char lane[32];
     snprintf(lane, sizeof lane, "(o & %d)", (int)lanes - 1);
@@ -116,7 +116,7 @@ void tg_wgsl_panels(tg_wgsl_contraction *s) {
     char column[64];
     tg_wgsl_contract_fetch(s, &s->problem.left, end);
     tg_wgsl_contract_fetch(s, &s->problem.right, end);
-    tg_wgsl_global(w, "var<workgroup> panel_left: array<vec4<f32>, %lld>;", (long long)vectors);
+    const char *rows = tg_wgsl_declare_array(w, "panel_left", (tg_wgsl_array){.scalar = "f32", .vectors = true, .count = vectors});
     tg_wgsl_line(w, "let lane = t & %d;", (int)lanes - 1);
     tg_wgsl_line(w, "let way = t >> %du;", tg_tile_log2(lanes));
     tg_wgsl_line(w, blocks > 1 ? "let panel = group / %lld;" : "let panel = group;", (long long)blocks);
@@ -125,9 +125,9 @@ void tg_wgsl_panels(tg_wgsl_contraction *s) {
     tg_wgsl_contract_base(s, &s->problem.right);
     snprintf(column, sizeof column, s->problem.columns % lanes != 0 ? "min(own, %lld)" : "own", (long long)s->problem.columns - 1);
     tg_wgsl_contract_row(s, &s->problem.right, 0, column);
-    wgsl_panels_sums(s, lanes);
+    wgsl_panels_sums(s, rows, lanes);
     tg_wgsl_body(w, TG_PLACE_TOP);
-    if (c->ways > 1) wgsl_panels_together(s, lanes);
+    if (c->ways > 1) wgsl_panels_together(s, rows, lanes);
     else wgsl_panels_alone(s, lanes);
     tg_wgsl_end(w, panels * blocks, c->size);
 }

@@ -125,30 +125,44 @@ static void wgsl_rows_join(wgsl_rows *r, int32_t i, const char *into, const char
     }
 }
 
+/* The tree of reduction i over r->lanes values from `slot` on, in workgroup memory: `values`, and of arg `positions`. */
+static void wgsl_rows_climb(wgsl_rows *r, int32_t i, const char *values, const char *positions) {
+    tg_wgsl *w = r->w;
+    char mine[64], other[64], mine_at[64], other_at[64];
+    snprintf(mine, sizeof mine, "%s[slot]", values);
+    snprintf(other, sizeof other, "%s[slot + h%d]", values, (int)i);
+    snprintf(mine_at, sizeof mine_at, "%s[slot]", positions);
+    snprintf(other_at, sizeof other_at, "%s[slot + h%d]", positions, (int)i);
+    tg_wgsl_line(w, "workgroupBarrier();");
+    tg_wgsl_line(w, "for (var h%d = %d; h%d > 0; h%d = h%d >> 1u) {", (int)i, (int)r->lanes / 2, (int)i, (int)i, (int)i);
+    tg_wgsl_line(w, "if (lane_of_row < h%d) {", (int)i);
+    wgsl_rows_join(r, i, mine, mine_at, other, other_at);
+    tg_wgsl_line(w, "}");
+    tg_wgsl_line(w, "workgroupBarrier();");
+    tg_wgsl_line(w, "}");
+}
+
+/* An array of an element for each invocation, called <letter><i>. */
+static const char *wgsl_rows_array(wgsl_rows *r, char letter, int32_t i, const char *type) {
+    char name[16];
+    snprintf(name, sizeof name, "%c%d", letter, (int)i);
+    const char *kept = tg_arena_text(r->w->arena, name);
+    if (kept == NULL) r->w->status = TG_ERROR_MEMORY;
+    return tg_wgsl_declare_array(r->w, kept != NULL ? kept : "", (tg_wgsl_array){.scalar = type, .count = r->size});
+}
+
 /* The lanes' results of reduction i, in r<i>, become one, v<i>, that all lanes of the row have. Every invocation comes here. */
 static void wgsl_rows_tree(wgsl_rows *r, int32_t i, bool named) {
     tg_wgsl *w = r->w;
     const bool arg = wgsl_rows_is_arg(w->kernel->body[i].op);
-    const char *type = wgsl_rows_type(w, i);
-    char mine[48], other[48], mine_at[48], other_at[48];
     if (r->lanes > 1) {
-        tg_wgsl_global(w, "var<workgroup> s%d: array<%s, %d>;", (int)i, type, (int)r->size);
-        if (arg) tg_wgsl_global(w, "var<workgroup> p%d: array<i32, %d>;", (int)i, (int)r->size);
-        tg_wgsl_line(w, "s%d[slot] = r%d;", (int)i, (int)i);
-        if (arg) tg_wgsl_line(w, "p%d[slot] = at%d;", (int)i, (int)i);
-        tg_wgsl_line(w, "workgroupBarrier();");
-        tg_wgsl_line(w, "for (var h%d = %d; h%d > 0; h%d = h%d >> 1u) {", (int)i, (int)r->lanes / 2, (int)i, (int)i, (int)i);
-        tg_wgsl_line(w, "if (lane_of_row < h%d) {", (int)i);
-        snprintf(mine, sizeof mine, "s%d[slot]", (int)i);
-        snprintf(other, sizeof other, "s%d[slot + h%d]", (int)i, (int)i);
-        snprintf(mine_at, sizeof mine_at, "p%d[slot]", (int)i);
-        snprintf(other_at, sizeof other_at, "p%d[slot + h%d]", (int)i, (int)i);
-        wgsl_rows_join(r, i, mine, mine_at, other, other_at);
-        tg_wgsl_line(w, "}");
-        tg_wgsl_line(w, "workgroupBarrier();");
-        tg_wgsl_line(w, "}");
-        tg_wgsl_line(w, "r%d = s%d[slot - lane_of_row];", (int)i, (int)i);
-        if (arg) tg_wgsl_line(w, "at%d = p%d[slot - lane_of_row];", (int)i, (int)i);
+        const char *values = wgsl_rows_array(r, 's', i, wgsl_rows_type(w, i));
+        const char *positions = arg ? wgsl_rows_array(r, 'p', i, "i32") : "";
+        tg_wgsl_line(w, "%s[slot] = r%d;", values, (int)i);
+        if (arg) tg_wgsl_line(w, "%s[slot] = at%d;", positions, (int)i);
+        wgsl_rows_climb(r, i, values, positions);
+        tg_wgsl_line(w, "r%d = %s[slot - lane_of_row];", (int)i, values);
+        if (arg) tg_wgsl_line(w, "at%d = %s[slot - lane_of_row];", (int)i, positions);
     }
     if (named) tg_wgsl_line(w, arg ? "let v%d = at%d;" : "let v%d = r%d;", (int)i, (int)i);
 }
@@ -204,10 +218,14 @@ static void wgsl_rows_walk(wgsl_rows *r, int32_t pass) {
             tg_wgsl_line(w, "r%d = %s(r%d, lost%d);", (int)i, tg_wgsl_helper(w, "tg_regain"), (int)i, (int)i);
 }
 
+/* What part q of the row left, of values from word `first` of the scratch on. */
+static const char *wgsl_rows_part(wgsl_rows *r, int64_t first) {
+    return tg_wgsl_read_scratch(r->w, "u32", "%lld + row * %lld + q", (long long)first, (long long)r->parts);
+}
+
 /* Reads r<i> of every reduction of this depth from the parts' results, one part a lane after another. */
 static void wgsl_rows_gather_parts(wgsl_rows *r, int32_t pass) {
     tg_wgsl *w = r->w;
-    const int64_t values = r->rows * r->parts;
     for (int32_t i = 0; i < w->kernel->body_count; i++) {
         if (!tg_places_reduces_in(w->kernel, w->places, i, pass)) continue;
         const bool arg = wgsl_rows_is_arg(w->kernel->body[i].op);
@@ -216,14 +234,10 @@ static void wgsl_rows_gather_parts(wgsl_rows *r, int32_t pass) {
         snprintf(into_at, sizeof into_at, "at%d", (int)i);
         snprintf(value, sizeof value, "q%d", (int)i);
         snprintf(value_at, sizeof value_at, "k%d", (int)i);
-        tg_wgsl_use_scratch(w, "u32");
         wgsl_rows_declare(r, i);
         tg_wgsl_line(w, "for (var q = t; q < %lld; q += %d) {", (long long)r->parts, (int)r->size);
-        tg_wgsl_line(w, "let q%d = bitcast<%s>(scratch[%lld + row * %lld + q]);", (int)i, wgsl_rows_type(w, i), (long long)r->scratch[i],
-                     (long long)r->parts);
-        if (arg)
-            tg_wgsl_line(w, "let k%d = bitcast<i32>(scratch[%lld + row * %lld + q]);", (int)i, (long long)(r->scratch[i] + values),
-                         (long long)r->parts);
+        tg_wgsl_line(w, "let q%d = bitcast<%s>(%s);", (int)i, wgsl_rows_type(w, i), wgsl_rows_part(r, r->scratch[i]));
+        if (arg) tg_wgsl_line(w, "let k%d = bitcast<i32>(%s);", (int)i, wgsl_rows_part(r, r->scratch[i] + r->rows * r->parts));
         wgsl_rows_join(r, i, into, into_at, value, value_at);
         tg_wgsl_line(w, "}");
     }
@@ -345,13 +359,15 @@ static void wgsl_rows_known(wgsl_rows *r, int32_t known) {
 
 static void wgsl_rows_leave(wgsl_rows *r, int32_t pass) {
     tg_wgsl *w = r->w;
-    tg_wgsl_use_scratch(w, "u32");
+    char value[40];
     tg_wgsl_line(w, "if (t == 0) {");
     for (int32_t i = 0; i < w->kernel->body_count; i++) {
         if (!tg_places_reduces_in(w->kernel, w->places, i, pass)) continue;
-        tg_wgsl_line(w, "scratch[%lld + group] = bitcast<u32>(r%d);", (long long)r->scratch[i], (int)i);
-        if (wgsl_rows_is_arg(w->kernel->body[i].op))
-            tg_wgsl_line(w, "scratch[%lld + group] = bitcast<u32>(at%d);", (long long)(r->scratch[i] + r->rows * r->parts), (int)i);
+        snprintf(value, sizeof value, "bitcast<u32>(r%d)", (int)i);
+        tg_wgsl_write_scratch(w, "u32", value, "%lld + group", (long long)r->scratch[i]);
+        if (!wgsl_rows_is_arg(w->kernel->body[i].op)) continue;
+        snprintf(value, sizeof value, "bitcast<u32>(at%d)", (int)i);
+        tg_wgsl_write_scratch(w, "u32", value, "%lld + group", (long long)(r->scratch[i] + r->rows * r->parts));
     }
     tg_wgsl_line(w, "}");
 }

@@ -44,11 +44,14 @@ static void wgsl_adds_find_index(wgsl_adds *s) {
 static void wgsl_adds_store(const wgsl_adds *s, const char *row, const char *value) {
     tg_wgsl *w = s->w;
     const tg_instruction *in = wgsl_adds_instruction(s);
-    tg_wgsl_use(w, in->argument);
+    const tg_wgsl_memory table = tg_wgsl_argument(w, in->argument);
     tg_wgsl_start(w);
-    tg_text_add(&w->main, "a%d[%s * %lld + ", (int)in->argument, row, (long long)in->row_stride);
+    tg_wgsl_open_write(&w->main, &table);
+    tg_text_add(&w->main, "%s * %lld + ", row, (long long)in->row_stride);
     tg_wgsl_affine_over(w, &in->at, w->kernel->m_begin, w->kernel->loop_count, true);
-    tg_text_add(&w->main, "] = %s;", value);
+    tg_wgsl_write_value(&w->main, &table);
+    tg_text_add(&w->main, "%s", value);
+    tg_wgsl_close_write(&w->main, &table);
     tg_wgsl_newline(w);
 }
 
@@ -110,10 +113,8 @@ static void wgsl_adds_chunks(const wgsl_adds *s, int64_t parts, int64_t scratch)
     tg_wgsl_line(w, "}");
     tg_wgsl_line(w, "}");
     wgsl_adds_close_sum(s);
-    if (parts > 1) {
-        tg_wgsl_use_scratch(w, s->type);
-        tg_wgsl_line(w, "scratch[%lld + element] = sum;", (long long)scratch);
-    } else wgsl_adds_store(s, "row", "sum");
+    if (parts > 1) tg_wgsl_write_scratch(w, s->type, "sum", "%lld + element", (long long)scratch);
+    else wgsl_adds_store(s, "row", "sum");
     wgsl_adds_end(s, table * parts);
 }
 
@@ -121,14 +122,13 @@ static void wgsl_adds_join(const wgsl_adds *s, int64_t parts, int64_t scratch) {
     tg_wgsl *w = s->w;
     const int64_t table = s->rows * s->width;
     tg_wgsl_begin(w, tg_arena_format(w->arena, "adds %lld parts", (long long)parts));
-    tg_wgsl_use_scratch(w, s->type);
     wgsl_adds_element(s, table);
     tg_wgsl_line(w, "let row = element / %lld;", (long long)s->width);
     tg_wgsl_line(w, "let column = element %% %lld;", (long long)s->width);
     wgsl_adds_decode_width(s, "column");
     wgsl_adds_open_sum(s);
     tg_wgsl_line(w, "for (var q = 0; q < %lld; q += 1) {", (long long)parts);
-    tg_wgsl_line(w, "let part = scratch[%lld + q * %lld + element];", (long long)scratch, (long long)table);
+    tg_wgsl_line(w, "let part = %s;", tg_wgsl_read_scratch(w, s->type, "%lld + q * %lld + element", (long long)scratch, (long long)table));
     wgsl_adds_add(s, "part");
     tg_wgsl_line(w, "}");
     wgsl_adds_close_sum(s);
@@ -155,15 +155,15 @@ static void wgsl_adds_small(const wgsl_adds *s) {
 
 static void wgsl_adds_rows(const wgsl_adds *s, int64_t scratch) {
     tg_wgsl *w = s->w;
+    char value[96];
     tg_wgsl_begin(w, "rows");
-    tg_wgsl_use_scratch(w, "i32");
     wgsl_adds_element(s, s->points);
     tg_wgsl_decode(w, "element", 0, w->kernel->m_begin);
     tg_wgsl_body(w, TG_PLACE_TOP);
     wgsl_adds_values(s, true);
     const int row = (int)wgsl_adds_instruction(s)->src[0];
-    tg_wgsl_line(w, "scratch[%lld + element] = select(-1, v%d, (v%d >= 0) & (v%d < %lld));", (long long)scratch, row, row, row,
-                 (long long)s->rows);
+    snprintf(value, sizeof value, "select(-1, v%d, (v%d >= 0) & (v%d < %lld))", row, row, row, (long long)s->rows);
+    tg_wgsl_write_scratch(w, "i32", value, "%lld + element", (long long)scratch);
     wgsl_adds_end(s, s->points);
 }
 
@@ -178,31 +178,36 @@ static void wgsl_adds_clear(const wgsl_adds *s) {
     wgsl_adds_end(s, s->rows * s->width);
 }
 
+/* The row of point `n`, -1 where there is no such point. */
+static const char *wgsl_adds_row_of(const wgsl_adds *s, int64_t scratch, const char *n) {
+    const char *row = tg_wgsl_read_scratch(s->w, "i32", "%lld + min(%s, %lld)", (long long)scratch, n, (long long)s->points - 1);
+    const char *text = tg_arena_format(s->w->arena, "select(-1, %s, %s < %lld)", row, n, (long long)s->points);
+    if (text == NULL) s->w->status = TG_ERROR_MEMORY;
+    return text != NULL ? text : "";
+}
+
 static void wgsl_adds_chain(const wgsl_adds *s, int64_t scratch) {
     tg_wgsl *w = s->w;
     tg_wgsl_begin(w, "chains of equal rows");
-    tg_wgsl_use_scratch(w, "i32");
-    tg_wgsl_global(w, "var<workgroup> tile: array<i32, %d>;", WGSL_ADDS_TILE);
+    const char *tile = tg_wgsl_declare_array(w, "tile", (tg_wgsl_array){.scalar = "i32", .count = WGSL_ADDS_TILE});
     tg_wgsl_line(w, "let n = group * %d + t;", WGSL_ADDS_TILE);
-    tg_wgsl_line(w, "let mine = select(-1, scratch[%lld + min(n, %lld)], n < %lld);", (long long)scratch, (long long)s->points - 1,
-                 (long long)s->points);
+    tg_wgsl_line(w, "let mine = %s;", wgsl_adds_row_of(s, scratch, "n"));
     tg_wgsl_line(w, "var next: i32 = %lld;", (long long)s->points);
     tg_wgsl_line(w, "var first: i32 = 1;");
     tg_wgsl_line(w, "for (var start = 0; start < %lld; start += %d) {", (long long)s->points, WGSL_ADDS_TILE);
     tg_wgsl_line(w, "workgroupBarrier();");
-    tg_wgsl_line(w, "tile[t] = select(-1, scratch[%lld + min(start + t, %lld)], start + t < %lld);", (long long)scratch,
-                 (long long)s->points - 1, (long long)s->points);
+    tg_wgsl_line(w, "%s[t] = %s;", tile, wgsl_adds_row_of(s, scratch, "start + t"));
     tg_wgsl_line(w, "workgroupBarrier();");
     tg_wgsl_line(w, "for (var k = 0; k < %d; k += 1) {", WGSL_ADDS_TILE);
-    tg_wgsl_line(w, "if (tile[k] == mine) {");
+    tg_wgsl_line(w, "if (%s[k] == mine) {", tile);
     tg_wgsl_line(w, "if (start + k < n) { first = 0; }");
     tg_wgsl_line(w, "if (start + k > n) { next = min(next, start + k); }");
     tg_wgsl_line(w, "}");
     tg_wgsl_line(w, "}");
     tg_wgsl_line(w, "}");
     tg_wgsl_line(w, "if (n < %lld) {", (long long)s->points);
-    tg_wgsl_line(w, "scratch[%lld + n] = next;", (long long)(scratch + s->points));
-    tg_wgsl_line(w, "scratch[%lld + n] = select(0, first, mine >= 0);", (long long)(scratch + 2 * s->points));
+    tg_wgsl_write_scratch(w, "i32", "next", "%lld + n", (long long)(scratch + s->points));
+    tg_wgsl_write_scratch(w, "i32", "select(0, first, mine >= 0)", "%lld + n", (long long)(scratch + 2 * s->points));
     tg_wgsl_line(w, "}");
     tg_wgsl_end(w, (s->points + WGSL_ADDS_TILE - 1) / WGSL_ADDS_TILE, WGSL_ADDS_TILE);
 }
@@ -210,22 +215,22 @@ static void wgsl_adds_chain(const wgsl_adds *s, int64_t scratch) {
 static void wgsl_adds_walk(const wgsl_adds *s, int64_t scratch) {
     tg_wgsl *w = s->w;
     tg_wgsl_begin(w, "adds along chains");
-    tg_wgsl_use_scratch(w, "i32");
     wgsl_adds_element(s, s->points * s->width);
     tg_wgsl_line(w, "let head = element / %lld;", (long long)s->width);
     tg_wgsl_line(w, "let column = element %% %lld;", (long long)s->width);
-    tg_wgsl_line(w, "if (scratch[%lld + head] == 0) { return; }", (long long)(scratch + 2 * s->points));
+    tg_wgsl_line(w, "if (%s == 0) { return; }", tg_wgsl_read_scratch(w, "i32", "%lld + head", (long long)(scratch + 2 * s->points)));
     wgsl_adds_decode_width(s, "column");
     tg_wgsl_body(w, TG_PLACE_TOP);
     wgsl_adds_open_sum(s);
-    tg_wgsl_line(w, "for (var n = head; n < %lld; n = scratch[%lld + n]) {", (long long)s->points, (long long)(scratch + s->points));
+    tg_wgsl_line(w, "for (var n = head; n < %lld; n = %s) {", (long long)s->points,
+                 tg_wgsl_read_scratch(w, "i32", "%lld + n", (long long)(scratch + s->points)));
     tg_wgsl_decode(w, "n", 0, w->kernel->m_begin);
     wgsl_adds_values(s, true); /* a value may use what the row is made of */
     wgsl_adds_values(s, false);
     wgsl_adds_add(s, s->value);
     tg_wgsl_line(w, "}");
     wgsl_adds_close_sum(s);
-    tg_wgsl_line(w, "let row = scratch[%lld + head];", (long long)scratch);
+    tg_wgsl_line(w, "let row = %s;", tg_wgsl_read_scratch(w, "i32", "%lld + head", (long long)scratch));
     wgsl_adds_store(s, "row", "sum");
     wgsl_adds_end(s, s->points * s->width);
 }

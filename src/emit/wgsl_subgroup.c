@@ -59,16 +59,18 @@ void tg_wgsl_halve(tg_wgsl *w, int left, int right) {
 
 static const char *subgroup_name(const tg_tile_layout *m, const tg_tile_part *o) { return o == &m->left ? "left" : "right"; }
 
-void tg_wgsl_matrix_declare(tg_wgsl *w, const tg_tile_layout *m) {
+tg_wgsl_matrices tg_wgsl_matrix_declare(tg_wgsl *w, const tg_tile_layout *m) {
+    tg_wgsl_matrices arrays = {.layout = m};
     w->f16 = w->matrices = true;
-    tg_wgsl_global(w, "var<workgroup> half_left: array<f16, %d>;", tg_tile_halves(m, &m->left));
-    tg_wgsl_global(w, "var<workgroup> half_right: array<f16, %d>;", tg_tile_halves(m, &m->right));
-    tg_wgsl_global(w, "var<workgroup> block_sums: array<f32, %d>;", tg_tile_sums(m));
+    arrays.left = tg_wgsl_declare_array(w, "half_left", (tg_wgsl_array){.scalar = "f16", .count = tg_tile_halves(m, &m->left)});
+    arrays.right = tg_wgsl_declare_array(w, "half_right", (tg_wgsl_array){.scalar = "f16", .count = tg_tile_halves(m, &m->right)});
+    arrays.sums = tg_wgsl_declare_array(w, "block_sums", (tg_wgsl_array){.scalar = "f32", .count = tg_tile_sums(m)});
     tg_wgsl_line(w, "let left_block = subgroup / %du * %du;", (unsigned)m->right.subgroups, (unsigned)tg_tile_block(&m->left));
     tg_wgsl_line(w, "let right_block = subgroup %% %du * %du;", (unsigned)m->right.subgroups, (unsigned)tg_tile_block(&m->right));
     for (int i = 0; i < tg_tile_matrices(&m->left); i++)
         for (int j = 0; j < tg_tile_matrices(&m->right); j++)
             tg_wgsl_line(w, "var c%d_%d: subgroup_matrix_result<f32, %d, %d>;", i, j, TG_TILE_MATRIX, TG_TILE_MATRIX);
+    return arrays;
 }
 
 void tg_wgsl_matrix_place(tg_wgsl *w, const tg_tile_layout *m, const tg_tile_part *o, int32_t i) {
@@ -77,40 +79,40 @@ void tg_wgsl_matrix_place(tg_wgsl *w, const tg_tile_layout *m, const tg_tile_par
                  (int)i);
 }
 
-static void subgroup_keep(tg_wgsl *w, const tg_tile_layout *m, const tg_tile_part *o) {
-    const char *name = subgroup_name(m, o);
+static void subgroup_keep(tg_wgsl *w, const tg_tile_part *o, const char *name, const char *array) {
     for (int i = 0; i < o->fetches; i++) {
         tg_wgsl_line(w, "let %s_half%d = vec4<f16>(next_%s%d);", name, i, name, i);
-        for (int c = 0; c < 4; c++) tg_wgsl_line(w, "half_%s[%s_to%d + %d] = %s_half%d.%c;", name, name, i, c, name, i, "xyzw"[c]);
+        for (int c = 0; c < 4; c++) tg_wgsl_line(w, "%s[%s_to%d + %d] = %s_half%d.%c;", array, name, i, c, name, i, "xyzw"[c]);
     }
 }
 
-void tg_wgsl_matrix_keep(tg_wgsl *w, const tg_tile_layout *m) {
-    subgroup_keep(w, m, &m->left);
-    subgroup_keep(w, m, &m->right);
+void tg_wgsl_matrix_keep(tg_wgsl *w, const tg_wgsl_matrices *m) {
+    subgroup_keep(w, &m->layout->left, "left", m->left);
+    subgroup_keep(w, &m->layout->right, "right", m->right);
 }
 
 /* ---------------------------------------------------------------- products */
 
 /* let l<i> (r<i>): rows from 16 i of the subgroup's block on, k from `k` on. A right matrix has k along its rows. */
-static void subgroup_load(tg_wgsl *w, const tg_tile_layout *m, const tg_tile_part *o, int i, int k) {
-    const char *name = subgroup_name(m, o);
-    const bool left = o == &m->left, columns_lie_together = left == o->along_rows;
-    const int line = tg_tile_line(m, o);
+static void subgroup_load(tg_wgsl *w, const tg_wgsl_matrices *m, const tg_tile_part *o, int i, int k) {
+    const char *name = subgroup_name(m->layout, o);
+    const bool left = o == &m->layout->left, columns_lie_together = left == o->along_rows;
+    const int line = tg_tile_line(m->layout, o);
     const int at = o->along_rows ? k * line + i * TG_TILE_MATRIX : i * TG_TILE_MATRIX * line + k;
     char block[64];
     snprintf(block, sizeof block, o->along_rows ? "%s_block" : "%s_block * %du", name, line);
-    tg_wgsl_line(w, "let %c%d = subgroupMatrixLoad<subgroup_matrix_%s<f16, %d, %d>>(&half_%s, %s + %du, %s, %du);", name[0], i, name,
-                 TG_TILE_MATRIX, TG_TILE_MATRIX, name, block, at, columns_lie_together ? "true" : "false", line);
+    tg_wgsl_line(w, "let %c%d = subgroupMatrixLoad<subgroup_matrix_%s<f16, %d, %d>>(&%s, %s + %du, %s, %du);", name[0], i, name,
+                 TG_TILE_MATRIX, TG_TILE_MATRIX, left ? m->left : m->right, block, at, columns_lie_together ? "true" : "false", line);
 }
 
-void tg_wgsl_matrix_multiply(tg_wgsl *w, const tg_tile_layout *m) {
-    for (int k = 0; k < m->slice; k += TG_TILE_MATRIX) {
+void tg_wgsl_matrix_multiply(tg_wgsl *w, const tg_wgsl_matrices *m) {
+    const tg_tile_part *left = &m->layout->left, *right = &m->layout->right;
+    for (int k = 0; k < m->layout->slice; k += TG_TILE_MATRIX) {
         tg_wgsl_line(w, "{");
-        for (int i = 0; i < tg_tile_matrices(&m->left); i++) subgroup_load(w, m, &m->left, i, k);
-        for (int j = 0; j < tg_tile_matrices(&m->right); j++) {
-            subgroup_load(w, m, &m->right, j, k);
-            for (int i = 0; i < tg_tile_matrices(&m->left); i++)
+        for (int i = 0; i < tg_tile_matrices(left); i++) subgroup_load(w, m, left, i, k);
+        for (int j = 0; j < tg_tile_matrices(right); j++) {
+            subgroup_load(w, m, right, j, k);
+            for (int i = 0; i < tg_tile_matrices(left); i++)
                 tg_wgsl_line(w, "c%d_%d = subgroupMatrixMultiplyAccumulate(l%d, r%d, c%d_%d);", i, j, i, j, i, j);
         }
         tg_wgsl_line(w, "}");
@@ -120,13 +122,15 @@ void tg_wgsl_matrix_multiply(tg_wgsl *w, const tg_tile_layout *m) {
 /* ---------------------------------------------------------------- sums */
 
 /* Band by band of sixteen rows of every subgroup's block: registers have no index, so a band is a case. */
-static void subgroup_store_band(tg_wgsl *w, const tg_tile_layout *m, int band) {
-    for (int j = 0; j < tg_tile_matrices(&m->right); j++)
-        tg_wgsl_line(w, "subgroupMatrixStore(&block_sums, subgroup * %du + %du, c%d_%d, false, %du);", tg_tile_band(m), j * TG_TILE_MATRIX,
-                     band, j, tg_tile_block(&m->right));
+static void subgroup_store_band(tg_wgsl *w, const tg_wgsl_matrices *m, int band) {
+    const tg_tile_part *right = &m->layout->right;
+    for (int j = 0; j < tg_tile_matrices(right); j++)
+        tg_wgsl_line(w, "subgroupMatrixStore(&%s, subgroup * %du + %du, c%d_%d, false, %du);", m->sums, tg_tile_band(m->layout),
+                     j * TG_TILE_MATRIX, band, j, tg_tile_block(right));
 }
 
-void tg_wgsl_matrix_each_sum(tg_wgsl *w, const tg_tile_layout *m) {
+void tg_wgsl_matrix_each_sum(tg_wgsl *w, const tg_wgsl_matrices *arrays) {
+    const tg_tile_layout *m = arrays->layout;
     const int bands = tg_tile_matrices(&m->left), each = tg_tile_band(m), width = tg_tile_block(&m->right);
     tg_wgsl_line(w, "for (var band = 0; band < %d; band++) {", bands);
     tg_wgsl_line(w, "workgroupBarrier();");
@@ -134,7 +138,7 @@ void tg_wgsl_matrix_each_sum(tg_wgsl *w, const tg_tile_layout *m) {
     for (int band = 0; band < bands; band++) {
         if (band + 1 < bands) tg_wgsl_line(w, "case %d: {", band);
         else tg_wgsl_line(w, "default: {");
-        subgroup_store_band(w, m, band);
+        subgroup_store_band(w, arrays, band);
         tg_wgsl_line(w, "}");
     }
     tg_wgsl_line(w, "}");
@@ -143,5 +147,5 @@ void tg_wgsl_matrix_each_sum(tg_wgsl *w, const tg_tile_layout *m) {
     tg_wgsl_line(w, "let in_row = e / %d * %d + band * %d + e / %d %% %d;", each * (int)m->right.subgroups, tg_tile_block(&m->left),
                  TG_TILE_MATRIX, width, TG_TILE_MATRIX);
     tg_wgsl_line(w, "let in_column = e / %d %% %d * %d + e %% %d;", each, (int)m->right.subgroups, width, width);
-    tg_wgsl_line(w, "let sum = block_sums[e];");
+    tg_wgsl_line(w, "let sum = %s[e];", arrays->sums);
 }

@@ -9,10 +9,11 @@
 typedef struct wgsl_tiles_side {
     const tg_tile_operand *operand;
     const tg_tile_part *part;
-    int32_t first;    /* register of the slice, where there are two slices */
-    const char *name; /* "left" or "right" */
-    const char *own;  /* "y" or "x": the invocation along this side */
-    const char *tile; /* index of the tile along this side */
+    int32_t first;     /* register of the slice, where there are two slices */
+    const char *name;  /* "left" or "right" */
+    const char *array; /* in workgroup memory, as the module calls it */
+    const char *own;   /* "y" or "x": the invocation along this side */
+    const char *tile;  /* index of the tile along this side */
 } wgsl_tiles_side;
 
 typedef struct wgsl_tiles {
@@ -20,6 +21,7 @@ typedef struct wgsl_tiles {
     tg_wgsl_contraction *s;
     tg_tile_layout layout;
     wgsl_tiles_side left, right;
+    tg_wgsl_matrices matrices; /* where the layout has them */
 } wgsl_tiles;
 
 static const char wgsl_tiles_component[4] = {'x', 'y', 'z', 'w'};
@@ -62,15 +64,15 @@ static void wgsl_tiles_plan_fetch(const wgsl_tiles *t, const wgsl_tiles_side *o,
     else tg_wgsl_line(t->w, "let %s_own%d = %s_r%d & %d;", name, i, name, i, (int)p->threads - 1);
 }
 
-static void wgsl_tiles_plan(const wgsl_tiles *t, const wgsl_tiles_side *o) {
+static void wgsl_tiles_plan(const wgsl_tiles *t, wgsl_tiles_side *o) {
     const tg_tile_part *p = o->part;
     const int fours = (int)t->layout.slice / 4;
     tg_wgsl_contract_base(t->s, o->operand);
     for (int i = 0; i < p->fetches; i++) wgsl_tiles_plan_fetch(t, o, i);
     if (t->layout.matrices) return;
     for (int q = 1; p->k_first && q < fours; q++) tg_wgsl_line(t->w, "let %s%d = %s ^ %d;", o->own, q, o->own, q * 8 / fours);
-    tg_wgsl_global(t->w, "var<workgroup> tile_%s: array<array<vec4<%s>, %d>, %d>;", o->name, t->s->choice.halves ? "f16" : "f32",
-                   (int)p->threads, (int)(p->registers * t->s->choice.tile.buffers));
+    const tg_wgsl_array array = {t->s->choice.halves ? "f16" : "f32", true, p->threads, (int64_t)p->registers * t->s->choice.tile.buffers};
+    o->array = tg_wgsl_declare_array(t->w, o == &t->left ? "tile_left" : "tile_right", array);
 }
 
 /* ---------------------------------------------------------------- a slice into registers, then into workgroup memory */
@@ -78,7 +80,7 @@ static void wgsl_tiles_plan(const wgsl_tiles *t, const wgsl_tiles_side *o) {
 static void wgsl_tiles_fetch_side(const wgsl_tiles *t, const wgsl_tiles_side *o, const char *let, const char *k) {
     const char *name = o->name;
     for (int i = 0; i < o->part->fetches; i++)
-        tg_wgsl_line(t->w, "%snext_%s%d = fetch_%s(%s_%d, %s + %s_k%d, k_end);", let, name, i, name, name, i, k, name, i);
+        tg_wgsl_line(t->w, "%snext_%s%d = %sfetch_%s(%s_%d, %s + %s_k%d, k_end);", let, name, i, t->w->prefix, name, name, i, k, name, i);
 }
 
 static void wgsl_tiles_fetch(const wgsl_tiles *t, const char *let, const char *k) {
@@ -100,14 +102,14 @@ static void wgsl_tiles_keep_side(const wgsl_tiles *t, const wgsl_tiles_side *o) 
     char first[32] = "";
     if (o->first > 0) snprintf(first, sizeof first, " + %d", (int)o->first);
     for (int i = 0; i < o->part->fetches; i++)
-        tg_wgsl_line(t->w, "tile_%s[%s_to%d%s][%s_own%d] = %snext_%s%d%s;", name, name, i, first, name, i, open, name, i, close);
+        tg_wgsl_line(t->w, "%s[%s_to%d%s][%s_own%d] = %snext_%s%d%s;", o->array, name, i, first, name, i, open, name, i, close);
 }
 
 /* What was fetched goes into workgroup memory. */
 static void wgsl_tiles_keep(const wgsl_tiles *t) {
     if (t->s->choice.halves) tg_wgsl_halve(t->w, (int)t->left.part->fetches, (int)t->right.part->fetches);
     if (t->layout.matrices) {
-        tg_wgsl_matrix_keep(t->w, &t->layout);
+        tg_wgsl_matrix_keep(t->w, &t->matrices);
         return;
     }
     wgsl_tiles_keep_side(t, &t->left);
@@ -122,8 +124,7 @@ static void wgsl_tiles_read_as(const wgsl_tiles *t, const wgsl_tiles_side *o, in
     if (o->part->k_first && q > 0) snprintf(own, sizeof own, "%s%d", o->own, q);
     else snprintf(own, sizeof own, "%s", o->own);
     const int from = (int)(o->first + step * o->part->height + i);
-    tg_wgsl_line(t->w, t->w->f16 ? "let %c%d = vec4<f32>(tile_%s[%d][%s]);" : "let %c%d = tile_%s[%d][%s];", name, number, o->name, from,
-                 own);
+    tg_wgsl_line(t->w, t->w->f16 ? "let %c%d = vec4<f32>(%s[%d][%s]);" : "let %c%d = %s[%d][%s];", name, number, o->array, from, own);
 }
 
 /* let l<i> (r<i>) */
@@ -194,7 +195,7 @@ static void wgsl_tiles_step_by_rows(const wgsl_tiles *t, int q) {
 
 static void wgsl_tiles_slice(const wgsl_tiles *t) {
     if (t->layout.matrices) {
-        tg_wgsl_matrix_multiply(t->w, &t->layout);
+        tg_wgsl_matrix_multiply(t->w, &t->matrices);
         return;
     }
     const bool by_rows = !t->left.part->along_rows && (!t->right.part->along_rows || t->s->choice.tile.by_rows);
@@ -257,10 +258,10 @@ static void wgsl_tiles_walk(const wgsl_tiles *t, const char *begin, const char *
     else wgsl_tiles_slices(t, begin, end);
 }
 
-static void wgsl_tiles_sums(const wgsl_tiles *t) {
+static void wgsl_tiles_sums(wgsl_tiles *t) {
     tg_wgsl *w = t->w;
     const int chain = (int)tg_tile_chain(&t->s->choice);
-    if (t->layout.matrices) tg_wgsl_matrix_declare(w, &t->layout);
+    if (t->layout.matrices) t->matrices = tg_wgsl_matrix_declare(w, &t->layout);
     else wgsl_tiles_each_sum(t, "var c", NULL, " = vec4<f32>();");
     wgsl_tiles_fetch(t, "var ", "k_begin");
     if (t->s->choice.tile.buffers > 1) {
@@ -340,7 +341,7 @@ static void wgsl_tiles_finish_matrices(const wgsl_tiles *t, bool guarded) {
     const bool partial = t->s->choice.parts > 1;
     tg_wgsl *w = t->w;
     tg_wgsl_contract_prepare(t->s, partial);
-    tg_wgsl_matrix_each_sum(w, &t->layout);
+    tg_wgsl_matrix_each_sum(w, &t->matrices);
     tg_wgsl_line(w, "let row = tile_row * %d + in_row;", (int)t->left.part->rows);
     tg_wgsl_line(w, "let column = tile_column * %d + in_column;", (int)t->right.part->rows);
     if (guarded) tg_wgsl_line(w, "if ((row < %lld) & (column < %lld)) {", (long long)p->rows, (long long)p->columns);

@@ -502,7 +502,7 @@ void support_need_webgpu(void) {
 /* ---------------------------------------------------------------- programs */
 
 static tg_device_model support_model(const support_options *options) {
-    tg_device_model model = {.max_arguments = 64, .max_binding_bytes = INT64_MAX, .bool_bytes = 1, .rates = &tg_h200_rates};
+    tg_device_model model = {.max_arguments = 64, .max_binding_bytes = INT64_MAX, .rates = &tg_h200_rates};
     if (options->home == SUPPORT_WEBGPU)
         model = support_webgpu_available(NULL) ? *tg_webgpu_executor.model(support_gpu.device) : tg_device_guaranteed;
     if (options->max_arguments > 0) model.max_arguments = options->max_arguments;

@@ -373,9 +373,9 @@ static counts measure(const chain *c, int steps, const tg_plan_options *options)
 
 /* ---------------------------------------------------------------- tests */
 
-static const tg_device_model cpu = {.max_arguments = 64, .max_binding_bytes = INT64_MAX, .bool_bytes = 1};
+static const tg_device_model cpu = {.max_arguments = 64, .max_binding_bytes = INT64_MAX};
 static const tg_device_model webgpu = {
-    .max_arguments = 8, .max_binding_bytes = 128 << 20, .bool_bytes = 4, .joins = true, .rates = &tg_h200_rates};
+    .max_arguments = 8, .max_binding_bytes = 128 << 20, .in_words = true, .joins = true, .rates = &tg_h200_rates};
 static const tg_plan_options of_cpu = {.device = &cpu, .captures = true};
 static const tg_plan_options of_webgpu = {.device = &webgpu, .captures = true};
 

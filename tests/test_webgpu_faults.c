@@ -832,7 +832,7 @@ static void guaranteed_limits_suffice(void **state) {
     const fake_adapter small = small_adapter();
     const fake_options options = {.adapters = &small, .adapter_count = 1};
     assert_int_equal(tg_device_guaranteed.max_arguments, 7); /* and one for the scratch buffer */
-    assert_int_equal(tg_device_guaranteed.bool_bytes, 4);
+    assert_true(tg_device_guaranteed.in_words);
     const support_case c = {.build = build_many_operands};
     const support_options plan = {.home = SUPPORT_WEBGPU, .max_arguments = 7};
     support_program p;
@@ -874,7 +874,7 @@ static void limits_of_the_adapter_are_asked_for(void **state) {
     assert_int_equal(tg_webgpu_open_with(ctx, begin_fake(NULL), &open, &device), TG_OK);
     assert_int_equal(tg_webgpu_executor.model(device)->max_arguments, 9); /* 10, one for the scratch buffer */
     assert_true(tg_webgpu_executor.model(device)->max_binding_bytes >= (INT64_C(2) << 30) - 4);
-    assert_int_equal(tg_webgpu_executor.model(device)->bool_bytes, 4);
+    assert_true(tg_webgpu_executor.model(device)->in_words);
     assert_true(tg_webgpu_executor.model(device)->invocations >= 256);
     assert_true(tg_webgpu_executor.model(device)->storage_buffers == 10);
     tg_webgpu_executor.close(device);

@@ -118,7 +118,7 @@ static void make(handmade *h, const contraction *c) {
                               .output_count = 1,
                               .states = &h->state,
                               .state_count = c->how == IN_PLACE,
-                              .bool_bytes = 4,
+                              .in_words = true,
                               .workspace_bytes = blocks(h->buffers[Y].count * 4)};
 }
 

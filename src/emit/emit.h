@@ -44,7 +44,7 @@ typedef struct tg_wgsl_kernel {
     int64_t scratch_bytes; /* of this launch; 0: none. Contents need not survive it */
     int32_t tuned;         /* 1: laid out as limits.schedules says; 0: by the printers' own rules */
 } tg_wgsl_kernel;
-/* Prints kernel `index` of a program made with bool_bytes 4 into `arena`; bindings[i] >= 0 is kernel->arguments[bindings[i]].
+/* Prints kernel `index` of a program made with in_words into `arena`; bindings[i] >= 0 is kernel->arguments[bindings[i]].
  * Errors: TG_ERROR_MEMORY; TG_ERROR_LIMIT when it cannot be launched within `limits`. Must not depend on anything but its
  * arguments: the browser replays what this says. */
 tg_status tg_emit_wgsl(const tg_program *program, int32_t index, const tg_device_model *limits, tg_arena *arena, tg_wgsl_kernel *out);

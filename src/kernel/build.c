@@ -13,9 +13,10 @@ static bool emit_store(struct tg_builder *b, int32_t item, int value, const tg_a
     memset(&store, 0, sizeof store);
     store.op = TG_K_STORE;
     store.dtype = b->body[value].dtype;
+    const tg_dtype stored = builder_node(b, b->f->items.items[item].node)->dtype;
     store.src[0] = value;
     store.at = *at;
-    store.argument = tg_build_argument(b, -(item + 1), store.dtype, TG_ACCESS_WRITE);
+    store.argument = tg_build_argument(b, -(item + 1), stored, TG_ACCESS_WRITE);
     if (store.argument < 0) return false;
     int made = tg_build_append(b, store, 0, 1);
     if (made < 0) return false;

@@ -112,9 +112,10 @@ static int emit_load(struct tg_builder *b, int32_t node, const tg_affine *flat, 
     tg_instruction load;
     memset(&load, 0, sizeof load);
     load.op = TG_K_LOAD;
-    load.dtype = builder_node(b, node)->dtype;
+    const tg_dtype stored = builder_node(b, node)->dtype;
+    load.dtype = tg_dtype_row(stored)->compute;
     load.at = *flat;
-    load.argument = tg_build_argument(b, node, load.dtype, TG_ACCESS_READ);
+    load.argument = tg_build_argument(b, node, stored, TG_ACCESS_READ);
     uint32_t mask = tg_affine_loops(flat, &b->loops);
     if (load.argument < 0 || !keep_bounds(b, &load, map->bounds, map->bound_count, &mask)) return -1;
     int at = tg_build_append(b, load, mask, 0);
@@ -319,12 +320,12 @@ static int emit_gather(struct tg_builder *b, int32_t node, const tg_index_map *m
     b->loops.count--;
     if (!good) return -1;
     gather.op = TG_K_GATHER;
-    gather.dtype = builder_node(b, table)->dtype;
+    gather.dtype = tg_dtype_row(builder_node(b, table)->dtype)->compute;
     gather.rows = rows;
     gather.row_stride = gather.at.stride[pseudo];
     gather.at.stride[pseudo] = 0;
     gather.src[0] = row;
-    gather.argument = tg_build_argument(b, base, gather.dtype, TG_ACCESS_READ);
+    gather.argument = tg_build_argument(b, base, builder_node(b, base)->dtype, TG_ACCESS_READ);
     uint32_t mask = tg_affine_loops(&gather.at, &b->loops);
     if (gather.argument < 0 || !keep_bounds(b, &gather, map->bounds, map->bound_count, &mask)) return -1;
     return tg_build_append(b, gather, mask, 1);

@@ -2,6 +2,7 @@
  * are stored, build_finish.c the kernel itself. */
 #ifndef TG_BUILD_PARTS_H
 #define TG_BUILD_PARTS_H
+#include "ir/dtype.h"
 #include "kernel/cost.h"
 #include "kernel/fuse.h"
 

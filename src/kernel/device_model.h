@@ -3,7 +3,7 @@
  * device is reached. */
 #ifndef TG_DEVICE_MODEL_H
 #define TG_DEVICE_MODEL_H
-#include "base/base.h"
+#include "ir/dtype.h"
 
 /* Cycles of one processor in which a warp fetches four k of one row of an operand. */
 typedef struct tg_device_fetch {
@@ -46,7 +46,7 @@ typedef struct tg_device_model {
     /* what a program may bind */
     int32_t max_arguments;     /* storage buffers of a kernel: 7 guaranteed, one is for scratch; CPU: 64 */
     int64_t max_binding_bytes; /* CPU: INT64_MAX */
-    int32_t bool_bytes;        /* of a bool in a buffer: 1 on the CPU; 4 on WebGPU, which addresses words. 0 means 1 */
+    bool in_words;             /* WebGPU: buffers hold words, an element takes tg_dtype_device_bytes. CPU: it takes tg_dtype_bytes */
     bool joins;                /* one launch may hold several kernels (tg_launch): where launches are what a step costs */
 
     /* what a WGSL kernel may take; all 0 where kernels are not WGSL */

@@ -54,7 +54,7 @@ enum {
 
 typedef struct tg_instruction {
     int32_t op;
-    tg_dtype dtype; /* of the result (STORE: of the argument) */
+    tg_dtype dtype; /* of the result (STORE: of the value): the compute dtype */
     tg_level level;
     int32_t src[3];
     int32_t argument; /* LOAD, GATHER, STORE, SCATTER */
@@ -71,7 +71,7 @@ typedef enum tg_access { TG_ACCESS_READ = 1, TG_ACCESS_WRITE = 2, TG_ACCESS_READ
  * then every load that meets the overwritten range is at the affine of the store that overwrites it. */
 typedef struct tg_argument {
     int32_t buffer;
-    tg_dtype dtype;
+    tg_dtype dtype; /* its elements as they are stored; loads and stores convert */
     tg_access access;
 } tg_argument;
 

@@ -174,7 +174,7 @@ tg_program *tg_program_make(tg_graph *g, const tg_plan_options *options) {
     p.options = options;
     p.program = tg_alloc(g->ctx, sizeof(tg_program));
     if (!p.program) return NULL;
-    p.program->bool_bytes = options->device->bool_bytes == 4 ? 4 : 1;
+    p.program->in_words = options->device->in_words;
     tg_arena_init(&p.program->arena, g->ctx);
     tg_arena_init(&p.scratch, g->ctx);
     tg_status status = plan_program(&p);

@@ -3,6 +3,7 @@
 #ifndef TG_PROGRAM_H
 #define TG_PROGRAM_H
 
+#include "ir/dtype.h"
 #include "ir/tables.h"
 #include "kernel/device_model.h"
 #include "kernel/kernel.h"
@@ -16,10 +17,10 @@ typedef enum tg_storage {
 
 typedef struct tg_buffer {
     tg_storage storage;
-    tg_dtype dtype; /* f32 and i32: 4 bytes; bool: program.bool_bytes (in `data` always one) */
+    tg_dtype dtype; /* of its elements as they are stored: see tg_program_element_bytes (in `data`: tg_dtype_bytes) */
     int64_t count;  /* elements */
     int64_t offset; /* bytes, a multiple of 256 but for STATE; INPUT: in a block that holds every input; CONSTANT: in a block of
-                       all constants (bool elements take program.bool_bytes there) */
+                       all constants */
     int32_t slot;
     const void *data;
     const char *name;    /* for messages; may be NULL */
@@ -84,7 +85,7 @@ typedef struct tg_program {
     int32_t computed_check_count;
     tg_feed_check *feed_checks;
     int32_t feed_check_count;
-    int32_t bool_bytes; /* as the device wants: 1 or 4 */
+    bool in_words; /* as the device has it */
     int64_t workspace_bytes;
     int64_t constant_bytes, input_bytes, state_bytes;
     int64_t constant_block_bytes, input_block_bytes; /* of the blocks, gaps included; all but 0 are multiples of 256 */
@@ -94,7 +95,7 @@ typedef struct tg_program {
 
 /* Bytes of one element in a buffer on the device. */
 static inline int64_t tg_program_element_bytes(const tg_program *program, tg_dtype dtype) {
-    return dtype == TG_BOOL ? program->bool_bytes : 4;
+    return program->in_words ? tg_dtype_device_bytes(dtype) : (int64_t)tg_dtype_bytes(dtype);
 }
 
 typedef struct tg_plan_options {

@@ -95,7 +95,7 @@ static tg_status cpu_open(tg_context *ctx, const tg_open_options *options, tg_de
 static const char *cpu_describe(const tg_device *device) { return device->description; }
 static const char *cpu_adapter(const tg_device *device) { return tg_isa_name(device->isa); }
 static const tg_device_model *cpu_model(const tg_device *device) {
-    static const tg_device_model model = {.max_arguments = 64, .max_binding_bytes = INT64_MAX, .bool_bytes = 1};
+    static const tg_device_model model = {.max_arguments = 64, .max_binding_bytes = INT64_MAX};
     (void)device;
     return &model;
 }

@@ -1,5 +1,6 @@
 /* vm_code: turns a list of a kernel's instructions into tile code. Owns slots and registers, which loads and stores work on memory
  * in place, superinstructions, variants. Must not know why the instructions were listed. */
+#include "ir/dtype.h"
 #include "run/cpu/vm_make.h"
 
 #include <string.h>
@@ -200,10 +201,15 @@ static bool code_feeds_store(const tg_vm_maker *m, int32_t v) {
     return false;
 }
 
+/* Do elements of its argument lie in memory as they do in a lane? */
+static bool code_in_lanes(const tg_vm_maker *m, const tg_instruction *access) {
+    return tg_dtype_is_word(m->kernel->arguments[access->argument].dtype);
+}
+
 /* Can instruction i, a LOAD, be read where it lies? */
 static bool code_is_direct(const tg_vm_maker *m, int32_t i) {
     const tg_instruction *load = &m->kernel->body[i];
-    if (load->op != TG_K_LOAD || load->bound_count > 0 || load->dtype == TG_BOOL || m->prologue) return false;
+    if (load->op != TG_K_LOAD || load->bound_count > 0 || !code_in_lanes(m, load) || m->prologue) return false;
     if (tg_vm_is_aliased(m, load->argument) &&
         ((m->kernel->kind == TG_KERNEL_REDUCE && load->level == TG_LEVEL_OUTER) || code_feeds_store(m, i)))
         return false;
@@ -238,7 +244,7 @@ static bool code_can_forward(const tg_vm_maker *m, int32_t i, int32_t p, const t
     const tg_vm_value *value = &m->values[i];
     int32_t op = m->kernel->body[i].op;
     if (!value->listed || value->kept || value->fused || value->forward >= 0 || op == TG_OP_CONST || op == TG_K_ACC) return false;
-    if (store->dtype == TG_BOOL || store->bound_count > 0 || code_is_direct(m, i)) return false;
+    if (!code_in_lanes(m, store) || store->bound_count > 0 || code_is_direct(m, i)) return false;
     int32_t covered = code_store_class(m, store) & m->present;
     if ((value->class_ & m->present) != covered) return false;
     tg_vm_stream stream;
@@ -332,8 +338,8 @@ static void code_load(tg_vm_maker *m, int32_t i) {
     const tg_vm_access *access = code_access(m, load);
     int32_t fn = load->op == TG_K_INDEX    ? (load->dtype == TG_F32 ? TG_VM_index_f : TG_VM_index_i)
                  : load->op == TG_K_INSIDE ? TG_VM_inside
-                 : load->dtype == TG_BOOL  ? TG_VM_load_bool
-                                           : TG_VM_load;
+                 : code_in_lanes(m, load)  ? TG_VM_load
+                                           : TG_VM_load_bool;
     tg_vm_emit(m, fn, code_output(m, i), 0, 0, 0, code_walk_extent(value->class_), access);
 }
 static void code_gather(tg_vm_maker *m, int32_t i) {
@@ -341,7 +347,7 @@ static void code_gather(tg_vm_maker *m, int32_t i) {
     int32_t index = tg_vm_source(m, gather, 0), class_ = m->values[i].class_;
     int32_t slot = code_read(m, index), varies = !code_is_splat(m->values[index].class_, class_) && class_ != TG_VM_CLASS_ONE;
     const tg_vm_access *access = code_access(m, gather);
-    tg_vm_emit(m, gather->dtype == TG_BOOL ? TG_VM_gather_bool : TG_VM_gather, code_output(m, i), slot, 0, varies, code_walk_extent(class_),
+    tg_vm_emit(m, code_in_lanes(m, gather) ? TG_VM_gather : TG_VM_gather_bool, code_output(m, i), slot, 0, varies, code_walk_extent(class_),
                access);
 }
 static void code_store(tg_vm_maker *m, int32_t i) {
@@ -351,8 +357,8 @@ static void code_store(tg_vm_maker *m, int32_t i) {
     int32_t slot = code_read(m, v), extent = code_walk_extent(class_);
     bool splat = class_ == TG_VM_CLASS_ROW ? true : !(m->values[v].class_ & TG_VM_CLASS_COL) && class_ != TG_VM_CLASS_ONE;
     int32_t step = m->values[v].class_ & TG_VM_CLASS_ROW ? 1 : 0; /* of a value per row */
-    static const int32_t fns[2][2] = {{TG_VM_store, TG_VM_store_spread}, {TG_VM_store_bool, TG_VM_store_bool_spread}};
-    tg_vm_emit(m, fns[store->dtype == TG_BOOL][splat], 0, slot, 0, step, extent, code_access(m, store));
+    static const int32_t fns[2][2] = {{TG_VM_store_bool, TG_VM_store_bool_spread}, {TG_VM_store, TG_VM_store_spread}};
+    tg_vm_emit(m, fns[code_in_lanes(m, store)][splat], 0, slot, 0, step, extent, code_access(m, store));
 }
 static void code_scatter(tg_vm_maker *m, int32_t i) {
     const tg_instruction *scatter = &m->kernel->body[i];

@@ -53,7 +53,7 @@ static tg_status web_open(tg_context *ctx, const tg_open_options *options, tg_de
     device->max_buffer_bytes = (int64_t)given[5];
     device->model = (tg_device_model){.max_arguments = (int32_t)given[1] - 1,
                                       .max_binding_bytes = (int64_t)given[0],
-                                      .bool_bytes = 4,
+                                      .in_words = true,
                                       .joins = true,
                                       .invocations = (int32_t)given[2],
                                       .workgroup_bytes = (int32_t)given[3],

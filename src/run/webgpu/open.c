@@ -39,7 +39,7 @@ static tg_status open_read_limits(webgpu_device *d) {
         open_least((uint32_t)open_least(raw->max_storage_buffers, raw->max_bindings_per_bind_group), TG_WEBGPU_MAX_BINDINGS);
     d->gpu->model = (tg_device_model){.max_arguments = bindings - 1, /* one is for scratch */
                                       .max_binding_bytes = open_bytes(raw->max_storage_binding_bytes, raw->max_buffer_bytes),
-                                      .bool_bytes = 4,
+                                      .in_words = true,
                                       .joins = true,
                                       .invocations = open_least(raw->max_workgroup_invocations, raw->max_workgroup_x),
                                       .workgroup_bytes = open_least(raw->max_workgroup_bytes, INT32_MAX),

@@ -1,5 +1,5 @@
-/* alive: which objects that handles stand for exist, in all contexts and threads of the process: a handle of one that is gone is told
- * from one that is there. Must not know what the objects are. */
+/* alive: tells whether the object of a handle still exists, in all contexts and threads of the
+ * process. Must not know what the objects are. */
 #include "base/base.h"
 
 #include <stdatomic.h>

@@ -1,5 +1,6 @@
-/* arena: many small blocks with one lifetime. Blocks come from tg_alloc, small ones share a chunk, large ones get their own.
- * Must not know what is kept in it. Allocation is O(1) but for the zeroed bytes; freeing is O(chunks). */
+/* arena: many small blocks with one lifetime. Blocks come from tg_alloc; small ones share a chunk,
+ * large ones get their own. Must not know the contents. Allocation is O(1) plus the bytes to zero;
+ * freeing is O(chunks). */
 #include "base/base.h"
 
 #include <stdio.h>
@@ -7,7 +8,8 @@
 
 enum { ARENA_HEADER = 64, ARENA_SMALLEST_CHUNK = 4096, ARENA_LARGEST_CHUNK = 1 << 18 };
 
-/* The header of a chunk of `size` bytes, itself included; bytes [0, used) are taken. Newest first. */
+/* The header of a chunk of `size` bytes, itself included; bytes [0, used) are taken. Newest
+ * first. */
 struct tg_arena_block {
     tg_arena_block *next;
     size_t size, used;
@@ -28,7 +30,8 @@ void tg_arena_free(tg_arena *arena) {
     arena->bytes = 0;
 }
 
-/* Chunks double with what the arena holds, so that their number stays logarithmic until the largest size. */
+/* Chunks double with what the arena holds, so that their number stays logarithmic until the largest
+ * size. */
 static size_t arena_chunk_size(const tg_arena *arena) {
     size_t size = ARENA_SMALLEST_CHUNK;
     while (size < ARENA_LARGEST_CHUNK && (int64_t)size < arena->bytes) size *= 2;
@@ -44,7 +47,7 @@ static tg_arena_block *arena_add_chunk(tg_arena *arena, size_t size) {
     return block;
 }
 
-/* A block too large to share a chunk goes behind the chunk in use, whose free bytes stay usable. */
+/* A block too large to share a chunk goes after the chunk in use, whose free bytes stay usable. */
 static void *arena_alloc_alone(tg_arena *arena, size_t bytes) {
     tg_arena_block *block = arena_add_chunk(arena, ARENA_HEADER + bytes);
     if (!block) return NULL;

@@ -1,5 +1,5 @@
-/* base: what everything else stands on. Error record, allocation, arenas, text, hashing, random bits.
- * Knows nothing of tensors or graphs. Depends on the public header only. */
+/* base: the layer below all others. Error record, allocation, arenas, text, hashing, random bits.
+ * Knows nothing of tensors or graphs. Depends only on the public header. */
 #ifndef TG_BASE_H
 #define TG_BASE_H
 
@@ -34,15 +34,20 @@ struct tg_context {
     tg_site site;     /* its file is copied into site_file */
     char site_file[512];
     char message[TG_MESSAGE_MAX];
-    tg_site call_site;  /* of the public call in progress, whose file lives as long: where errors are that name no other */
+    /* of the public call in progress; the file name lives as long. Errors that name no other place
+     * are here */
+    tg_site call_site;
     tg_graph *trace;    /* the trace in progress, or NULL */
     int64_t live_bytes; /* allocated through this context and not released (tests pin it) */
     int64_t live_blocks;
     int64_t alloc_calls;
-    int64_t work; /* of compiling: steps of the searches that could grow faster than the graph (tests pin their growth) */
+    /* of compiling: steps of the searches that could grow faster than the graph (tests pin their
+     * growth) */
+    int64_t work;
 };
 
-/* Records an error unless one is already recorded; returns code always. Never allocates. A too long message is cut. */
+/* Records an error unless one is already recorded; returns code always. Never allocates. A too long
+ * message is cut. */
 tg_status tg_fail(tg_context *ctx, tg_status code, tg_site site, const char *format, ...) TG_PRINTF(4, 5);
 tg_status tg_fail_memory(tg_context *ctx, size_t bytes);
 tg_status tg_fail_internal(tg_context *ctx, const char *file, int line, const char *what);
@@ -52,21 +57,25 @@ void tg_warn(const tg_context *ctx, tg_site site, const char *format, ...) TG_PR
 /* if (!(invariant)) return TG_INTERNAL(ctx, "..."); — instead of assert */
 #define TG_INTERNAL(ctx, what) tg_fail_internal((ctx), __FILE__, __LINE__, (what))
 
-/* 64-byte aligned, zeroed. NULL + TG_ERROR_MEMORY on failure (also when bytes is absurd). Release needs the same size. */
+/* 64-byte aligned, zeroed. NULL + TG_ERROR_MEMORY on failure (also when bytes is absurd). Release
+ * needs the same size. */
 void *tg_alloc(tg_context *ctx, size_t bytes);
 void tg_release(tg_context *ctx, void *block, size_t bytes);
 char *tg_alloc_text(tg_context *ctx, const char *text); /* release with strlen + 1 */
 
-/* Grows *items (of `item` bytes each) so that `need` fit; doubles. Returns false on failure (recorded), old array kept. */
+/* Grows *items (of `item` bytes each) so that `need` fit; doubles. Returns false on failure
+ * (recorded), old array kept. */
 bool tg_grow(tg_context *ctx, void **items, int64_t *capacity, int64_t need, size_t item);
 
-/* ---- list: items, how many there are, for how many there is room. A list that is all 0 is empty; tg_release frees the items. */
+/* ---- list: items, how many there are, for how many there is room. A list that is all 0 is empty;
+ * tg_release frees the items. */
 #define TG_LIST(type) \
   struct { \
     type *items; \
     int64_t count, capacity; \
   }
-/* Makes room for one more item in owner->list; `owner` has `ctx`. ok says whether there is (the failure is recorded). */
+/* Makes room for one more item in owner->list; `owner` has `ctx`. ok says whether there is (the
+ * failure is recorded). */
 #define TG_LIST_ROOM(owner, list, ok) \
   do { \
     void *list_items_ = (owner)->list.items; \
@@ -82,14 +91,16 @@ typedef struct tg_arena {
     int64_t bytes; /* held */
 } tg_arena;
 void tg_arena_init(tg_arena *arena, tg_context *ctx);
-void tg_arena_free(tg_arena *arena);                 /* everything; the arena may be used again */
-void *tg_arena_alloc(tg_arena *arena, size_t bytes); /* zeroed, 16-byte aligned (64 from 256 bytes on); NULL recorded */
+void tg_arena_free(tg_arena *arena); /* everything; the arena may be used again */
+/* zeroed, 16-byte aligned (64 from 256 bytes on); NULL recorded */
+void *tg_arena_alloc(tg_arena *arena, size_t bytes);
 char *tg_arena_text(tg_arena *arena, const char *text);
 char *tg_arena_format(tg_arena *arena, const char *format, ...) TG_PRINTF(2, 3);
 void *tg_arena_copy(tg_arena *arena, const void *data, size_t bytes);
 #define TG_NEW(arena, type, count) ((type *)tg_arena_alloc((arena), sizeof(type) * (size_t)(count)))
 
-/* ---- text: a growing string. After a failed allocation `failed` is set, appends do nothing, text is "" or what was there. */
+/* ---- text: a growing string. After a failed allocation `failed` is set, appends do nothing, text
+ * is "" or what was there. */
 typedef struct tg_text_buffer {
     tg_context *ctx;
     char *data; /* NUL-terminated once anything was appended */
@@ -119,7 +130,8 @@ void tg_alive_add(tg_alive *entry, const void *object, const tg_context *ctx);
 void tg_alive_remove(tg_alive *entry);
 void tg_alive_remove_all(const tg_context *ctx);
 bool tg_is_alive(const void *object); /* which may point anywhere */
-/* One of the last TG_ALIVE_RECENT that are gone and remembered had this address: handles of it may still be around. */
+/* One of the last TG_ALIVE_RECENT that are gone and remembered had this address: handles of it may
+ * still be around. */
 #define TG_ALIVE_RECENT 8
 bool tg_was_alive(const void *object);
 
@@ -127,23 +139,28 @@ bool tg_was_alive(const void *object);
 uint64_t tg_hash(uint64_t seed, const void *data, size_t bytes);
 uint64_t tg_hash_text(uint64_t seed, const char *text);
 
-/* ---- Philox 4x32-10 (Salmon et al. 2011): four 32-bit words from a 128-bit counter and a 64-bit key. */
+/* ---- Philox 4x32-10 (Salmon et al. 2011): four 32-bit words from a 128-bit counter and a 64-bit
+ * key. */
 void tg_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
-/* floor((high 2^32 + low) bound / 2^64): uniform in [0, bound), to one part in 2^32 even of the largest bound. */
+/* floor((high 2^32 + low) bound / 2^64): uniform in [0, bound), to one part in 2^32 even of the
+ * largest bound. */
 uint32_t tg_random_below(uint32_t high, uint32_t low, uint32_t bound);
-/* Element i of stream `stream` under `seed`: uniform in (0, 1), and standard normal by Box-Muller in f64. Pure functions:
- * same arguments, same value on every home. */
+/* Element i of stream `stream` under `seed`: uniform in (0, 1), and standard normal by Box-Muller
+ * in f64. Pure functions: same arguments, same value on every platform. */
 double tg_random_uniform(uint64_t seed, uint64_t stream, uint64_t i);
 double tg_random_normal(uint64_t seed, uint64_t stream, uint64_t i);
 
-/* ---- threads: a fixed pool. Work is split into `parts` by the caller; which thread runs a part never changes a result. */
+/* ---- threads: a fixed pool. Work is split into `parts` by the caller; which thread runs a part
+ * never changes a result. */
 typedef struct tg_pool tg_pool;
 typedef void (*tg_part_fn)(void *user, int part, int worker); /* worker in [0, threads) */
 int tg_cpu_count(void);
-tg_pool *tg_pool_create(tg_context *ctx, int threads); /* NULL recorded. threads < 1 is 1. If a thread cannot be started: fewer. */
+/* NULL recorded. threads < 1 is 1. If a thread cannot be started: fewer. */
+tg_pool *tg_pool_create(tg_context *ctx, int threads);
 void tg_pool_destroy(tg_pool *pool, tg_context *ctx);
 int tg_pool_threads(const tg_pool *pool);
-/* Runs parts 0 .. parts-1 and returns when all are done; workers spin briefly, then sleep. No allocation. pool may be NULL. */
+/* Runs parts 0 .. parts-1 and returns when all are done; workers spin briefly, then sleep. No
+ * allocation. pool may be NULL. */
 void tg_pool_run(tg_pool *pool, tg_part_fn fn, void *user, int parts);
 
 #endif

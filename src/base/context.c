@@ -1,5 +1,6 @@
-/* context: the error record, the allocator every block comes from, names of statuses. Owns tg_context.
- * Must not know tensors, graphs or models. The first error since the last clear is kept; later ones are dropped. */
+/* context: the error record, the allocator of all blocks, names of statuses. Owns tg_context. Must
+ * not know tensors, graphs or models. Keeps the first error since the last clear and drops later
+ * ones. */
 #include "base/base.h"
 
 #include <stdio.h>
@@ -154,7 +155,7 @@ const char *tg_version(void) { return TG_VERSION; }
 
 /* ---------------------------------------------------------------- memory */
 
-/* An empty block still has an address of its own. */
+/* An empty block also has its own address. */
 static size_t context_block_size(size_t bytes) { return bytes ? bytes : 1; }
 
 void *tg_alloc(tg_context *ctx, size_t bytes) {

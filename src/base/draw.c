@@ -11,7 +11,8 @@ int64_t tg_draw_row(const tg_draw *draw, int64_t i) {
     return (int64_t)((uint64_t)word[0] * (uint64_t)draw->rows >> 32);
 }
 
-/* Words 1 to 6: is the order sequential; the first row of step 0 then; the step, low and high; the seed, low and high. */
+/* Words 1 to 6: is the order sequential; the first row of step 0 then; the step, low and high; the
+ * seed, low and high. */
 void tg_draw_control(const tg_draw *draw, uint32_t words[TG_DRAW_WORDS]) {
     const uint64_t step = (uint64_t)draw->step;
     const tg_draw sequential = {TG_BATCH_SEQUENTIAL, 0, draw->step, draw->rows, draw->batch};
@@ -26,6 +27,7 @@ void tg_draw_control(const tg_draw *draw, uint32_t words[TG_DRAW_WORDS]) {
 }
 
 int64_t tg_draw_most_steps(int64_t batch) {
-    const int64_t most = (INT64_C(1) << 30) / batch; /* first row + steps * batch + row in batch < 2^32 */
+    /* first row + steps * batch + row in batch < 2^32 */
+    const int64_t most = (INT64_C(1) << 30) / batch;
     return most < 1 ? 1 : most < TG_MOST_STEPS ? most : TG_MOST_STEPS;
 }

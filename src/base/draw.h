@@ -1,5 +1,6 @@
-/* draw: which rows of a data set make the batch of a step. The rule is beside tg_batch_order in the public header; draw.c has it for
- * the host, emit/wgsl_draw.c prints the same rule for a GPU, so that all homes draw alike. Must not know models. */
+/* draw: which rows of a data set make the batch of a step. The rule is beside tg_batch_order in the
+ * public header; draw.c has it for the host, emit/wgsl_draw.c prints the same rule for a GPU, so
+ * that all platforms draw alike. Must not know models. */
 #ifndef TG_DRAW_H
 #define TG_DRAW_H
 #include "base/base.h"
@@ -10,7 +11,8 @@ typedef struct tg_draw {
     int64_t step; /* steps made before */
     int64_t rows, batch;
 } tg_draw;
-/* The fourth counter word of what is drawn from the seed here; no other use of a seed has it. "rows" */
+/* The fourth counter word of what is drawn from the seed here; no other use of a seed has it.
+ * "rows" */
 #define TG_DRAW_TAG 0x726F7773u
 /* The row of a data set that is row i of the batch. */
 int64_t tg_draw_row(const tg_draw *draw, int64_t i);

@@ -1,6 +1,6 @@
-/* philox: counter-based random bits, so that element i of a stream is a pure function of (seed, stream, i).
- * Philox 4x32 with ten rounds: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
- * Must not know what the numbers are for. */
+/* philox: counter-based random bits, so that element i of a stream is a pure function of (seed,
+ * stream, i). Philox 4x32 with ten rounds: Salmon, Moraes, Dror and Shaw, "Parallel random numbers:
+ * as easy as 1, 2, 3", SC 2011. Must not know what the numbers are for. */
 #include "base/base.h"
 
 #include <math.h>

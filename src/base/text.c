@@ -1,5 +1,6 @@
-/* text: a growing string, and how numbers and shapes are spelt. A failed append is remembered, so callers check once.
- * Must not know what is being printed. Appending n bytes costs O(n) on average. */
+/* text: a growing string, and how numbers and shapes are spelt. A failed append is remembered,
+ * so callers check once. Must not know what is being printed. Appending n bytes costs O(n) on
+ * average. */
 #include "base/base.h"
 
 #include <math.h>
@@ -94,7 +95,8 @@ void tg_text_number(tg_text_buffer *text, double value) {
         (void)snprintf(digits, sizeof digits, "%.*g", precision, value);
         if (text_reads_back(digits, value)) break;
     }
-    /* a locale may spell the decimal point as it likes: any run of other characters is that point */
+    /* a locale may spell the decimal point as it likes: any run of other characters is that
+     * point */
     size_t kept = 0;
     for (size_t i = 0; digits[i]; i++) {
         const bool plain = strchr("0123456789+-e", digits[i]) != NULL;

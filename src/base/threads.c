@@ -1,8 +1,11 @@
-/* threads: a fixed pool. Parts are dealt in contiguous ranges, the same for the same counts, so that the same rows come to the same core
- * in kernel after kernel; the caller is worker 0. Who is done takes over what others have not begun: a worker that the system
- * does not let run holds nobody up. Workers wait for the next run by spinning some microseconds and then sleep; so does the caller
- * for its workers. Must not know what a part does. Without threads (plain WebAssembly) the same functions run everything in the caller;
- * WebAssembly with atomics has its host start the workers (web/src/threads.ts) and sleeps by its own instructions. */
+/* threads: a pool of a fixed number of threads. Parts are dealt in contiguous ranges, the same for
+ * the same counts, so the same rows come to the same core in each kernel; the caller is worker 0.
+ * The thread that finishes first takes the next part that nobody has begun, so a worker that the
+ * system does not run delays no other. Workers wait for the next run by spinning some microseconds
+ * and then sleep; so does the caller for its workers. Must not know what a part does. Without
+ * threads (plain WebAssembly) the same functions run everything in the caller. In WebAssembly with
+ * atomics the host starts the workers (web/src/threads.ts), and the pool sleeps by instructions of
+ * WebAssembly. */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #  define _GNU_SOURCE 1 /* sched_getaffinity */
 #endif
@@ -50,11 +53,13 @@ void tg_pool_run(tg_pool *pool, tg_part_fn fn, void *user, int parts) {
 #    endif
 #  endif
 
-/* One spin is about 10 to 40 ns, by processor: the longest wait before sleeping is 0.2 to 0.8 ms, more than the kernels of a
- * step that run on one thread. Waking a sleeper costs tens of microseconds, the time of a kernel. */
+/* One spin is about 10 to 40 ns, by processor: the longest wait before sleeping is 0.2 to 0.8 ms,
+ * more than the kernels of a step that run on one thread. Waking a sleeper costs tens of
+ * microseconds, the time of a kernel. */
 enum { POOL_SPINS = 20000, POOL_SHORT_SPINS = 1000, POOL_LARGEST = 255, POOL_MOST_PARTS = 0xFFFF };
 
-/* Parts that nobody has begun: the next one in the upper 16 bits, the end in the lower. On a cache line of its own. */
+/* Parts that nobody has begun: the next one in the upper 16 bits, the end in the lower. On a cache
+ * line of its own. */
 typedef struct pool_range {
     _Atomic uint32_t left;
     char apart[60];
@@ -73,7 +78,8 @@ typedef struct pool_worker {
 struct tg_pool {
     int threads, spins;
     int64_t started; /* workers there is room for, with the caller, for releasing */
-    tg_part_fn fn;   /* of this run: to be read after claiming a part of it, for until that is done the run goes on */
+    /* of this run: read it after claiming a part, because the run lasts until that part is done */
+    tg_part_fn fn;
     void *user;
     int first; /* part 0 of the ranges */
     char apart[64];
@@ -93,13 +99,15 @@ struct tg_pool {
     pool_range *ranges;   /* [threads] */
 };
 
-/* ---- what differs from home to home: counting cores, sleeping until a word changes, waking, starting and joining */
+/* ---- what differs between platforms: counting cores, sleeping until a word changes, waking,
+ * starting and joining */
 
 #  if defined(__wasm__)
 
 #    define POOL_IMPORT(name) __attribute__((import_module("tg"), import_name(#    name)))
 POOL_IMPORT(thread_count) int tg_host_thread_count(void);
-/* 0: there is no thread left. Else one of the host's calls tg_pool_worker with `stack_top` as its stack pointer. */
+/* 0: there is no thread left. Else one of the host's calls tg_pool_worker with `stack_top` as its
+ * stack pointer. */
 POOL_IMPORT(thread_start) int tg_host_thread_start(void *worker, void *stack_top);
 /* Does not return: it throws through the core. */
 POOL_IMPORT(thread_failed) void tg_host_thread_failed(void);
@@ -205,8 +213,8 @@ static void pool_work(tg_pool *pool, int worker) {
 
 /* ---- waiting */
 
-/* Lets others run now and then once the wait is no longer short: with more threads than cores, spinning must not hold up the
- * very thread that is waited for. */
+/* Lets other threads run sometimes once the wait is no longer short: with more threads than cores,
+ * spinning must not delay the thread that is waited for. */
 static void pool_linger(int spin) {
     if (spin >= POOL_SHORT_SPINS && spin % 32 == 0) pool_yield();
     else pool_pause();
@@ -226,8 +234,8 @@ static uint32_t pool_wait_run(tg_pool *pool, uint32_t seen) {
     return now;
 }
 
-/* The sleepers are counted after `run` is written, and a worker counts itself before it reads `run` (both sequentially
- * consistent): one of the two sees the other. */
+/* The sleepers are counted after `run` is written, and a worker counts itself before it reads `run`
+ * (both sequentially consistent): one of the two sees the other. */
 static void pool_publish(tg_pool *pool) {
     atomic_fetch_add(&pool->run, 1);
     if (atomic_load(&pool->sleepers) != 0) pool_wake(pool, &pool->run);
@@ -292,7 +300,8 @@ __attribute__((export_name("thread_main"))) void tg_pool_worker(void *worker) {
 __attribute__((export_name("thread_died"))) void tg_pool_worker_died(void *worker) {
     tg_pool *pool = ((pool_worker *)worker)->pool;
     atomic_store(&pool->died, 1);
-    atomic_fetch_or(&pool->pending, 0x80000000u); /* so that whoever is about to sleep on it does not */
+    /* so that a thread about to sleep on it does not */
+    atomic_fetch_or(&pool->pending, 0x80000000u);
     atomic_fetch_sub(&pool->alive, 1);
     pool_wake(pool, &pool->pending);
     pool_wake(pool, &pool->alive);

@@ -1,6 +1,6 @@
-/* grad: the reverse walk. Marks the forward nodes on a path from a wrt to y, visits them from y backwards, applies one
- * rule each (rules.c) and adds cotangents up in that order, so that the same trace always gives the same sums.
- * Must not know optimisers, passes or devices. */
+/* grad: the reverse walk. Marks the forward nodes on a path from a wrt to y, visits them from y
+ * backwards, applies one rule each (rules.c) and adds cotangents up in that order, so that the same
+ * trace always gives the same sums. Must not know optimisers, passes or devices. */
 #include "grad/grad.h"
 #include "grad/rules.h"
 

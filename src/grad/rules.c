@@ -1,12 +1,13 @@
-/* grad rules: the derivative of every primitive. Where it saves storage a rule uses the output y instead of the input
- * (relu, tanh, sigmoid, exp, sqrt, rsqrt, reciprocal, division): then the input need not be kept for the backward half.
- * Must not know the order of the walk. */
+/* grad rules: the derivative of every primitive. Where it saves storage a rule uses the output y
+ * instead of the input (relu, tanh, sigmoid, exp, sqrt, rsqrt, reciprocal, division): then the
+ * input need not be kept for the backward half. Must not know the order of the walk. */
 #include "grad/rules.h"
 
 #include <math.h>
 
-/* ---------------------------------------------------------------- short hands
- * At most one argument of a call makes nodes: C does not fix the order of arguments, and node order must not depend on it. */
+/* ---------------------------------------------------------------- short hands At most one argument
+ * of a call makes nodes: C does not fix the order of arguments, and node order must not depend on
+ * it. */
 
 static int32_t vjp_in(const tg_vjp_call *call, int input) { return call->node.inputs[input]; }
 
@@ -23,7 +24,7 @@ static int32_t vjp_neg(const tg_vjp_call *call, int32_t a) { return tg_ir_unary(
 
 static void vjp_give(tg_vjp_call *call, int input, int32_t contribution) { tg_vjp_give(call, vjp_in(call, input), contribution); }
 
-/* condition ? a : 0, exact where the condition is false whatever a is */
+/* condition ? a : 0, exact where the condition is false, for any a */
 static int32_t vjp_where(const tg_vjp_call *call, int32_t condition, int32_t a) {
     return tg_ir_select(call->g, condition, a, vjp_full(call, 0.0));
 }
@@ -185,7 +186,8 @@ static void vjp_pow_constant(tg_vjp_call *call, double c) {
     vjp_give(call, 0, vjp_mul(call, call->dy, slope));
 }
 
-/* da for a^b: as above at every b; b = 0 is replaced by 1 first, so that no infinity is made, even in second derivatives. */
+/* da for a^b: as above at every b; b = 0 is replaced by 1 first, so that no infinity is made, even
+ * in second derivatives. */
 static void vjp_pow_base(tg_vjp_call *call) {
     tg_graph *g = call->g;
     int32_t one = vjp_full(call, 1.0);
@@ -196,7 +198,8 @@ static void vjp_pow_base(tg_vjp_call *call) {
     vjp_give(call, 0, tg_ir_select(g, flat, vjp_full(call, 0.0), da));
 }
 
-/* db = dy y log a where a > 0, else 0: for a < 0 the power is not defined around b, at a = 0 it is flat. */
+/* db = dy y log a where a > 0, else 0: for a < 0 the power is not defined around b, at a = 0 it is
+ * flat. */
 static void vjp_pow_exponent(tg_vjp_call *call) {
     tg_graph *g = call->g;
     int32_t positive = tg_ir_binary(g, TG_OP_LESS, vjp_full(call, 0.0), vjp_in(call, 0));
@@ -214,7 +217,8 @@ VJP_RULE(POW) {
     if (tg_vjp_needs(call, 1)) vjp_pow_exponent(call);
 }
 
-/* The cotangent of one side of MIN or MAX: dy where that side wins, half of it at a tie, else 0 (both sides at NaN). */
+/* The cotangent of one side of MIN or MAX: dy where that side wins, half of it at a tie, else 0
+ * (both sides at NaN). */
 static void vjp_extremum(tg_vjp_call *call, int input, int32_t wins) {
     tg_graph *g = call->g;
     int32_t tie = tg_ir_binary(g, TG_OP_EQUAL, vjp_in(call, 0), vjp_in(call, 1));
@@ -247,8 +251,8 @@ VJP_RULE(CAST) { vjp_give(call, 0, call->dy); }
 
 VJP_RULE(SUM) { vjp_give(call, 0, tg_ir_broadcast(call->g, call->dy, vjp_shape(call, 0))); }
 
-/* The tied elements share dy equally. y is one of the x, so the mask is exact. A NaN maximum ties with nothing: the count is 0, and NaN
- * is what all get. */
+/* The tied elements share dy equally. y is one of the x, so the mask is exact. A NaN maximum ties
+ * with nothing: the count is 0, and NaN is what all get. */
 static void vjp_reduced_extremum(tg_vjp_call *call) {
     tg_graph *g = call->g;
     int32_t x = vjp_in(call, 0);
@@ -332,8 +336,9 @@ static int32_t vjp_transpose(const tg_vjp_call *call, int32_t x) {
     return tg_ir_permute(call->g, x, perm);
 }
 
-/* An operand [B, R, C] whose batch axis is (partly) a repeat: reshape(broadcast(source)) or broadcast(source), where only
- * batch axes are repeated. `repeated` is the shape before the batch axes were merged: [b..., R, C]. */
+/* An operand [B, R, C] whose batch axis is (partly) a repeat: reshape(broadcast(source)) or
+ * broadcast(source), where only batch axes are repeated. `repeated` is the shape before the batch
+ * axes were merged: [b..., R, C]. */
 typedef struct vjp_repeat {
     int32_t source;
     tg_shape from, repeated;
@@ -356,8 +361,9 @@ static bool vjp_find_repeat(const tg_vjp_call *call, int32_t operand, vjp_repeat
     return out->from.dim[rank - 2] == rows && out->from.dim[rank - 1] == columns;
 }
 
-/* x [B, R, C] with B = product of the repeated batch axes -> [kept, again R, C], the batch axes that were repeated moved
- * beside the rows, so that a contraction over the rows sums over them too. */
+/* x [B, R, C] with B = product of the repeated batch axes -> [kept, again R, C], the batch axes
+ * that were repeated moved beside the rows, so that a contraction over the rows sums over them
+ * too. */
 static int32_t vjp_fold_batch(const tg_vjp_call *call, int32_t x, const vjp_repeat *repeat) {
     tg_graph *g = call->g;
     tg_shape shape = tg_graph_node(g, x)->shape, open = repeat->repeated, folded;
@@ -382,8 +388,8 @@ static int32_t vjp_fold_batch(const tg_vjp_call *call, int32_t x, const vjp_repe
     return tg_ir_reshape(g, tg_ir_permute(g, tg_ir_reshape(g, x, open), perm), folded);
 }
 
-/* left [B, S, R]^T right [B, S, C] -> [B, R, C] for an operand of that shape. Where the operand repeats its batch, the
- * repeats are summed inside the contraction: no [B, R, C] is ever made. */
+/* left [B, S, R]^T right [B, S, C] -> [B, R, C] for an operand of that shape. Where the operand
+ * repeats its batch, the repeats are summed inside the contraction: no [B, R, C] is ever made. */
 static void vjp_contract_operand(tg_vjp_call *call, int input, int32_t left, int32_t right) {
     tg_graph *g = call->g;
     vjp_repeat repeat;
@@ -396,8 +402,8 @@ static void vjp_contract_operand(tg_vjp_call *call, int input, int32_t left, int
     tg_vjp_give(call, repeat.source, tg_ir_reshape(g, tg_ir_contract(g, left, right), repeat.from));
 }
 
-/* b is windows of something, one step apart: its cotangent is a convolution, too, straight to what the windows are of. No cotangent
- * of each tap is ever made. */
+/* b is windows one step apart: its cotangent is also a convolution, directly to the source of the
+ * windows. No cotangent of single taps is made. */
 static bool vjp_convolution(tg_vjp_call *call) {
     tg_columns columns;
     if (!tg_ir_find_columns(call->g, vjp_in(call, 1), call->marks, TG_VJP_WANTED, &columns)) return false;

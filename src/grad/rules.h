@@ -1,6 +1,7 @@
-/* grad rules: one vector-Jacobian product per primitive. A rule reads one forward node and the cotangent of its output
- * and gives cotangents to the inputs that need one. Rules use graph nodes only, so every gradient has a gradient.
- * Must not know how nodes are chosen or ordered: that is grad.c. */
+/* grad rules: one vector-Jacobian product per primitive. A rule reads one forward node and the
+ * cotangent of its output and gives cotangents to the inputs that need one. Rules use graph nodes
+ * only, so every gradient has a gradient. Must not know how nodes are chosen or ordered: that is
+ * grad.c. */
 #ifndef TG_GRAD_RULES_H
 #define TG_GRAD_RULES_H
 #include "ir/graph.h"
@@ -29,8 +30,9 @@ typedef struct tg_vjp_rule {
 #include "ir/ops.def"
 #undef TG_OP
 
-/* Does input number `input` lie on a path from a wrt? */
+/* Is input number `input` on a path from a wrt? */
 bool tg_vjp_needs(const tg_vjp_call *call, int input);
-/* Adds `contribution` (shape of node `id`) to the cotangent of forward node `id`. Known zeros are dropped. */
+/* Adds `contribution` (shape of node `id`) to the cotangent of forward node `id`. Known zeros are
+ * dropped. */
 void tg_vjp_give(tg_vjp_call *call, int32_t id, int32_t contribution);
 #endif

@@ -1,6 +1,6 @@
-/* file: whole files in, and files that replace their target only when everything was written: the bytes go to a temporary
- * file in the same folder, are flushed to the disk, and one rename puts them in place. Every call is checked. Must not know
- * what the bytes mean. */
+/* file: whole files in, and files that replace their target only when everything was written: the
+ * bytes go to a temporary file in the same folder, are flushed to the disk, and one rename puts
+ * them in place. Every call is checked. Must not know what the bytes mean. */
 #ifndef _POSIX_C_SOURCE
 #  define _POSIX_C_SOURCE 200809L
 #endif
@@ -18,7 +18,7 @@
 #  include <sys/file.h>
 #endif
 
-/* Names "path.tmp0" .. are tried until one is free: a crash may have left earlier ones behind. */
+/* Tries "path.tmp0" .. until one is free: a crash may have left earlier ones. */
 #define FILE_TEMPORARY_TRIES 1000
 #define FILE_SUFFIX_BYTES 16
 #define FILE_LOCK_PATH 4096
@@ -63,7 +63,8 @@ static tg_status file_read_open(tg_context *ctx, const char *what, const char *p
 
 tg_status tg_file_read_most(tg_context *ctx, const char *what, const char *path, size_t most, void **bytes, size_t *size, size_t *held) {
     struct stat info;
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) /* opening a pipe would wait for its writer */
+    /* opening a pipe would wait for its writer */
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return tg_fail(ctx, TG_ERROR_IO, TG_SITE_NONE, "%s: %s is not a regular file", what, path);
     errno = 0;
     FILE *file = fopen(path, "rb");
@@ -81,7 +82,7 @@ bool tg_file_is_there(const char *path) {
     return stat(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
-/* A folder that is there already is fine; whether it can be used shows when something is put into it. */
+/* A folder that exists is fine; writing into it shows whether it can be used. */
 static void file_make_folder(const char *path) {
 #if defined(_WIN32)
     (void)_mkdir(path);
@@ -143,7 +144,7 @@ tg_status tg_file_target(tg_context *ctx, const char *what, const char *path, ch
 }
 static void file_keep_mode(const tg_file_writer *writer) { (void)writer; }
 #else
-/* The link's text: as it stands, or beside the link where it does not begin at the root. */
+/* The link's text: as it is, or relative to the link's folder if it does not begin at the root. */
 static char *file_beside(tg_context *ctx, const char *link, const char *text) {
     const char *slash = strrchr(link, '/');
     if (text[0] == '/' || slash == NULL) return tg_alloc_text(ctx, text);
@@ -157,7 +158,8 @@ tg_status tg_file_target(tg_context *ctx, const char *what, const char *path, ch
     char *at = tg_alloc_text(ctx, path);
     for (int i = 0; at != NULL && i < FILE_MOST_LINKS; i++) {
         const ssize_t length = readlink(at, text, sizeof text - 1);
-        if (length < 0 || length >= (ssize_t)sizeof text - 1) { /* no link; or one that no system makes */
+        /* no link; or one that no system makes */
+        if (length < 0 || length >= (ssize_t)sizeof text - 1) {
             *target = at;
             return TG_OK;
         }
@@ -181,7 +183,8 @@ static void file_keep_mode(const tg_file_writer *writer) {
 }
 #endif
 
-/* A folder, a device or a pipe would be replaced by the file, or refuse it when all is written. */
+/* A folder, a device or a pipe would be replaced by the file, or would refuse it after everything
+ * was written. */
 static tg_status file_check_target(const tg_file_writer *writer) {
     struct stat info;
     if (stat(writer->target, &info) != 0 || S_ISREG(info.st_mode)) return TG_OK;
@@ -227,7 +230,8 @@ tg_status tg_file_put(tg_file_writer *writer, const void *data, size_t bytes) {
     return file_error(writer->ctx, writer->what, "write", writer->path, errno);
 }
 
-/* The rename itself is durable once the folder is written. Not every file system can: no error then. */
+/* The rename itself is durable once the folder is written. Not every file system can: no error
+ * then. */
 static void file_sync_folder(const char *path, char *scratch, size_t bytes) {
     const char *slash = strrchr(path, '/');
     size_t length = slash == NULL ? 0 : (size_t)(slash - path);

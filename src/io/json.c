@@ -1,5 +1,5 @@
-/* json: a pull parser for the JSON of file headers (RFC 8259). Every read is bounded by `end`; recursion is bounded; strings
- * are checked to be UTF-8. Must not know what the values mean. */
+/* json: a pull parser for the JSON of file headers (RFC 8259). Every read is bounded by `end`;
+ * recursion is bounded; strings are checked to be UTF-8. Must not know what the values mean. */
 #include "io/json.h"
 
 #include <string.h>
@@ -13,8 +13,10 @@ static size_t json_utf8_sequence(const uint8_t *s, size_t left) {
     if (need == 0 || left < need) return 0;
     for (size_t i = 1; i < need; i++)
         if ((s[i] & 0xC0) != 0x80) return 0;
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F)) return 0; /* overlong; surrogates */
-    if ((s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F)) return 0; /* overlong; over U+10FFFF */
+    /* overlong; surrogates */
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F)) return 0;
+    /* overlong; over U+10FFFF */
+    if ((s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F)) return 0;
     return need;
 }
 
@@ -221,7 +223,8 @@ bool tg_json_whole(tg_json *json, int64_t *out) {
     return true;
 }
 
-/* Numbers and the three words: everything up to a delimiter, checked loosely. The value is not used. */
+/* Numbers and the three words: everything up to a delimiter, checked loosely. The value is not
+ * used. */
 static bool json_skip_scalar(tg_json *json) {
     const uint8_t *first = json->at;
     while (json->at < json->end && memchr("+-.0123456789abcdefghijklmnopqrstuvwxyzE", *json->at, 40) != NULL) json->at++;

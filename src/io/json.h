@@ -1,23 +1,28 @@
-/* json: a pull parser for the JSON of file headers: objects, strings, whole numbers; anything else can be skipped. Works in
- * place over bytes that nobody vouches for. Must not know what the values mean. */
+/* json: a pull parser for the JSON of file headers: objects, strings, whole numbers; anything else
+ * can be skipped. Works in place over untrusted bytes. Must not know what the values mean. */
 #ifndef TG_JSON_H
 #define TG_JSON_H
 #include "base/base.h"
 
 typedef struct tg_json {
     const uint8_t *start, *at, *end;
-    const char *error; /* the first fault, static text; NULL while all is well. After a fault every call returns false */
+    /* the first fault, static text; NULL while all is well. After a fault every call returns
+     * false */
+    const char *error;
 } tg_json;
 
 void tg_json_init(tg_json *json, const void *bytes, size_t size);
 bool tg_json_fail(tg_json *json, const char *error); /* records the first; returns false */
-/* Skips white space; true and past it when the next byte is `c`. tg_json_expect makes its absence a fault. */
+/* Skips white space; true and past it when the next byte is `c`. tg_json_expect makes its absence a
+ * fault. */
 bool tg_json_accept(tg_json *json, char c);
 bool tg_json_expect(tg_json *json, char c);
-/* A string, unescaped, UTF-8, without U+0000, into the arena. NULL: a fault (json->error) or no memory (recorded). */
+/* A string, unescaped, UTF-8, without U+0000, into the arena. NULL: a fault (json->error) or no
+ * memory (recorded). */
 char *tg_json_string(tg_json *json, tg_arena *arena);
-bool tg_json_whole(tg_json *json, int64_t *out);    /* 0 .. 2^63 - 1, no fraction, no exponent */
-bool tg_json_skip(tg_json *json);                   /* any value, nested at most 32 deep */
-bool tg_json_at_end(tg_json *json);                 /* only white space is left */
-bool tg_utf8_valid(const char *text, size_t bytes); /* no overlong forms, no surrogates, at most U+10FFFF */
+bool tg_json_whole(tg_json *json, int64_t *out); /* 0 .. 2^63 - 1, no fraction, no exponent */
+bool tg_json_skip(tg_json *json);                /* any value, nested at most 32 deep */
+bool tg_json_at_end(tg_json *json);              /* only white space is left */
+/* no overlong forms, no surrogates, at most U+10FFFF */
+bool tg_utf8_valid(const char *text, size_t bytes);
 #endif

@@ -1,6 +1,7 @@
-/* safetensors: reading and writing the format described in safetensors.h (Hugging Face, format 0.3). The reader checks the
- * header length, the JSON, every name, dtype, shape and offset, and that the tensors tile the data without gap or overlap,
- * before it hands anything out. The writer makes only files that its reader and Python's accept. Must not know models. */
+/* safetensors: reading and writing the format described in safetensors.h (Hugging Face, format
+ * 0.3). The reader checks the header length, the JSON, every name, dtype, shape and offset, and
+ * that the tensors tile the data without gap or overlap, before it hands anything out. The writer
+ * makes only files that its reader and Python's accept. Must not know models. */
 #include "io/safetensors.h"
 
 #include "io/file.h"

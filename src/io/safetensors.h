@@ -1,6 +1,7 @@
-/* safetensors: named tensors in a file that every home and Python read. Layout: u64 little-endian header length N, N bytes of
- * JSON {"__metadata__": {text: text}, name: {"dtype", "shape", "data_offsets": [begin, end]}}, then the data, without gaps.
- * Readers trust nothing. Must not know models. */
+/* safetensors: named tensors in a file that every home and Python read. Layout: u64 little-endian
+ * header length N, N bytes of JSON {"__metadata__": {text: text}, name: {"dtype", "shape",
+ * "data_offsets": [begin, end]}}, then the data, without gaps. Readers trust nothing. Must not know
+ * models. */
 #ifndef TG_SAFETENSORS_H
 #define TG_SAFETENSORS_H
 #include "ir/dtype.h"
@@ -33,16 +34,22 @@ typedef struct tg_safetensors {
     size_t file_bytes;
 } tg_safetensors;
 
-/* Both: *out only on success; destroy with tg_safetensors_destroy. `name` stands in messages ("load: NAME: ..."). `bytes` is
- * borrowed until the destruction. TG_ERROR_FORMAT for anything that is not exactly what the format allows. */
+/* Both: *out only on success; destroy with tg_safetensors_destroy. `name` is for messages ("load:
+ * NAME: ..."). `bytes` is borrowed until then. TG_ERROR_FORMAT for anything that the format does
+ * not allow. */
 tg_status tg_safetensors_read(tg_context *ctx, const char *name, const void *bytes, size_t size, tg_safetensors **out);
 tg_status tg_safetensors_open(tg_context *ctx, const char *path, tg_safetensors **out);
-void tg_safetensors_destroy(tg_safetensors *file);                                       /* NULL is fine */
-const tg_file_tensor *tg_safetensors_find(const tg_safetensors *file, const char *name); /* NULL: not there */
-const char *tg_safetensors_metadata(const tg_safetensors *file, const char *key);        /* NULL: not there */
-const char *tg_safetensors_dtype(tg_dtype dtype);                                        /* "F32", "I32", "BOOL" */
+/* NULL is fine */
+void tg_safetensors_destroy(tg_safetensors *file);
+/* NULL: not there */
+const tg_file_tensor *tg_safetensors_find(const tg_safetensors *file, const char *name);
+/* NULL: not there */
+const char *tg_safetensors_metadata(const tg_safetensors *file, const char *key);
+/* "F32", "I32", "BOOL" */
+const char *tg_safetensors_dtype(tg_dtype dtype);
 
-/* Replaces `path` (see tg_file_begin): 4-byte tensors first, so that all data is aligned. Names must be UTF-8 and differ. */
+/* Replaces `path` (see tg_file_begin): 4-byte tensors first, so that all data is aligned. Names
+ * must be UTF-8 and differ. */
 typedef struct tg_file_item {
     const char *name;
     tg_dtype dtype;

@@ -1,5 +1,6 @@
-/* append: the gradients of a loss packed in one flat tensor, made ready for the optimiser (accumulated, clipped), and the clock: step
- * counter and rate. The updates are in update.c. Must not know how the flat buffers are stored. */
+/* append: the gradients of a loss packed in one flat tensor, made ready for the optimiser
+ * (accumulated, clipped), and the clock: step counter and rate. The updates are in update.c. Must
+ * not know how the flat buffers are stored. */
 #include "optim/update.h"
 #include "trace/trace.h"
 
@@ -43,7 +44,7 @@ static const char *append_kinds_text(unsigned kinds, char *text, size_t size) {
     return text;
 }
 
-/* What only some kinds take must not be given to others. */
+/* Options of some kinds only are refused for the others. */
 static tg_status append_check_belongs(tg_context *ctx, tg_site site, const tg_optimizer *o) {
     const unsigned adam = TRAINING_KIND(ADAM) | TRAINING_KIND(ADAMW) | TRAINING_KIND(MUON), own = 1u << (unsigned)o->kind;
     const struct {
@@ -68,7 +69,7 @@ static tg_status append_check_belongs(tg_context *ctx, tg_site site, const tg_op
     return TG_OK;
 }
 
-/* Without a kind nothing is trained: what is said all the same was meant for one. */
+/* Without a kind nothing is trained: an option that is given anyway was meant for one. */
 static tg_status append_check_none(tg_context *ctx, tg_site site, const tg_optimizer *o) {
     const bool said = tg_given(o->lr.peak) || tg_given(o->beta1) || tg_given(o->beta2) || tg_given(o->eps) || tg_given(o->weight_decay) ||
                       o->eps_mode != TG_EPS_UNCORRECTED || tg_given(o->momentum) || o->nesterov || tg_given(o->clip_norm) ||
@@ -99,7 +100,7 @@ tg_status tg_optimizer_check(tg_context *ctx, tg_site site, const tg_optimizer *
     return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "optimizer: lr is missing or 0 throughout: nothing would be trained");
 }
 
-/* What stands for 0 in the fields of each kind. */
+/* The defaults of each kind, for fields that are 0. */
 static tg_optimizer append_defaults(const tg_optimizer *given) {
     tg_optimizer o;
     memset(&o, 0, sizeof o);
@@ -148,7 +149,8 @@ static bool append_is_zero(const tg_graph *g, int32_t id) {
     return node->op == TG_OP_CONST && node->attr.data == NULL && node->attr.value == 0.0;
 }
 
-/* PACK of d loss / d parameter, written back to "tg.gradients". Parameters without a gradient are holes. */
+/* PACK of d loss / d parameter, written back to "tg.gradients". Parameters without a gradient are
+ * holes. */
 static tg_status append_gradients(tg_update *u, int32_t loss, int32_t *nodes, int64_t *offsets) {
     tg_graph *g = u->g;
     int n = append_list(g, u->layout, nodes, offsets), kept = 0;
@@ -204,7 +206,7 @@ static int32_t append_clip_value(const tg_update *u, int32_t gradient) {
     return append_op(u, TG_OP_MAX, below, append_number(u, -u->optimizer.clip_value));
 }
 
-/* Of rank 0. A norm that may come out too small is still under any clip_norm but the tiniest. */
+/* Of rank 0. A norm that may come out too small is still under any clip_norm except the tiniest. */
 static tg_norm append_norm(const tg_update *u, int32_t gradient) {
     const bool tiny = u->optimizer.normalize || u->optimizer.clip_norm < 1e-6;
     tg_norm norm = tg_norm_append(u->g, gradient, 1u, tiny);
@@ -213,7 +215,8 @@ static tg_norm append_norm(const tg_update *u, int32_t gradient) {
     return norm;
 }
 
-/* g clip / ||g||, or g where ||g|| is no more than clip. The quotient of a tiny clip might underflow: then it is made in two steps. */
+/* g clip / ||g||, or g where ||g|| is no more than clip. The quotient of a tiny clip might
+ * underflow: then it is made in two steps. */
 static int32_t append_clip_norm(const tg_update *u, int32_t gradient) {
     const tg_norm measured = append_norm(u, gradient);
     const bool twice = u->optimizer.clip_norm < 1e-18;
@@ -251,7 +254,8 @@ static int32_t append_applies(const tg_update *u, int32_t steps) {
     return append_op(u, TG_OP_EQUAL, rounded, steps);
 }
 
-/* t = tg.step + 1; the rate from "tg.lr", or from the optimiser's own schedule while that state is 0. */
+/* t = tg.step + 1. The rate comes from "tg.lr", or from the optimiser's own schedule while that
+ * state is 0. */
 static bool append_clock(tg_update *u) {
     tg_graph *g = u->g;
     const int64_t high = TG_LR_STATE - 1, one = 1, accumulate = u->optimizer.accumulate;
@@ -346,14 +350,16 @@ tg_status tg_append_optimizer_at(tg_site site, tg_tensor loss, const tg_optimize
     tg_graph *g = loss.graph;
     tg_arena arena;
     tg_layout layout;
-    if (!tg_call_enter(&call, site, "append_optimizer", &loss, 1)) { /* TRACE: poison from before the error was cleared */
+    /* TRACE: poison from before the error was cleared */
+    if (!tg_call_enter(&call, site, "append_optimizer", &loss, 1)) {
         const tg_status status = call.graph != NULL ? call.graph->ctx->status : TG_ERROR_ARGUMENT;
         return status != TG_OK ? status : TG_ERROR_TRACE;
     }
     if (optimizer == NULL) return tg_fail(g->ctx, TG_ERROR_ARGUMENT, site, "append_optimizer: the optimizer is missing");
     tg_arena_init(&arena, g->ctx);
     tg_status status = tg_optimizer_check(g->ctx, site, optimizer);
-    if (status == TG_OK) status = tg_mark_params(g, site, optimizer); /* kept: whoever lays out the parameters later must agree */
+    /* kept: a later layout of the parameters must agree */
+    if (status == TG_OK) status = tg_mark_params(g, site, optimizer);
     if (status == TG_OK) status = tg_layout_make(g, &arena, &layout);
     tg_watch watch = {0};
     if (status == TG_OK) status = tg_append_training(g, loss.id, optimizer, &layout, 1.0, &watch);

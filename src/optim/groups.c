@@ -1,5 +1,6 @@
-/* groups: what an optimiser's kind, decay filter and parameter groups say of each parameter, written into the graph's table of parameters,
- * where it travels with the graph. Must not know updates or layouts. */
+/* groups: what an optimiser's kind, decay filter and parameter groups say of each parameter,
+ * written into the graph's table of parameters, where it travels with the graph. Must not know
+ * updates or layouts. */
 #include "optim/optim.h"
 
 #include <float.h>

@@ -1,5 +1,5 @@
-/* layout: where each parameter lies in the flat buffers, and the rewriting of parameters into slices of one flat state.
- * Must not know gradients or update formulas. */
+/* layout: the place of each parameter in the flat buffers, and the rewriting of parameters into
+ * slices of one flat state. Must not know gradients or update formulas. */
 #include "optim/optim.h"
 
 #include <string.h>
@@ -27,7 +27,8 @@ static bool layout_fill_entry(const tg_param_info *param, tg_arena *arena, tg_la
     return entry->name != NULL;
 }
 
-/* Gives every entry without a place that is trained like parameter `first` its offset, from the end of the last segment on. */
+/* Gives an offset, from the end of the last segment, to each entry that has none and is trained
+ * like parameter `first`. */
 static void layout_place_segment(const tg_graph *g, tg_layout *layout, int first) {
     const tg_param_mark *like = &g->params.items[first].mark;
     const tg_layout_entry *leader = &layout->entries[first];
@@ -134,9 +135,10 @@ typedef struct layout_rebuild {
     const tg_layout_entry **entries; /* by parameter */
     TG_LIST(tg_node) nodes;
     TG_LIST(tg_writeback_info) writebacks;
-    int32_t *moved;  /* old id -> new id */
-    int32_t state;   /* new id of "tg.parameters" */
-    int32_t average; /* of "tg.average", for the parameters that are trained; 0: those too are read from `state` */
+    int32_t *moved; /* old id -> new id */
+    int32_t state;  /* new id of "tg.parameters" */
+    /* of "tg.average", for the parameters that are trained; 0: those too are read from `state` */
+    int32_t average;
 } layout_rebuild;
 
 int32_t tg_flat_state(tg_graph *g, const char *name, int64_t total) {
@@ -185,7 +187,8 @@ static int32_t layout_push_moved(layout_rebuild *r, const tg_node *old) {
     return layout_push(r, &node);
 }
 
-/* Poison first, then the flat states (they may have been made late), then everything else in the old order. */
+/* Poison first, then the flat states (they may have been made late), then everything else in the
+ * old order. */
 static bool layout_rebuild_nodes(layout_rebuild *r, int32_t old_state, int32_t old_average) {
     tg_graph *g = r->g;
     if (layout_push(r, tg_graph_node(g, 0)) != 0 || r->nodes.count != 1) return false;

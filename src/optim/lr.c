@@ -1,5 +1,6 @@
-/* lr: learning-rate schedules: as values on the host, and as graph nodes, whose numbers are built in or read
- * from a state. All three follow the formulas beside tg_lr in the public header. Must not know optimisers. */
+/* lr: learning-rate schedules: as values on the host, and as graph nodes, whose numbers are built
+ * in or read from a state. All three follow the formulas beside tg_lr in the public header. Must
+ * not know optimisers. */
 #include "optim/optim.h"
 #include "trace/trace.h"
 
@@ -8,11 +9,13 @@
 #include <string.h>
 
 static const double lr_pi = 3.14159265358979323846;
-static const int64_t lr_start_base = (int64_t)1 << 20; /* f32 holds both halves of the start exactly */
+/* f32 holds both halves of the start exactly */
+static const int64_t lr_start_base = (int64_t)1 << 20;
 
 /* The numbers of the state: every schedule as one. See lr_rate_nodes. */
 enum {
-    LR_WARMUP, /* where each warm-up ends; one that is not there ends where the one before it does, the first at 0 */
+    /* where each warm-up ends; a missing one ends where the one before it ends, the first at 0 */
+    LR_WARMUP,
     LR_WARMUP_SLOPE = LR_WARMUP + TG_LR_WARMUPS, /* of each: its peak over its steps */
     LR_INITIAL = LR_WARMUP_SLOPE + TG_LR_WARMUPS,
     LR_RISE, /* steps of it; 0: none */
@@ -139,7 +142,7 @@ static int lr_more(const tg_lr *s) {
     return s->kind != TG_LR_WARMUP || s->more_count < 0 ? 0 : s->more_count < most ? s->more_count : most;
 }
 
-/* In a warm-up of so many steps: its rate. Else t is counted from its end on. */
+/* In a warm-up of this many steps: its rate. Else t is counted from its end. */
 static bool lr_warms(double peak, int64_t steps, int64_t *t, double *rate) {
     if (steps <= 0) return false;
     *rate = peak * (double)*t / (double)steps;
@@ -313,7 +316,7 @@ bool tg_lr_decode(const float in[TG_LR_STATE], tg_lr *schedule, int64_t *start) 
     return true;
 }
 
-/* They began with the one warm-up's end and slope; what follows is as it was. */
+/* They began with end and slope of the one warm-up; the rest is unchanged. */
 void tg_lr_upgrade(const float before[TG_LR_STATE_BEFORE], float out[TG_LR_STATE]) {
     for (int i = 0; i < TG_LR_WARMUPS; i++) {
         out[LR_WARMUP + i] = before[0];
@@ -328,7 +331,7 @@ static int32_t lr_number(tg_graph *g, double value) { return tg_ir_const(g, TG_S
 
 static int32_t lr_binary(tg_graph *g, tg_op op, int32_t a, int32_t b) { return tg_ir_binary(g, op, a, b); }
 
-/* How far the rate is from where it goes to: 1 to 0 as part goes from 0 to 1. */
+/* The distance of the rate from its end: 1 to 0 as part goes from 0 to 1. */
 static int32_t lr_left_nodes(tg_graph *g, int32_t wave, int32_t part) {
     int32_t line = lr_binary(g, TG_OP_SUB, lr_number(g, 1.0), part);
     int32_t turn = tg_ir_unary(g, TG_OP_COS, lr_binary(g, TG_OP_MUL, part, lr_number(g, lr_pi)));
@@ -336,7 +339,8 @@ static int32_t lr_left_nodes(tg_graph *g, int32_t wave, int32_t part) {
     return tg_ir_select(g, lr_binary(g, TG_OP_LESS, lr_number(g, 0.5), wave), curve, line);
 }
 
-/* factor^(stairs taken + milestones passed). Stairs are counted in i32: a device may divide f32 numbers a little under a whole one. */
+/* factor^(stairs taken + milestones passed). Stairs are counted in i32: a device may divide f32
+ * numbers a little under a whole one. */
 static int32_t lr_fall_nodes(tg_graph *g, const int32_t *n, int32_t t) {
     int32_t done = tg_ir_cast(g, lr_binary(g, TG_OP_SUB, t, lr_number(g, 1.0)), TG_I32);
     int32_t falls = tg_ir_cast(g, lr_binary(g, TG_OP_DIV, done, tg_ir_cast(g, n[LR_STAIR], TG_I32)), TG_F32);
@@ -352,8 +356,9 @@ static int32_t lr_warm_nodes(tg_graph *g, const int32_t *n, int32_t time, int i,
     return tg_ir_select(g, lr_binary(g, TG_OP_LESS_EQUAL, time, n[LR_WARMUP + i]), warming, rate);
 }
 
-/* Every schedule as one, of numbers as nodes; time f32. After the warm-up t begins again; up to `rise` the rate goes from `initial` to
- * `peak`, then to `final`, where it stays from `steps` on; all of it times factor^falls. A constant goes from its peak to its peak. */
+/* All schedules in one formula, with numbers as nodes and f32 time. After the warm-up t begins
+ * again. Up to `rise` the rate goes from `initial` to `peak`, then to `final`, where it stays from
+ * `steps` on; all of it times factor^falls. A constant goes from its peak to its peak. */
 static int32_t lr_rate_nodes(tg_graph *g, const int32_t *n, int32_t time) {
     int32_t t = lr_binary(g, TG_OP_SUB, time, n[LR_WARM]), rises = lr_binary(g, TG_OP_LESS_EQUAL, t, n[LR_RISE]);
     int32_t from = tg_ir_select(g, rises, n[LR_INITIAL], n[LR_PEAK]), to = tg_ir_select(g, rises, n[LR_PEAK], n[LR_FINAL]);
@@ -392,14 +397,16 @@ tg_tensor tg_resolve_lr_at(tg_site site, tg_lr schedule, tg_tensor t) {
     return result;
 }
 
-/* ---------------------------------------------------------------- nodes that read the numbers from a state */
+/* ---------------------------------------------------------------- nodes that read the numbers from
+ * a state */
 
 static int32_t lr_read(tg_graph *g, int32_t numbers, int64_t which) {
     const int64_t one = 1;
     return tg_ir_reshape(g, tg_ir_slice(g, numbers, &which, tg_shape_make(1, &one)), TG_SCALAR);
 }
 
-/* Updates since the start, counted in i32 so that no step is lost to rounding; then f32. The first has 1. */
+/* Updates since the start, counted in i32 so that no step is lost to rounding; then f32. The first
+ * has 1. */
 static int32_t lr_time(tg_graph *g, const int32_t *n, int32_t t, int64_t accumulate) {
     int32_t low = tg_ir_cast(g, n[LR_START_LOW], TG_I32), high = tg_ir_cast(g, n[LR_START_HIGH], TG_I32);
     int32_t whole = lr_binary(g, TG_OP_SUB, high, tg_ir_const(g, TG_SCALAR, TG_I32, 1.0));

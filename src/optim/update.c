@@ -1,6 +1,7 @@
-/* update: the optimisers' formulas over the flat tensors, as graph nodes with writebacks. Formulas and sources: beside tg_optimizer in the
- * public header. At most one argument of a call makes nodes: C does not fix the order of arguments, and node order must not depend on it.
- * Must not know where gradients come from, nor how the flat buffers are stored. */
+/* update: the optimisers' formulas over the flat tensors, as graph nodes with writebacks. Formulas
+ * and sources: beside tg_optimizer in the public header. At most one argument of a call makes
+ * nodes: C does not fix the order of arguments, and node order must not depend on it. Must not know
+ * where gradients come from, nor how the flat buffers are stored. */
 #include "optim/update.h"
 
 #include <float.h>
@@ -23,7 +24,7 @@ int32_t tg_update_cut(const tg_update *u, int32_t flat, int64_t offset, int64_t 
     return tg_ir_slice(u->g, flat, &offset, update_flat(count));
 }
 
-/* Elements [offset, offset + count) of the flat tensors, and what they become or lose. */
+/* Elements [offset, offset + count) of the flat tensors, and their new values or their update. */
 typedef struct update_piece {
     int64_t offset, count;
     int32_t value;
@@ -33,7 +34,8 @@ typedef struct update_piece {
 
 /* ---------------------------------------------------------------- stores */
 
-/* After the step the pieces of `state` have their values: where it updates at all. Pieces in order of offset. */
+/* After the step the pieces of `state` have their values, if the step updates. Pieces in order of
+ * offset. */
 static bool update_store(const tg_update *u, int32_t state, const update_piece *pieces, int n) {
     int32_t *values = TG_NEW(&u->g->arena, int32_t, n);
     int64_t *offsets = TG_NEW(&u->g->arena, int64_t, n);
@@ -53,7 +55,8 @@ static bool update_store_one(const tg_update *u, const char *name, int64_t offse
     return value != 0 && update_store(u, tg_update_state(u, name), &piece, 1);
 }
 
-/* ---------------------------------------------------------------- numbers that differ from group to group */
+/* ---------------------------------------------------------------- numbers that differ from group
+ * to group */
 
 static double update_segment_rate(const tg_update *u, const tg_layout_segment *segment) {
     (void)u;
@@ -65,7 +68,8 @@ static double update_segment_decay(const tg_update *u, const tg_layout_segment *
     return segment->rate * (segment->weight_decay < 0.0 ? u->optimizer.weight_decay : segment->weight_decay);
 }
 
-/* rate x, x being what `of` says of the segments under the piece: one number, or a number per element. 0 with *nothing: x is 0. */
+/* rate x. `of` gives x for the segments under the piece: one number, or one for each element. 0
+ * with *nothing: x is 0. */
 static int32_t update_rate_times(const tg_update *u, const update_piece *piece,
                                  double (*of)(const tg_update *u, const tg_layout_segment *segment), bool *nothing) {
     const tg_layout *layout = u->layout;
@@ -122,18 +126,19 @@ static bool update_apply(const tg_update *u, update_piece *pieces, int n) {
 
 /* ---------------------------------------------------------------- numbers at the edge of f32 */
 
-/* To [-limit, limit]; infinity and NaN stay, so that whatever they reach says so. */
+/* To [-limit, limit]; infinity and NaN stay, so that the values they reach show it. */
 static int32_t update_within(const tg_update *u, int32_t x, double limit) {
     int32_t finite = update_op(u, TG_OP_LESS, tg_ir_unary(u->g, TG_OP_ABS, x), update_number(u, (double)FLT_MAX));
     int32_t below = update_op(u, TG_OP_MIN, x, update_number(u, limit));
     return tg_ir_select(u->g, finite, update_op(u, TG_OP_MAX, below, update_number(u, -limit)), x);
 }
 
-/* A gradient whose square is an f32 number: beyond 2^63 all look alike to what divides by the root of squares. */
+/* A gradient whose square is an f32 number: beyond 2^63 all are equal for a division by the root of
+ * squares. */
 static int32_t update_squarable(const tg_update *u, int32_t gradient) { return update_within(u, gradient, ldexp(1.0, 63)); }
 
-/* x / (root + eps), which is at most `most` in exact numbers. With an eps that keeps nothing away from 0, squares vanish before their
- * gradients do: there the bound itself is kept, and 0 / 0 is 0. */
+/* x / (root + eps), which is at most `most` in exact numbers. If eps keeps nothing away from 0,
+ * squares vanish before their gradients do: there the bound itself is kept, and 0 / 0 is 0. */
 static int32_t update_quotient(const tg_update *u, int32_t x, int32_t root, double most) {
     int32_t spread = update_op(u, TG_OP_ADD, root, update_number(u, u->optimizer.eps));
     if (u->optimizer.eps >= ldexp(1.0, -60)) return update_op(u, TG_OP_DIV, x, spread);
@@ -149,8 +154,8 @@ static int32_t update_moment(const tg_update *u, const char *name, const update_
     return factor == 0.0 ? x : update_op(u, TG_OP_ADD, factor == 1.0 ? old : update_times(u, old, factor), x);
 }
 
-/* 1 - beta^t without cancellation: with z = -t log beta it is 1 - e^-z, for small z the Taylor series z - z^2/2 + z^3/6 ...
- * (next term under 5e-8 of the sum). */
+/* 1 - beta^t without cancellation: with z = -t log beta it is 1 - e^-z, for small z the Taylor
+ * series z - z^2/2 + z^3/6 ... (next term under 5e-8 of the sum). */
 static int32_t update_correction(const tg_update *u, double beta) {
     static const double terms[] = {1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2, 1.0};
     const double small = 0.25;
@@ -169,7 +174,8 @@ static int32_t update_correction(const tg_update *u, double beta) {
     return tg_ir_select(u->g, is_small, series, plain);
 }
 
-/* ---------------------------------------------------------------- updates: the piece's value is its gradient, then its update */
+/* ---------------------------------------------------------------- updates: the piece's value is
+ * its gradient, then its update */
 
 static bool update_sgd(const tg_update *u, update_piece *piece) {
     const double momentum = u->optimizer.momentum;
@@ -183,13 +189,15 @@ typedef struct update_moments {
     int32_t m, v;
 } update_moments;
 
-/* |m| / sqrt v is at most this, by Cauchy and Schwarz: the root of the sum of (1 - b1)^2 b1^2i / ((1 - b2) b2^i), where that ends. */
+/* |m| / sqrt v is at most this, by Cauchy and Schwarz: the root of the sum of (1 - b1)^2 b1^2i /
+ * ((1 - b2) b2^i), where that ends. */
 static double update_adam_most(const tg_optimizer *o) {
     const double ratio = o->beta1 * o->beta1 / o->beta2;
     return o->beta2 > 0.0 && ratio < 1.0 ? (1.0 - o->beta1) / sqrt((1.0 - o->beta2) * (1.0 - ratio)) : (double)FLT_MAX;
 }
 
-/* uncorrected: sqrt(c2) / c1  m / (sqrt v + eps);  corrected: 1 / c1  m / (sqrt v / sqrt c2 + eps). The moments are not stored here. */
+/* uncorrected: sqrt(c2) / c1  m / (sqrt v + eps);  corrected: 1 / c1  m / (sqrt v / sqrt c2 + eps).
+ * The moments are not stored here. */
 static update_moments update_adam(const tg_update *u, update_piece *piece) {
     const tg_optimizer *o = &u->optimizer;
     update_moments moments;
@@ -243,8 +251,9 @@ static bool update_adagrad(const tg_update *u, update_piece *piece) {
 
 /* ---------------------------------------------------------------- Muon */
 
-/* The nearest matrix with orthonormal rows to x [1, rows, columns], rows <= columns, roughly (singular values within about 0.7 to 1.2):
- * x / (||x|| + 1e-7), then five times x <- a x + (b A + c A A) x with A = x x'. Twice 5 rows^2 (2 columns + rows) flop. */
+/* The nearest matrix with orthonormal rows to x [1, rows, columns], rows <= columns, roughly
+ * (singular values within about 0.7 to 1.2): x / (||x|| + 1e-7), then five times x <- a x + (b A +
+ * c A A) x with A = x x'. Twice 5 rows^2 (2 columns + rows) flop. */
 static int32_t update_orthogonal(const tg_update *u, int32_t x) {
     static const int32_t turned[] = {0, 2, 1};
     const tg_norm measured = tg_norm_append(u->g, x, 7u, true);
@@ -282,11 +291,13 @@ static const tg_layout_entry *update_next_matrix(const tg_layout *layout, int64_
     return next;
 }
 
-/* A piece for each matrix, with its update; returns how many. *buffer: the momentum of all of them. */
+/* A piece for each matrix, with its update; returns how many. *buffer: the momentum of all of
+ * them. */
 static int update_matrices(const tg_update *u, update_piece *pieces, int32_t *buffer) {
     const double momentum = u->optimizer.momentum;
     const update_piece all = {0, u->layout->matrix_end, 0, false, 0};
-    int32_t gradient = update_within(u, tg_update_cut(u, u->gradient, 0, all.count), ldexp(1.0 - momentum, 126)); /* the buffer's limit */
+    /* the buffer's limit */
+    int32_t gradient = update_within(u, tg_update_cut(u, u->gradient, 0, all.count), ldexp(1.0 - momentum, 126));
     *buffer = update_moment(u, "tg.m", &all, momentum, gradient);
     int32_t direction = update_op(u, TG_OP_ADD, gradient, update_times(u, *buffer, momentum));
     int n = 0;
@@ -318,7 +329,8 @@ static bool update_muon(const tg_update *u) {
 /* ---------------------------------------------------------------- by kind */
 
 bool tg_update_append(const tg_update *u) {
-    /* the gap behind the last trained parameter is updated too: it stays 0, and where nothing is frozen no PACK is needed */
+    /* the gap after the last trained parameter is updated too: it stays 0, and if nothing is frozen
+     * no PACK is needed */
     update_piece piece = {0, u->layout->trained_end, u->gradient, false, 0};
     bool done = false;
     switch (u->optimizer.kind) {

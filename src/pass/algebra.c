@@ -1,6 +1,7 @@
-/* algebra: identities of elementwise operations that hold for every value, bit for bit but for the sign of a NaN: so x + 0
- * (wrong for -0), x 0 (wrong for infinity) and x - x are not among them. And lifting: an operation on operands that are all
- * repeated along an axis is done once and then repeated. Must not know views other than BROADCAST. */
+/* algebra: identities of elementwise operations that hold for all values bit for bit, except for
+ * the sign of a NaN. So x + 0 (wrong for -0), x 0 (wrong for infinity) and x - x are not among
+ * them. And lifting: an operation on operands that are all repeated along an axis is done once and
+ * then repeated. Must not know views other than BROADCAST. */
 #include "pass/rewrite.h"
 
 #include <math.h>
@@ -175,7 +176,7 @@ int32_t tg_pass_algebra(tg_rewrite *r, const tg_node *draft) {
 
 /* ---------------------------------------------------------------- lifting */
 
-/* The axes along which every operand that is not one number everywhere is repeated. */
+/* The axes along which all operands are repeated, except those that are one number everywhere. */
 static uint32_t algebra_repeated_axes(const tg_rewrite *r, const tg_node *draft) {
     uint32_t axes = 0;
     bool any = false;

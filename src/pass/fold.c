@@ -1,5 +1,6 @@
-/* fold: elementwise operations on numbers that are the same everywhere, worked out once. f32 results are rounded to f32, i32
- * wraps to 32 bits, exactly as the executors do. Must not know views or identities. */
+/* fold: elementwise operations on constants that are the same everywhere, computed once. f32
+ * results are rounded to f32 and i32 wraps to 32 bits, exactly as in the executors. Must not know
+ * views or identities. */
 #include "pass/rewrite.h"
 
 #include <math.h>
@@ -74,7 +75,7 @@ static bool fold_binary_i32(tg_op op, double a, double b, double *y) {
     }
 }
 
-/* As f32 has it: what is rounded up to the divisor is the number before it. */
+/* As in f32: a result that rounds up to the divisor becomes the number before it. */
 static double fold_mod(double a, double b) {
     const float size = (float)fabs(b);
     float rest = (float)fmod(fabs(a), (double)size);

@@ -1,13 +1,15 @@
-/* intern: the list of new nodes and the hash table that finds an equal one. Two nodes are equal when op, element type, shape,
- * the attributes that the op reads and the inputs are; the inputs of commutative ops in either order. Leaves that are fed
- * or kept are equal only to themselves. Must not know any rewriting rule. */
+/* intern: the list of new nodes and the hash table that finds an equal one. Two nodes are equal
+ * when op, element type, shape, the attributes that the op reads and the inputs are; the inputs of
+ * commutative ops in either order. Leaves that are fed or kept are equal only to themselves. Must
+ * not know any rewriting rule. */
 #include "pass/rewrite.h"
 
 #include <string.h>
 
 /* ---------------------------------------------------------------- equality */
 
-/* Operations whose result does not depend on the order of two operands, bit for bit (MIN and MAX do: -0 and 0). */
+/* Operations whose result does not depend on the order of two operands, bit for bit (MIN and MAX
+ * do: -0 and 0). */
 static bool intern_commutes(tg_op op) {
     switch (op) {
     case TG_OP_ADD:

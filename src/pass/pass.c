@@ -1,5 +1,6 @@
-/* pass: one walk over the live nodes of a graph that rebuilds it in normal form, then a sweep of what became dead. The old graph
- * is untouched until everything has been made. Cost: near-linear in nodes. Must not know what its result is compiled to. */
+/* pass: one walk over the live nodes of a graph that rebuilds it in normal form, then the removal
+ * of dead nodes. The old graph is unchanged until everything has been made. Cost: near-linear in
+ * nodes. Must not know what its result is compiled to. */
 #include "pass/pass.h"
 #include "pass/rewrite.h"
 
@@ -147,7 +148,8 @@ typedef struct pass_call {
 
 static bool pass_is_table_leaf(tg_op op) { return op == TG_OP_INPUT || op == TG_OP_PARAM || op == TG_OP_STATE; }
 
-/* Marks the old nodes that something observable depends on. Leaves with a table entry always stay. */
+/* Marks the old nodes that something observable depends on. Leaves with a table entry always
+ * stay. */
 static void pass_mark(pass_call *c) {
     tg_graph *g = c->g;
     c->alive[g->result] = 1;
@@ -205,7 +207,8 @@ static void pass_mark_new(pass_call *c) {
     }
 }
 
-/* Closes the gaps. The input lists of new nodes were copied for them alone, so they may be written. */
+/* Closes the gaps. The input lists of new nodes were copied for them alone, so they may be
+ * written. */
 static void pass_sweep(pass_call *c) {
     tg_node *nodes = c->rewrite.nodes.items;
     int32_t count = 1;
@@ -220,7 +223,8 @@ static void pass_sweep(pass_call *c) {
     c->rewrite.nodes.count = count;
 }
 
-/* ---------------------------------------------------------------- committing: nothing can fail here */
+/* ---------------------------------------------------------------- committing: nothing can fail
+ * here */
 
 static int32_t pass_moved(const pass_call *c, int32_t old) { return c->kept[c->moved[old]]; }
 

@@ -1,6 +1,7 @@
-/* rewrite (private to src/pass): a graph being rebuilt node by node. Every node goes through tg_pass_make, which applies the
- * first rule that fits and makes the result again, so that what comes out is in normal form; equal nodes are made once.
- * Rules must not look at the uses of a node: then one forward walk is enough, and a second one changes nothing. */
+/* rewrite (private to src/pass): a graph being rebuilt node by node. Every node goes through
+ * tg_pass_make, which applies the first rule that fits and makes the result again, so that what
+ * comes out is in normal form; equal nodes are made once. Rules must not look at the uses of a
+ * node: then one forward walk is enough, and a second one changes nothing. */
 #ifndef TG_PASS_REWRITE_H
 #define TG_PASS_REWRITE_H
 #include "ir/dtype.h"
@@ -26,13 +27,17 @@ static inline const tg_node *tg_rewrite_node(const tg_rewrite *r, int32_t id) { 
 int32_t tg_pass_make(tg_rewrite *r, const tg_node *draft);
 int32_t tg_pass_const(tg_rewrite *r, tg_shape shape, tg_dtype dtype, double value);
 int32_t tg_pass_unary(tg_rewrite *r, tg_op op, int32_t x);
-int32_t tg_pass_binary(tg_rewrite *r, tg_op op, tg_dtype dtype, int32_t a, int32_t b); /* one shape */
+/* one shape */
+int32_t tg_pass_binary(tg_rewrite *r, tg_op op, tg_dtype dtype, int32_t a, int32_t b);
 int32_t tg_pass_select(tg_rewrite *r, int32_t condition, int32_t a, int32_t b);
 int32_t tg_pass_reshape(tg_rewrite *r, int32_t x, tg_shape shape);
-int32_t tg_pass_broadcast(tg_rewrite *r, int32_t x, tg_shape shape);                           /* same rank */
-int32_t tg_pass_box(tg_rewrite *r, tg_op op, int32_t x, const int64_t *start, tg_shape shape); /* SLICE, PAD */
+/* same rank */
+int32_t tg_pass_broadcast(tg_rewrite *r, int32_t x, tg_shape shape);
+/* SLICE, PAD */
+int32_t tg_pass_box(tg_rewrite *r, tg_op op, int32_t x, const int64_t *start, tg_shape shape);
 int32_t tg_pass_permute(tg_rewrite *r, int32_t x, const int32_t *perm);
-int32_t tg_pass_masked(tg_rewrite *r, tg_op op, int32_t x, uint32_t axes, tg_shape shape); /* REDUCE, FLIP; keeps x's dtype */
+/* REDUCE, FLIP; keeps x's dtype */
+int32_t tg_pass_masked(tg_rewrite *r, tg_op op, int32_t x, uint32_t axes, tg_shape shape);
 
 /* Is the node one number everywhere? */
 bool tg_pass_splat(const tg_rewrite *r, int32_t id, double *value);

@@ -1,6 +1,7 @@
-/* views: normal forms of index arithmetic. Chains of one view are composed, repeats move outwards (the broadcast comes last),
- * boxes of padded or joined tensors are taken from the parts, views of one number are that number. All exact: a view moves
- * elements, it never computes. Must not know elementwise operations. */
+/* views: normal forms of index arithmetic. Views of one kind in sequence are composed, repeats move
+ * outwards (the broadcast comes last), boxes of padded or joined tensors are taken from the parts,
+ * views of one number are that number. All exact: a view moves elements, it never computes. Must
+ * not know elementwise operations. */
 #include "pass/rewrite.h"
 
 #include <math.h>
@@ -13,8 +14,9 @@ static bool views_repeats(tg_shape small, tg_shape large, int32_t axis) { return
 
 /* ---------------------------------------------------------------- reshape */
 
-/* Splits `from` (with its unrepeated source shape) and `to` in runs of axes with equal products. Where a run is wholly
- * repeated or not repeated at all, the source can be reshaped first: its shape goes to `source_to`. */
+/* Splits `from` (with its unrepeated source shape) and `to` in runs of axes with equal products.
+ * Where a run is wholly repeated or not repeated at all, the source can be reshaped first: its
+ * shape goes to `source_to`. */
 static bool views_split_repeat(tg_shape from, tg_shape source, tg_shape to, tg_shape *source_to) {
     int32_t i = 0, j = 0;
     *source_to = to;
@@ -80,7 +82,8 @@ static int32_t views_slice_of_pad(tg_rewrite *r, const tg_node *draft, const tg_
     tg_shape from = views_shape(r, in->inputs[0]), kept = from;
     int64_t start[TG_MAX_RANK] = {0}, before[TG_MAX_RANK] = {0};
     for (int32_t i = 0; i < from.rank; i++) {
-        int64_t lo = draft->attr.start[i] - in->attr.start[i], hi = lo + draft->shape.dim[i]; /* in the unpadded tensor */
+        /* in the unpadded tensor */
+        int64_t lo = draft->attr.start[i] - in->attr.start[i], hi = lo + draft->shape.dim[i];
         start[i] = lo > 0 ? lo : 0;
         before[i] = start[i] - lo;
         kept.dim[i] = (hi < from.dim[i] ? hi : from.dim[i]) - start[i];
@@ -170,7 +173,8 @@ int32_t tg_pass_view(tg_rewrite *r, const tg_node *draft) {
     }
 }
 
-/* ---------------------------------------------------------------- reductions and joins, as far as they only move elements */
+/* ---------------------------------------------------------------- reductions and joins, as far as
+ * they only move elements */
 
 /* The axes that have something to reduce. */
 static uint32_t views_reduced_axes(tg_shape from, uint32_t axes) {

@@ -1,5 +1,6 @@
-/* Rearrangements composed of views: axes of one element put in and taken out, padding, flips, rolls, repetition, splits. All become index
- * arithmetic of whoever reads them. Must not know layouts in memory. */
+/* Rearrangements composed of views: axes of one element inserted and removed, padding, flips,
+ * rolls, repetition, splits. For readers all are index arithmetic. Must not know layouts in
+ * memory. */
 #include "trace/trace.h"
 
 /* ---------------------------------------------------------------- axes of one element */
@@ -157,7 +158,7 @@ static bool parts_ok(const tg_call *call, int32_t x, int axis, const int64_t *si
     return false;
 }
 
-/* After a failure `out` holds poison, so that a build function may go on and check once. */
+/* After a failure `out` holds poison, so that a build function can go on and check once. */
 static tg_status fail_split(const tg_call *call, tg_tensor *out, int n) {
     for (int i = 0; out != NULL && i < n; i++) out[i] = tg_call_poison(call);
     if (call->graph == NULL) return TG_ERROR_ARGUMENT;

@@ -1,12 +1,14 @@
-/* Attention: scaled dot products of heads, their weighted sums, and the layer that makes queries, keys and values. Composed of public
- * operations, so that it fuses as they do. Must not know kernels. */
+/* Attention: scaled dot products of heads, their weighted sums, and the layer that makes queries,
+ * keys and values. Composed of public operations, so that it fuses as they do. Must not know
+ * kernels. */
 #include "trace/trace.h"
 
 #include <math.h>
 
 /* ---------------------------------------------------------------- of heads */
 
-/* Heads [B, H, T, d] as rows beside Hk heads of keys: [B, Hk, H / Hk T, d]. Head h has the keys of head h Hk / H. */
+/* Heads [B, H, T, d] as rows beside Hk heads of keys: [B, Hk, H / Hk T, d]. Head h has the keys of
+ * head h Hk / H. */
 static tg_tensor rows_beside(tg_site site, tg_tensor heads, int64_t kv_heads) {
     tg_shape shape = tg_tensor_shape(heads);
     if (shape.dim[1] == kv_heads) return heads;

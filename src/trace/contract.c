@@ -1,10 +1,10 @@
-/* Contractions and indexing: matmul, batched matmul, embedding, one-hot. All become [B, M, K] x [B, K, N] or a gather of
- * rows. Must not know how a contraction is tiled. */
+/* Contractions and indexing: matmul, batched matmul, embedding, one-hot. All become [B, M, K] x [B,
+ * K, N] or a gather of rows. Must not know how a contraction is tiled. */
 #include "trace/trace.h"
 
 /* ---------------------------------------------------------------- matmul */
 
-/* Both f32 and of at least one axis (two, if `matrices`), inner dimensions equal. */
+/* Both f32 and of at least one axis (two, if `matrices`), with equal inner dimensions. */
 static bool check_product(const tg_call *call, int32_t a, int32_t b, bool matrices) {
     int32_t ids[2] = {a, b};
     if (!tg_call_takes(call, a, TG_TAKES_F32) || !tg_call_takes(call, b, TG_TAKES_F32)) return false;
@@ -21,8 +21,8 @@ static bool check_product(const tg_call *call, int32_t a, int32_t b, bool matric
     return false;
 }
 
-/* x[..., M, K] w[K, N] -> [..., M, N]. 2 M' K N flop, M' = rows of x. All rows of x are one M, so that the gradient of w is
- * one contraction over them and never one matrix per leading index. */
+/* x[..., M, K] w[K, N] -> [..., M, N]. 2 M' K N flop, M' = rows of x. All rows of x are one M, so
+ * the gradient of w is one contraction over them, never one matrix for each leading index. */
 int32_t tg_compose_matmul(const tg_call *call, int32_t x, int32_t w) {
     tg_graph *g = call->graph;
     if (x == 0 || w == 0) return 0;
@@ -63,7 +63,8 @@ static int32_t shared_right(const tg_call *call, int32_t a, int32_t b, tg_shape 
     return tg_ir_reshape(call->graph, tg_compose_matmul(call, a, matrix), out);
 }
 
-/* a [batch..., M, K] b [batch..., K, N], batch axes broadcast. 0 with the error recorded where they do not. */
+/* a [batch..., M, K] b [batch..., K, N], batch axes broadcast. 0 with the error recorded where they
+ * do not. */
 static int32_t compose_batched(const tg_call *call, int32_t a, int32_t b) {
     int32_t ids[2] = {a, b};
     tg_shape batch, left = tg_node_shape(call, a), right = tg_node_shape(call, b);
@@ -88,7 +89,7 @@ tg_tensor tg_matmul_batched_at(tg_site site, tg_tensor a, tg_tensor b) {
     return tg_call_result(&call, compose_batched(&call, a.id, b.id));
 }
 
-/* A vector on the left is one row, on the right one column; what it stands for is dropped again. */
+/* A vector on the left is one row, on the right one column; the result drops that axis. */
 tg_tensor tg_matmul_at(tg_site site, tg_tensor x, tg_tensor w) {
     tg_call call;
     tg_tensor operands[2] = {x, w};

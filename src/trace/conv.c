@@ -1,5 +1,6 @@
-/* Convolutions, poolings and upsampling over the last one or two axes of [N, C, L] or [N, C, H, W], and the convolution layers. All are
- * composed of windows (ir/convolve.c, reductions over windows) and views. Must not know how windows are read. */
+/* Convolutions, poolings and upsampling over the last one or two axes of [N, C, L] or [N, C, H, W],
+ * and the convolution layers. All are composed of windows (ir/convolve.c, reductions over windows)
+ * and views. Must not know how windows are read. */
 #include "trace/trace.h"
 
 #include <math.h>
@@ -35,7 +36,7 @@ static const char *pair_text(const int64_t *numbers, int count, char *text) {
 }
 #define PAIR_LABEL(numbers, count) pair_text((numbers), (count), (char[PAIR_TEXT]){0})
 
-/* Where there is one axis, the second number of a pair says nothing, or the same again. */
+/* With one axis, the second number of a pair is 0 or equal to the first. */
 static bool check_second(const tg_call *call, int32_t x, const char *what, const int64_t *given, int count) {
     if (count == 2 || given[1] == 0 || given[1] == given[0]) return true;
     tg_call_fail(call, TG_ERROR_ARGUMENT, &x, 1, "%s has a second number, %lld, and there is one axis: %s", what, (long long)given[1],
@@ -43,7 +44,8 @@ static bool check_second(const tg_call *call, int32_t x, const char *what, const
     return false;
 }
 
-/* A number for each axis: a 0 for the second is the first, a 0 for the first is `otherwise`. Each at least 1. */
+/* A number for each axis: a 0 for the second is the first, a 0 for the first is `otherwise`. Each
+ * at least 1. */
 static bool read_numbers(const tg_call *call, int32_t x, const char *what, const int64_t *given, int count, const int64_t *otherwise,
                          int64_t *numbers) {
     if (!check_second(call, x, what, given, count)) return false;
@@ -89,7 +91,8 @@ static bool read_padding(const tg_call *call, int32_t x, const tg_padding *paddi
     return true;
 }
 
-/* How many windows fit; ceil: one more where something is left over, if it begins in the input or the padding before it. */
+/* The number of windows that fit. ceil: one more if something is left over and the window begins in
+ * the input or the padding before it. */
 static bool count_windows(const tg_call *call, int32_t x, bool ceil, conv_windows *w) {
     const tg_shape shape = tg_node_shape(call, x);
     for (int i = 0; i < w->count; i++) {
@@ -108,8 +111,9 @@ static bool count_windows(const tg_call *call, int32_t x, bool ceil, conv_window
     return true;
 }
 
-/* Windows are a view, and a view has a shape: what they hold, taps and all, is counted though it is stored nowhere. `planes`: images times
- * channels; at: the places of a window along each axis. */
+/* Windows are a view, and a view has a shape: its elements, taps included, are counted though no
+ * memory holds them. `planes`: images times channels; at: the positions of a window along each
+ * axis. */
 static bool windows_fit(const tg_call *call, int32_t x, int64_t planes, const int64_t *at, const conv_windows *w) {
     int64_t count = planes, taps[2] = {0, 0};
     bool fits = count <= INT32_MAX;
@@ -141,7 +145,7 @@ static int32_t pad_spatial(const tg_call *call, int32_t x, int lead, const conv_
 
 /* ---------------------------------------------------------------- convolutions */
 
-/* What the operands of a convolution say, checked. */
+/* The facts about the operands of a convolution, checked. */
 typedef struct conv_sizes {
     int64_t n, groups, in, out; /* channels in all */
     conv_windows windows;
@@ -298,7 +302,8 @@ static bool read_transposed(const tg_call *call, const int32_t *ids, const tg_co
     return conv_shape_ok(call, s, s->windows.out) && windows_fit(call, ids[0], s->n * s->out, in, &s->windows);
 }
 
-/* y [N, G, C, whole...] -> the part that the padding leaves, filled up to the wanted length by output_padding. */
+/* y [N, G, C, whole...] -> the part inside the padding, extended to the wanted length by
+ * output_padding. */
 static int32_t crop_transposed(const tg_call *call, int32_t y, const conv_windows *w) {
     if (y == 0) return 0;
     int64_t start[TG_MAX_RANK] = {0};
@@ -383,7 +388,8 @@ static tg_tensor reduce_windows(const tg_call *call, tg_op op, int32_t x, const 
     return tg_call_result(call, y);
 }
 
-/* What lies outside is no candidate: -infinity. Each window holds an element of x, since padding is under the kernel. */
+/* Elements outside are -infinity, so they never win. Each window holds an element of x, because
+ * padding is less than the kernel. */
 static tg_tensor max_pool_at(tg_site site, const char *name, tg_tensor x, const int64_t *kernel, tg_pool_options options, int count) {
     tg_call call;
     conv_windows w;
@@ -417,8 +423,8 @@ static void *conv_table(const tg_call *call, int64_t count, size_t each) {
     return NULL;
 }
 
-/* f32 [out...]: how many elements each window counts; rank 0 where that is the same for all. asked: the padding before ceil_mode
- * made it longer. */
+/* f32 [out...]: how many elements each window counts; rank 0 where that is the same for all. asked:
+ * the padding before ceil_mode increased it. */
 static int32_t window_sizes(const tg_call *call, const tg_shape shape, const conv_windows *asked, const conv_windows *w, bool exclude) {
     const int64_t rows = w->out[0], columns = w->count == 2 ? w->out[1] : 1, count = rows * columns;
     float *sizes = conv_table(call, count, sizeof *sizes);
@@ -511,7 +517,7 @@ tg_tensor tg_upsample_nearest_at(tg_site site, tg_tensor x, tg_upsample_options 
     return tg_call_result(&call, tg_ir_reshape(call.graph, repeated, out));
 }
 
-/* Where output o of `out` lies among `in` elements. */
+/* The position of output o of `out` among `in` elements. */
 static double source_position(int64_t o, int64_t in, int64_t out, bool align_corners) {
     if (align_corners) return out == 1 ? 0.0 : (double)o * (double)(in - 1) / (double)(out - 1);
     const double at = ((double)o + 0.5) * (double)in / (double)out - 0.5;
@@ -575,7 +581,8 @@ tg_tensor tg_upsample_bilinear_at(tg_site site, tg_tensor x, tg_upsample_options
 
 /* ---------------------------------------------------------------- layers */
 
-/* std = gain / sqrt(numbers that meet in an output), gain 0 meaning sqrt 2, unless something else is asked for. */
+/* std = gain / sqrt(number of inputs of one output), where gain 0 means sqrt 2, unless another init
+ * is asked for. */
 static tg_init conv_init(tg_init init, double fan_in) {
     if (tg_init_given(&init) && init.kind != TG_INIT_KAIMING) return init;
     if (!(init.scale >= 0.0 && init.scale <= 1e30)) return init; /* to be refused as it was given */
@@ -584,7 +591,7 @@ static tg_init conv_init(tg_init init, double fan_in) {
     return init;
 }
 
-/* What the options say by themselves; whether it fits an input is said where there is one. */
+/* Checks the options by themselves; whether they fit an input is checked when there is one. */
 static bool check_layer(const tg_call *call, const tg_conv_layer_options *o) {
     const int64_t *const strides[2] = {o->stride, o->dilation}, *const sides[3] = {o->padding.before, o->padding.after, o->output_padding};
     const char *const steps[2] = {"the stride", "the dilation"}, *const edges[3] = {"padding", "padding", "output_padding"};

@@ -1,10 +1,12 @@
-/* Einstein summation: the equation read, diagonals and lone sums taken, and the operands multiplied pair by pair, left to right, each pair
- * as one contraction [B, M, K] x [B, K, N]. Must not know how a contraction is tiled. */
+/* Einstein summation: the equation read, diagonals and lone sums taken, and the operands multiplied
+ * pair by pair, left to right, each pair as one contraction [B, M, K] x [B, K, N]. Must not know
+ * how a contraction is tiled. */
 #include "trace/trace.h"
 
 #include <string.h>
 
-/* A label is a letter (a .. z, A .. Z: 0 .. 51) or an axis of the ellipsis, counted from the last (52 ..). */
+/* A label is a letter (a .. z, A .. Z: 0 .. 51) or an axis of the ellipsis, counted from the last
+ * (52 ..). */
 enum { EINSUM_LETTERS = 52, EINSUM_LABELS = EINSUM_LETTERS + TG_MAX_RANK };
 
 typedef struct einsum_term {
@@ -18,7 +20,7 @@ typedef struct einsum {
     const char *equation;
     int64_t dim[EINSUM_LABELS]; /* 0: not seen */
     int uses[EINSUM_LABELS];    /* operands still to come that have it, and one for the output */
-    int ellipsis;               /* axes that "..." stands for, the most of any operand */
+    int ellipsis;               /* axes of "...", the most of any operand */
     einsum_term out;
 } einsum;
 
@@ -45,7 +47,7 @@ static bool einsum_refuse(const einsum *e, const char *why, char c) {
     return false;
 }
 
-/* Labels up to a comma, an arrow or the end; *dots: where the ellipsis stands among them, -1. */
+/* Labels up to a comma, an arrow or the end; *dots: the position of the ellipsis among them, -1. */
 static bool einsum_read_term(const einsum *e, const char **at, int labels[TG_MAX_RANK], int *count, int *dots) {
     *count = 0;
     *dots = -1;
@@ -65,8 +67,9 @@ static bool einsum_read_term(const einsum *e, const char **at, int labels[TG_MAX
     return true;
 }
 
-/* One label per axis: the ellipsis becomes those of the axes that no letter names. An axis of 1 is repeated to what its label is in
- * other operands (within one operand, where a label twice is the diagonal, it is not). */
+/* One label for each axis: the ellipsis becomes the labels of the axes that no letter names. An
+ * axis of 1 is repeated to the size of its label in other operands (not within one operand, where a
+ * label twice is the diagonal). */
 static bool einsum_label_axes(einsum *e, einsum_term *term, int number, const int *labels, int count, int dots) {
     tg_shape shape = tg_node_shape(&e->call, term->id);
     int open = shape.rank - count;
@@ -111,7 +114,8 @@ static bool einsum_out_dots(einsum *e) {
     return true;
 }
 
-/* What an arrow says; else the ellipsis, then each letter that occurs once, in the order of the alphabet (A before a, as NumPy). */
+/* What an arrow says; else the ellipsis, then each letter that occurs once, in the order of the
+ * alphabet (A before a, as NumPy). */
 static bool einsum_read_output(einsum *e, const char *at, const int *occurs) {
     if (*at == '\0') {
         if (!einsum_out_dots(e)) return false;
@@ -173,7 +177,8 @@ static void einsum_permute(const einsum *e, einsum_term *term, const int *labels
     for (int i = 0; i < term->rank; i++) term->label[i] = labels[i];
 }
 
-/* Two axes of one label become their diagonal: as the first column of rows that are one element longer. Views alone. */
+/* Two axes of one label become their diagonal: as the first column of rows that are one element
+ * longer. Views alone. */
 static void einsum_diagonal(einsum *e, einsum_term *term, int first, int second) {
     tg_graph *g = e->call.graph;
     tg_shape shape = tg_node_shape(&e->call, term->id), out = {0, {0}};
@@ -199,7 +204,8 @@ static void einsum_diagonal(einsum *e, einsum_term *term, int first, int second)
     term->id = tg_ir_reshape(g, column, out);
 }
 
-/* Diagonals first; then what nobody else has is summed away. `holds`: uses of a label that are this term's own. */
+/* Diagonals first; then axes that no other term has are summed. `holds`: uses of a label by this
+ * term itself. */
 static void einsum_reduce(einsum *e, einsum_term *term) {
     for (int i = 0; i < term->rank && term->id != 0; i++) {
         int again = einsum_find(term, term->label[i], i + 1);
@@ -234,7 +240,8 @@ static void einsum_group(const einsum *e, const einsum_term *a, const einsum_ter
     for (int i = 0; i < a->rank; i++) {
         int label = a->label[i];
         if (einsum_find(b, label, 0) < 0) s->left[s->lefts++] = label;
-        else if (e->uses[label] == 2) s->inner[s->inners++] = label; /* these two, and nobody after them */
+        /* these two, and nobody after them */
+        else if (e->uses[label] == 2) s->inner[s->inners++] = label;
         else s->batch[s->batches++] = label;
     }
     for (int i = 0; i < b->rank; i++)
@@ -247,7 +254,8 @@ static int64_t einsum_product(const einsum *e, const int *labels, int count) {
     return product;
 }
 
-/* The term's axes in the order first, second, third, those of 1 that stand for more repeated, as [first, second, third]. */
+/* The term's axes in the order first, second, third, as [first, second, third]; axes of 1 are
+ * repeated to the size of their label. */
 static int32_t einsum_as_matrices(const einsum *e, einsum_term term, const int *const *groups, const int *counts) {
     int order[2 * TG_MAX_RANK], rank = 0;
     int64_t dims[3];

@@ -38,7 +38,7 @@ tg_tensor tg_round_at(tg_site site, tg_tensor x) { return unary_op(site, "round"
 tg_tensor tg_relu_at(tg_site site, tg_tensor x) { return unary_op(site, "relu", TG_OP_RELU, x, TG_TAKES_F32); }
 tg_tensor tg_logical_not_at(tg_site site, tg_tensor x) { return unary_op(site, "logical_not", TG_OP_NOT, x, TG_TAKES_BOOL); }
 
-/* Integers and masks carry no gradient: they come back as they are. */
+/* Integers and masks have no gradient: they come back as they are. */
 tg_tensor tg_stop_gradient_at(tg_site site, tg_tensor x) {
     tg_call call;
     if (!enter_unary(&call, site, "stop_gradient", x, TG_TAKES_ANY)) return tg_call_poison(&call);
@@ -52,8 +52,9 @@ tg_tensor tg_square_at(tg_site site, tg_tensor x) {
     return tg_call_result(&call, tg_ir_binary(call.graph, TG_OP_MUL, x.id, x.id));
 }
 
-/* A gate times x, where the gate is 0 (1) in f32 from -GATE_OPEN down (GATE_OPEN up): there the product is 0 (x), which at infinity is
- * 0 times infinity, in one derivative or another. So the formula sees `inside`, which is 0 there, and the result is chosen. NaN stays. */
+/* A gate times x. In f32 the gate is 0 from -GATE_OPEN down and 1 from GATE_OPEN up: there the
+ * product is 0, or x. At infinity that would be 0 times infinity, in one derivative or another. So
+ * the formula sees `inside`, which is 0 there, and the result is selected. NaN stays. */
 #define GATE_OPEN 128.0
 static int32_t gate_inside(const tg_call *call, int32_t x, int32_t *outside) {
     tg_graph *g = call->graph;
@@ -130,12 +131,14 @@ tg_tensor tg_leaky_relu_at(tg_site site, tg_tensor x, double slope) {
     if (!enter_unary(&call, site, "leaky_relu", x, TG_TAKES_F32)) return tg_call_poison(&call);
     int32_t factor = finite_number(&call, "slope", slope, x.id);
     if (factor == 0) return tg_call_poison(&call);
-    if (slope == 0) return tg_call_result(&call, tg_ir_unary(call.graph, TG_OP_RELU, x.id)); /* 0 times -infinity is 0 here */
+    /* 0 times -infinity is 0 here */
+    if (slope == 0) return tg_call_result(&call, tg_ir_unary(call.graph, TG_OP_RELU, x.id));
     int32_t positive = is_positive(&call, x.id);
     return tg_call_result(&call, tg_ir_select(call.graph, positive, x.id, tg_ir_binary(call.graph, TG_OP_MUL, x.id, factor)));
 }
 
-/* e^x never sees the x that are not its own: it would overflow, and 0 times infinity is the gradient then. */
+/* e^x never sees the x of the other branch: it would overflow, and then the gradient is 0 times
+ * infinity. */
 tg_tensor tg_elu_at(tg_site site, tg_tensor x, double alpha) {
     tg_call call;
     if (!enter_unary(&call, site, "elu", x, TG_TAKES_F32)) return tg_call_poison(&call);
@@ -185,7 +188,8 @@ static bool enter_operands(tg_call *call, tg_site site, const char *op, const tg
     return tg_call_enter(call, site, op, tensors, used); /* numbers only: no graph, poison */
 }
 
-/* The operand's node; a number becomes a rank-0 constant of `dtype`, that of `beside`. 0 with the error recorded. */
+/* The operand's node; a number becomes a rank-0 constant of `dtype`, that of `beside`. 0 with the
+ * error recorded. */
 static int32_t operand_node(const tg_call *call, const tg_operand *operand, tg_dtype dtype, int32_t beside) {
     double held = 0;
     if (!operand->is_number) return operand->tensor.id;
@@ -262,7 +266,7 @@ tg_tensor tg_logical_or_at(tg_site site, tg_operand a, tg_operand b) {
     return binary_op(site, "logical_or", TG_OP_OR, a, b, TG_TAKES_BOOL);
 }
 
-/* i32 by the number 0 is a mistake in the program, not a value; f32 by 0 is IEEE's. */
+/* i32 by the number 0 is a mistake in the program, not a value; f32 by 0 follows IEEE. */
 static bool enter_division(tg_call *call, tg_site site, const char *name, const tg_operand *a, const tg_operand *b, int32_t *left,
                            int32_t *right) {
     if (!enter_pair(call, site, name, a, b, TG_TAKES_NUMBERS, left, right)) return false;
@@ -278,8 +282,8 @@ tg_tensor tg_div_at(tg_site site, tg_operand a, tg_operand b) {
     return tg_call_result(&call, tg_ir_binary(call.graph, TG_OP_DIV, left, right));
 }
 
-/* Whether the remainder of two integers is not 0 and its sign is not the divisor's: the quotient was not rounded down. Never for a divisor
- * of 0. */
+/* Whether the remainder of two integers is not 0 and its sign is not the divisor's: the quotient
+ * was not rounded down. Never for a divisor of 0. */
 static int32_t is_off_by_one(const tg_call *call, int32_t remainder, int32_t divisor) {
     tg_graph *g = call->graph;
     int32_t zero = tg_ir_const(g, TG_SCALAR, TG_I32, 0.0);

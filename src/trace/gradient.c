@@ -1,5 +1,5 @@
-/* The public face of differentiation: checks what is asked, then appends the vector-Jacobian products of src/grad.
- * Must not know any operation's rule. */
+/* The public face of differentiation: checks what is asked, then appends the vector-Jacobian
+ * products of src/grad. Must not know any operation's rule. */
 #include "trace/trace.h"
 
 #include "grad/grad.h"

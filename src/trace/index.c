@@ -1,5 +1,5 @@
-/* Indexing along an axis, and orders: gather, take_along_axis, scatter_add, sort, argsort, top_k. Indices are checked as an embedding's
- * are. Must not know how a gather or a scatter runs. */
+/* Indexing along an axis, and orders: gather, take_along_axis, scatter_add, sort, argsort, top_k.
+ * Indices are checked as an embedding's are. Must not know how a gather or a scatter runs. */
 #include "trace/trace.h"
 
 /* ---------------------------------------------------------------- whole slices by index */
@@ -95,7 +95,8 @@ tg_tensor tg_scatter_add_at(tg_site site, tg_tensor x, tg_tensor indices, tg_ten
 
 /* ---------------------------------------------------------------- one element per index */
 
-/* Row-major positions in x of what indices (x's shape but for `axis`) choose. */
+/* Row-major positions in x of the elements that indices choose (indices have x's shape, except
+ * along `axis`). */
 static int32_t flat_positions(const tg_call *call, tg_shape x, int32_t indices, int axis) {
     tg_graph *g = call->graph;
     tg_shape shape = tg_node_shape(call, indices);
@@ -136,7 +137,7 @@ tg_tensor tg_take_along_axis_at(tg_site site, tg_tensor x, tg_tensor indices, in
 
 /* ---------------------------------------------------------------- orders */
 
-/* An axis being put in order: x with the axis last, and the place of each of its elements. */
+/* An axis being put in order: x with the axis last, and the rank of each of its elements. */
 typedef struct order {
     tg_call call;
     int32_t swap[TG_MAX_RANK]; /* the axis and the last one */
@@ -145,7 +146,8 @@ typedef struct order {
     int64_t rows, n;
 } order;
 
-/* bool [rows, n, n]: does element j stand before element i? The smaller (larger) one, numbers before NaN, among equals the first. */
+/* bool [rows, n, n]: does element j come before element i? The smaller (larger) one first, numbers
+ * before NaN, among equals the first. */
 static int32_t stands_before(const tg_call *call, int32_t i, int32_t j, bool descending) {
     tg_graph *g = call->graph;
     int32_t less = tg_ir_binary(g, TG_OP_LESS, descending ? i : j, descending ? j : i);
@@ -165,7 +167,8 @@ static int32_t stands_before(const tg_call *call, int32_t i, int32_t j, bool des
     return tg_ir_binary(g, TG_OP_OR, less, tied);
 }
 
-/* The place of an element is how many stand before it: n^2 comparisons in one reduction, and no order of work to depend on. */
+/* The rank of an element is the number of elements before it: n^2 comparisons in one reduction,
+ * which depend on no order of work. */
 static bool order_begin(order *o, tg_site site, const char *name, tg_tensor x, int axis, bool descending) {
     tg_call *call = &o->call;
     int along = 0;
@@ -191,7 +194,8 @@ static bool order_begin(order *o, tg_site site, const char *name, tg_tensor x, i
     return o->place != 0;
 }
 
-/* The first k of values [rows or 1, n], in order: a sum that only one element enters, so that the gradient is the permutation's. */
+/* The first k of values [rows or 1, n], in order: a sum that only one element enters, so its
+ * gradient is that of the permutation. */
 static int32_t order_pick(const order *o, int32_t values, int64_t k) {
     tg_graph *g = o->call.graph;
     if (values == 0) return 0;

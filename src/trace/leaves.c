@@ -1,5 +1,5 @@
-/* Leaves of a trace: parameters, inputs, states, constants, and what is said about them: initial values, writebacks,
- * captures. Must not know how values are filled in or kept. */
+/* Leaves of a trace: parameters, inputs, states, constants; and their initial values, writebacks
+ * and captures. Must not know how values are filled in or kept. */
 #include "trace/trace.h"
 
 #include <math.h>
@@ -77,7 +77,8 @@ static bool name_is_free(const tg_call *call, const char *taken, int32_t node) {
     return false;
 }
 
-/* "tg." begins the names of the library's own states, in memory and in files; "__metadata__" is no tensor in a file. */
+/* "tg." begins the names of the library's own states, in memory and in files; "__metadata__" is no
+ * tensor in a file. */
 static bool name_is_the_users(const tg_call *call) {
     if (strncmp(call->subject, "tg.", 3) != 0 && strcmp(call->subject, "__metadata__") != 0) return true;
     tg_call_fail(call, TG_ERROR_ARGUMENT, NULL, 0, "the name is reserved, like all that begin with tg.");

@@ -1,4 +1,5 @@
-/* Layers, composed of primitives: their gradients come with them and fusion makes them fast. Must not know kernels. */
+/* Layers, composed of primitives, which give the gradients; fusion makes them fast. Must not know
+ * kernels. */
 #include "trace/trace.h"
 
 #include <stdio.h>

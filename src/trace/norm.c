@@ -1,5 +1,6 @@
-/* Normalisations: over the last axis, over groups of channels, over the batch. Composed of primitives; a row, a group or a channel becomes
- * one unit of work by fusion. Must not know kernels. */
+/* Normalisations: over the last axis, over groups of channels, over the batch. Composed of
+ * primitives; a row, a group or a channel becomes one unit of work by fusion. Must not know
+ * kernels. */
 #include "trace/trace.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@
 
 static double eps_of(double eps) { return tg_value_or(eps, 1e-5); }
 
-/* Checks what all have, with `call` entered, and opens the scope. */
+/* The checks of all layers, with `call` entered; opens the scope. */
 static bool open_norm(tg_call *call, tg_site site, const char *op, tg_graph *g, const char *name, int64_t size, double eps) {
     if (!tg_call_enter_graph(call, site, op, g) || !tg_call_name_ok(call, name)) return false;
     call->subject = name;
@@ -101,7 +102,8 @@ static int32_t norm_scale(const tg_call *call, int32_t x, int32_t eps) {
     return tg_ir_unary(call->graph, TG_OP_RSQRT, norm_binary(call, TG_OP_ADD, x, eps));
 }
 
-/* x / sqrt(mean(x^2) + eps) over the axes; `roughly` is about x. *mean_square, unless NULL: mean(x^2). */
+/* x / sqrt(mean(x^2) + eps) over the axes; `roughly` is about x. *mean_square, unless NULL:
+ * mean(x^2). */
 static int32_t rms_normalized(const tg_call *call, int32_t x, int32_t roughly, uint32_t axes, double eps, int32_t *mean_square) {
     const tg_squares squares = tg_compose_squares(call, x, roughly, axes, eps);
     const int32_t count = tg_compose_number(call, (double)norm_count(call, x, axes));
@@ -142,7 +144,8 @@ static bool enter_rows(tg_call *call, tg_site site, const char *op, const tg_ten
     return false;
 }
 
-/* Over the last axis: (x - mean) / sqrt(var + eps) g + b, var = mean((x - mean)^2) (Ba, Kiros & Hinton 2016). */
+/* Over the last axis: (x - mean) / sqrt(var + eps) g + b, var = mean((x - mean)^2) (Ba, Kiros &
+ * Hinton 2016). */
 tg_tensor tg_nn_layer_norm_fwd_at(tg_site site, tg_layer_norm layer, tg_tensor x) {
     tg_call call;
     const tg_tensor operands[3] = {x, layer.g, layer.b};
@@ -160,7 +163,8 @@ tg_tensor tg_nn_rms_norm_fwd_at(tg_site site, tg_rms_norm layer, tg_tensor x) {
     return tg_call_result(&call, norm_binary(&call, TG_OP_MUL, rms_normalized(&call, x.id, x.id, last, layer.eps, NULL), layer.g.id));
 }
 
-/* ---------------------------------------------------------------- over channels, axis 1 of [N, C, ...] */
+/* ---------------------------------------------------------------- over channels, axis 1 of [N, C,
+ * ...] */
 
 static bool enter_channels(tg_call *call, tg_site site, const char *op, const tg_tensor *operands, int count) {
     if (!tg_call_enter(call, site, op, operands, count) || !all_f32(call, operands, count)) return false;
@@ -188,7 +192,7 @@ static int32_t gained(const tg_call *call, int32_t y, int32_t gain, int32_t bias
     return norm_binary(call, TG_OP_ADD, norm_binary(call, TG_OP_MUL, y, g), b);
 }
 
-/* The channels of a group and all that is behind them, as one row (Wu & He 2018). */
+/* The channels of a group and all axes after them, as one row (Wu & He 2018). */
 tg_tensor tg_nn_group_norm_fwd_at(tg_site site, tg_group_norm layer, tg_tensor x) {
     tg_call call;
     const tg_tensor operands[3] = {x, layer.g, layer.b};
@@ -211,7 +215,7 @@ static void keep_running(tg_site site, const tg_call *call, tg_tensor state, int
     if (next != 0) tg_writeback_at(site, state, (tg_tensor){call->graph, next});
 }
 
-/* Each channel over the batch and all that is behind it (Ioffe & Szegedy 2015). */
+/* Each channel over the batch and all axes after it (Ioffe & Szegedy 2015). */
 tg_tensor tg_nn_batch_norm_fwd_at(tg_site site, tg_batch_norm layer, tg_tensor x, bool training) {
     tg_call call;
     const tg_tensor operands[5] = {x, layer.g, layer.b, layer.mean, layer.var};

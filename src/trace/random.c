@@ -1,5 +1,6 @@
-/* Random numbers as operations: uniform, normal, integers, coins, categories, dropout. All are made of tg_ir_draw, so that an element
- * is the same wherever it is computed. Must not know where keys come from. */
+/* Random numbers as operations: uniform, normal, integers, coins, categories, dropout. All are made
+ * of tg_ir_draw, so that an element is the same wherever it is computed. Must not know where keys
+ * come from. */
 #include "trace/trace.h"
 
 /* Uniform in [0, 1): the multiples of 2^-24, exactly. */
@@ -8,7 +9,7 @@ static int32_t random_unit(const tg_call *call, tg_shape shape) {
     return tg_compose_scale(call, tg_ir_cast(call->graph, bits, TG_F32), 0x1p-24);
 }
 
-/* -log u, u uniform in (0, 1]: 31 bits, of which f32 keeps the small ones apart. Never infinite. */
+/* -log u, u uniform in (0, 1]: 31 bits; f32 keeps the small ones distinct. Never infinite. */
 static int32_t random_exponential(const tg_call *call, tg_shape shape) {
     tg_graph *g = call->graph;
     int32_t bits = tg_ir_cast(g, tg_ir_draw(g, shape, INT64_C(1) << 31), TG_F32);
@@ -18,7 +19,8 @@ static int32_t random_exponential(const tg_call *call, tg_shape shape) {
 
 /* bool: true with probability p, in steps of 2^-31. */
 static int32_t random_coin(const tg_call *call, tg_shape shape, double p) {
-    const double last = (double)(int64_t)(p * 2147483648.0 + 0.5) - 1; /* of those that are true; -1: none */
+    /* of those that are true; -1: none */
+    const double last = (double)(int64_t)(p * 2147483648.0 + 0.5) - 1;
     int32_t bits = tg_ir_draw(call->graph, shape, INT64_C(1) << 31);
     return tg_ir_binary(call->graph, TG_OP_LESS_EQUAL, bits, tg_ir_const(call->graph, TG_SCALAR, TG_I32, last));
 }
@@ -79,7 +81,8 @@ tg_tensor tg_bernoulli_at(tg_site site, tg_graph *g, tg_shape shape, tg_operand 
     return tg_call_result(&call, random_coin(&call, shape, p.number));
 }
 
-/* The largest of logits + g, g = -log(-log u) (Gumbel 1954), has index i with probability softmax(logits)[i]. */
+/* The largest of logits + g, g = -log(-log u) (Gumbel 1954), has index i with probability
+ * softmax(logits)[i]. */
 tg_tensor tg_categorical_at(tg_site site, tg_tensor logits, int axis) {
     tg_call call;
     int along = 0;
@@ -93,7 +96,7 @@ tg_tensor tg_categorical_at(tg_site site, tg_tensor logits, int axis) {
     int32_t bits = tg_ir_cast(g, tg_ir_draw(g, shape, INT64_C(1) << 23), TG_F32);
     int32_t unit = tg_compose_scale(&call, tg_ir_binary(g, TG_OP_ADD, bits, tg_compose_number(&call, 0.5)), 0x1p-23);
     int32_t wait = tg_ir_unary(g, TG_OP_LOG, tg_ir_unary(g, TG_OP_NEG, tg_ir_unary(g, TG_OP_LOG, unit)));
-    /* the maximum first: beside a large logit the noise would be rounded away */
+    /* subtract the maximum first: next to a large logit the noise would be rounded away */
     int32_t shifted = tg_ir_binary(g, TG_OP_SUB, logits.id, tg_compose_finite_maximum(&call, logits.id, axes));
     int32_t best = tg_ir_reduce(g, TG_OP_ARGMAX, tg_ir_binary(g, TG_OP_SUB, shifted, wait), axes);
     return tg_call_result(&call, tg_compose_drop_axes(&call, best, axes));

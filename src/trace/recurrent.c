@@ -1,6 +1,6 @@
-/* Recurrent layers: the plain cell, GRU and LSTM, one step at a time or unrolled over the time axis. The cells are PyTorch's, gate by
- * gate; the gates of a cell lie side by side in one matrix, so that a step is one contraction and one elementwise kernel. Must not know
- * kernels. */
+/* Recurrent layers: the plain cell, GRU and LSTM, one step at a time or unrolled over the time
+ * axis. The cells are PyTorch's, gate by gate. The gates of a cell are side by side in one matrix,
+ * so a step is one contraction and one elementwise kernel. Must not know kernels. */
 #include "trace/trace.h"
 
 #include <math.h>
@@ -145,7 +145,7 @@ static int32_t cell_gate(const cell_call *c, int32_t x, int i) {
     return tg_ir_slice(c->call.graph, x, start, shape);
 }
 
-/* x Wx + bx of all rows. What is added to it as it stands comes with it: bh, where no gate is multiplied before. */
+/* x Wx + bx of all rows; and plus bh, if no gate is multiplied before it is added. */
 static int32_t cell_input_product(const cell_call *c) {
     const int32_t product = tg_compose_matmul(&c->call, c->x, c->Wx);
     if (c->bx == 0) return product;
@@ -163,7 +163,8 @@ static int32_t cell_hidden_product(const cell_call *c) {
 /* a + b, b may be missing */
 static int32_t cell_sum(const cell_call *c, int32_t a, int32_t b) { return b == 0 ? a : cell_binary(c, TG_OP_ADD, a, b); }
 
-/* r = sigmoid(xr + hr), z = sigmoid(xz + hz), n = tanh(xn + r hn), h' = (1 - z) n + z h = n + z (h - n) (Cho et al. 2014) */
+/* r = sigmoid(xr + hr), z = sigmoid(xz + hz), n = tanh(xn + r hn), h' = (1 - z) n + z h = n + z (h
+ * - n) (Cho et al. 2014) */
 static void gru_step(cell_call *c, int32_t from_x, int32_t from_h) {
     int32_t gate[3], other[3];
     for (int i = 0; i < 3; i++) gate[i] = cell_gate(c, from_x, i), other[i] = cell_gate(c, from_h, i);
@@ -175,7 +176,8 @@ static void gru_step(cell_call *c, int32_t from_x, int32_t from_h) {
     else c->h = cell_binary(c, TG_OP_ADD, n, cell_binary(c, TG_OP_MUL, z, cell_binary(c, TG_OP_SUB, c->h, n)));
 }
 
-/* i, f, o = sigmoid, g = tanh of xi + hi and so on; c' = f c + i g, h' = o tanh(c') (Hochreiter & Schmidhuber 1997, Gers et al. 2000) */
+/* i, f, o = sigmoid, g = tanh of xi + hi and so on; c' = f c + i g, h' = o tanh(c') (Hochreiter &
+ * Schmidhuber 1997, Gers et al. 2000) */
 static void lstm_step(cell_call *c, int32_t from_x, int32_t from_h) {
     int32_t gate[4];
     const int32_t all = cell_sum(c, from_x, from_h);

@@ -1,5 +1,5 @@
-/* Reductions over any axes, and means and sums that compositions share. The primitives keep reduced axes as 1; dropping
- * them is a reshape here. Must not know how a reduction runs. */
+/* Reductions over any axes, and means and sums that compositions share. The primitives keep reduced
+ * axes as 1; dropping them is a reshape here. Must not know how a reduction runs. */
 #include "trace/trace.h"
 
 #include <math.h>
@@ -95,10 +95,11 @@ static int32_t root_or_zero(const tg_call *call, int32_t x) {
     return tg_ir_select(g, vanishes, zero, tg_ir_unary(g, TG_OP_SQRT, safe));
 }
 
-/* Squares of a row are in f32 as they are where their sum lies between these: what is lost of the smallest is nothing beside it. */
+/* Squares of a row need no scale if their sum is between these: what the smallest lose does not
+ * matter in it. */
 #define SQUARES_LEAST 0x1p-80
 #define SQUARES_MOST 0x1p120
-#define SQUARES_LARGE 0x1p-76 /* what a row beyond that is multiplied by, for its root */
+#define SQUARES_LARGE 0x1p-76 /* factor of a row beyond that, for its root */
 #define SQUARES_SMALL 0x1p76
 
 static int32_t sum_of_squares(const tg_call *call, int32_t x, uint32_t axes) {
@@ -112,8 +113,8 @@ static int32_t squares_choose(const tg_call *call, int32_t large, int32_t small,
     return tg_ir_select(call->graph, large, tg_compose_number(call, a), rest);
 }
 
-/* The plain sum tells which rows to scale. It has no gradient: that is of the second sum alone, which is the same in most rows.
- * to_small 0: none is small. */
+/* The plain sum shows which rows to scale. It has no gradient: the second sum has it, which is the
+ * same in most rows. to_small 0: none is small. */
 static tg_squares squares_scaled(const tg_call *call, int32_t x, int32_t roughly, uint32_t axes, double eps, double to_large,
                                  double to_small) {
     tg_graph *g = call->graph;
@@ -140,7 +141,8 @@ int32_t tg_compose_unscaled(const tg_call *call, tg_squares squares, int32_t x) 
     return tg_ir_binary(call->graph, TG_OP_MUL, once, squares.inverse);
 }
 
-/* x - mean, and what to divide the sum of its squares by: zeros with the error recorded where nothing is left to divide by. */
+/* x - mean, and the divisor of the sum of its squares; zeros with the error recorded if the divisor
+ * is 0. */
 static tg_centred about_mean(const tg_call *call, int32_t x, uint32_t axes, int32_t correction, int32_t *divisor) {
     int64_t count = reduced_count(tg_node_shape(call, x), axes);
     if (correction < 0 || correction >= count) {
@@ -152,7 +154,8 @@ static tg_centred about_mean(const tg_call *call, int32_t x, uint32_t axes, int3
     return tg_compose_centred(call, x, tg_compose_mean(call, x, axes), axes);
 }
 
-/* Only the sum may be too large: what the result needs is within a factor of the count of it, and so is the gradient. */
+/* Only the sum may be too large: the result, and its gradient, is within a factor of the count of
+ * it. */
 tg_tensor tg_variance_at(tg_site site, tg_tensor x, tg_axes axes, tg_variance_options options) {
     tg_call call;
     uint32_t mask = 0;
@@ -218,8 +221,9 @@ tg_tensor tg_all_at(tg_site site, tg_tensor x, tg_axes axes, tg_reduce_options o
 
 /* ---------------------------------------------------------------- products */
 
-/* A product as m 2^(16 e), |m| in 2^-8 .. 2^8 unless it is 0, infinite or NaN: neither overflows on the way to a result that does not,
- * whatever the order. e without gradient; 0 of integers, which wrap around. The bits are those of the plain product. */
+/* A product as m 2^(16 e), |m| in 2^-8 .. 2^8 unless it is 0, infinite or NaN: in any order neither
+ * overflows on the way to a result that does not. e has no gradient; it is 0 for integers, which
+ * wrap around. The bits are those of the plain product. */
 typedef struct product {
     int32_t m, e;
 } product;
@@ -253,7 +257,7 @@ static product product_times(const tg_call *call, product a, product b) {
     return p.e == 0 ? p : product_step(call, p, 0x1p8, 1);
 }
 
-/* m 2^(16 e), in steps of which none goes beyond the result. */
+/* m 2^(16 e), in steps that never go beyond the result. */
 static int32_t product_end(const tg_call *call, product p) {
     static const double steps[] = {4, 4, 2, 1}; /* further off it is 0 or infinite */
     tg_graph *g = call->graph;
@@ -278,8 +282,8 @@ static product product_columns(const tg_call *call, product p, int64_t rows, int
     return (product){columns_from(call, p.m, rows, from, count), columns_from(call, p.e, rows, from, count)};
 }
 
-/* x [rows, n], n a power of two -> [rows, 1]: halves multiplied until one is left. No division, so that a 0 does no harm to the
- * gradient; log2 n roundings deep. */
+/* x [rows, n], n a power of two -> [rows, 1]: halves are multiplied until one is left. No division,
+ * so a 0 does not spoil the gradient; log2 n roundings deep. */
 static int32_t product_of_halves(const tg_call *call, int32_t x, int64_t rows, int64_t n) {
     if (n <= 2)
         return n < 2 ? x : tg_ir_binary(call->graph, TG_OP_MUL, columns_from(call, x, rows, 0, 1), columns_from(call, x, rows, 1, 1));
@@ -289,7 +293,7 @@ static int32_t product_of_halves(const tg_call *call, int32_t x, int64_t rows, i
     return product_end(call, p);
 }
 
-/* x with `count` elements of `value` before (or behind) it along the last of two axes. */
+/* x with `count` elements of `value` before (or after) it along the last of two axes. */
 static int32_t beside_numbers(const tg_call *call, int32_t x, int64_t count, bool before, double value) {
     if (x == 0) return 0;
     tg_shape shape = tg_node_shape(call, x);
@@ -321,9 +325,11 @@ tg_tensor tg_prod_at(tg_site site, tg_tensor x, tg_axes axes, tg_reduce_options 
     return finish_reduction(&call, whole, mask, options);
 }
 
-/* ---------------------------------------------------------------- sums and products of all before */
+/* ---------------------------------------------------------------- sums and products of all
+ * before */
 
-/* How a scan sees its operand: the axis last, as [rows, n], turned round where it runs backwards. */
+/* How a scan sees its operand: the axis last, as [rows, n], turned round where it runs
+ * backwards. */
 typedef struct scan {
     tg_call call;
     int32_t order[TG_MAX_RANK]; /* swaps the axis and the last one */
@@ -349,7 +355,7 @@ static int32_t scan_begin(scan *s, tg_site site, const char *name, tg_tensor x, 
     return reverse ? tg_ir_flip(call->graph, flat, 2u) : flat;
 }
 
-/* What stands beside the last element moves one further: `first` begins. */
+/* The values move one element further: `first` begins. */
 static int32_t scan_shift(const scan *s, int32_t y, double first) {
     tg_graph *g = s->call.graph;
     if (y == 0) return 0;
@@ -366,8 +372,9 @@ static tg_tensor scan_end(const scan *s, int32_t y, bool reverse) {
     return tg_call_result(&s->call, tg_ir_permute(g, tg_ir_reshape(g, y, s->swapped), s->order));
 }
 
-/* x [rows, m, n] -> y[r, k, i] = sum of x[r, k, j] over j <= i. One reduction whose operand is [rows, m, n, n] to look at, and in no
- * memory. A product with a triangular matrix would make 0 times infinity of what it must not see. */
+/* x [rows, m, n] -> y[r, k, i] = sum of x[r, k, j] over j <= i. One reduction whose operand is
+ * [rows, m, n, n] as a view, not in memory. A product with a triangular matrix would make 0 times
+ * infinity of elements that must not count. */
 static int32_t sums_in_blocks(const tg_call *call, int32_t x, int64_t rows, int64_t m, int64_t n) {
     tg_graph *g = call->graph;
     tg_shape square = tg_shape_make(4, (const int64_t[]){rows, m, n, n});
@@ -381,7 +388,8 @@ static int32_t sums_in_blocks(const tg_call *call, int32_t x, int64_t rows, int6
 
 enum { SCAN_ONE_BLOCK = 128, SCAN_BLOCK = 64 };
 
-/* Elements of a block: all of a short axis, else about the square root, so that a second level of blocks is the last. */
+/* Elements of a block: all of a short axis, else about the square root, so that a second level of
+ * blocks is the last. */
 static int64_t scan_block(int64_t count, int64_t n) {
     const int64_t rows = count / n;
     int64_t block = 2;
@@ -394,7 +402,8 @@ static int64_t scan_block(int64_t count, int64_t n) {
     return block;
 }
 
-/* x [rows, n] -> sums of all up to each. Blocks by themselves, then to each what the blocks before it come to. */
+/* x [rows, n] -> sums of all up to each. First within blocks, then each block gets the sum of the
+ * blocks before it. */
 static int32_t running_sums(const scan *s, int32_t x, int64_t n) {
     tg_graph *g = s->call.graph;
     int64_t rows = s->rows, block = scan_block(rows * n, n), m = (n + block - 1) / block;
@@ -420,7 +429,8 @@ tg_tensor tg_cumsum_at(tg_site site, tg_tensor x, int axis, tg_scan_options opti
     return scan_end(&s, options.exclusive ? scan_shift(&s, sums, 0.0) : sums, options.reverse);
 }
 
-/* y[i] = y[i] y[i - d] for d = 1, 2, 4 ... (Hillis & Steele 1986). No division, so that a 0 does no harm to the gradient. */
+/* y[i] = y[i] y[i - d] for d = 1, 2, 4 ... (Hillis & Steele 1986). No division, so a 0 does not
+ * spoil the gradient. */
 tg_tensor tg_cumprod_at(tg_site site, tg_tensor x, int axis, tg_scan_options options) {
     scan s;
     const int32_t flat = scan_begin(&s, site, "cumprod", x, axis, options.reverse);

@@ -1,5 +1,5 @@
-/* A trace: starting and ending one, entering and failing operations, checks that all operations share.
- * Must not know what any single operation computes. */
+/* A trace: starting and ending one, entering and failing operations, checks that all operations
+ * share. Must not know what any single operation computes. */
 #include "trace/trace.h"
 
 #include <float.h>
@@ -11,8 +11,8 @@ enum { OPERANDS_SHOWN = (int)(sizeof((tg_call *)NULL)->operands / sizeof(int32_t
 
 /* ---------------------------------------------------------------- entering */
 
-/* The user's site and the operation's name for the nodes to come. The file's name is copied: a binding's text may not outlive the
- * call. */
+/* The user's site and the operation's name for the nodes to come. The file's name is copied: a
+ * binding's text may not outlive the call. */
 static bool stamp_call(const tg_call *call) {
     tg_graph *g = call->graph;
     const char *file = call->site.file != NULL ? call->site.file : "";
@@ -34,10 +34,11 @@ tg_tensor tg_call_poison(const tg_call *call) {
 /* The trace of this thread's build function, where there is one. */
 static _Thread_local tg_graph *trace_current;
 
-/* Mostly it is this one, without a look around. */
+/* Usually it is this one, without a search. */
 static bool trace_has(const tg_graph *graph) { return graph == trace_current || tg_is_alive(graph); }
 
-/* What is no tensor, or of a graph that is gone, has no context: the error goes to that of the call, or of the trace in progress. */
+/* A value that is no tensor, or whose graph is gone, has no context: the error goes to that of the
+ * call, or of the trace in progress. */
 static void fail_operand(tg_call *call, const char *what, int operand) {
     if (call->graph == NULL || !trace_has(call->graph)) call->graph = trace_current;
     if (call->graph == NULL) return;
@@ -95,7 +96,8 @@ static void fail_foreign(const tg_tensor *operands, int count, tg_site site, con
         if (operands[i].graph == home) continue;
         other = operands[i].graph;
         other_id = operands[i].id;
-        if (other->ctx->trace != other) break; /* the stranger is the one that is not being traced */
+        /* the foreign tensor is the one that is not being traced */
+        if (other->ctx->trace != other) break;
         const tg_graph *swap_graph = home;
         int32_t swap_id = home_id;
         home = other, home_id = other_id;
@@ -384,7 +386,8 @@ static void check_built(tg_graph *g, tg_tensor built) {
                 g->scopes.items[g->scopes.count - 1]);
 }
 
-/* Where none of the graphs was that are gone lately: their tensors are to be told from its own. */
+/* Creates a graph at an address that no recently destroyed graph had, so that tensors of those
+ * graphs are not taken for its own. */
 static tg_graph *trace_create(tg_context *ctx) {
     tg_graph *taken[TG_ALIVE_RECENT], *g = tg_graph_create(ctx);
     int count = 0;

@@ -20,7 +20,7 @@ typedef struct shape {
 
 static tg_device_model small(void) { return tg_device_guaranteed; }
 
-/* What an H200 offers. */
+/* What an H200 has. */
 static tg_device_model large(void) {
     tg_device_model device = tg_device_guaranteed;
     device.invocations = 1024;
@@ -342,54 +342,54 @@ static void cost_of_one_layout(void **state) {
     assert_true(tg_tile_cost(&problem, &room, &choice) > 3.0 * choice.cycles);
 }
 
-/* ---------------------------------------------------------------- offers and tables */
+/* ---------------------------------------------------------------- candidates and tables */
 
 static void check_fits(const tg_schedule *s, const tg_device_model *device) {
     assert_in_range(s->size, 64, device->invocations);
     assert_in_range(s->parts, 1, 64);
     if (s->kind != TG_SCHEDULE_TILES) return;
-    assert_in_range((s->tile_m + s->tile_n) * s->slice * 4 * s->buffers, 1, device->workgroup_bytes);
+    assert_in_range((s->tile_m + s->tile_n) * s->tile_k * 4 * s->buffers, 1, device->workgroup_bytes);
     assert_int_equal(s->tile_m / s->rows * (s->tile_n / s->columns), s->size);
 }
 
-/* Every offer fits, differs from the others, and is followed by a table that names it. */
-static void check_offers(shape s, int64_t least) {
+/* Every candidate fits, differs from the others, and is followed by a table that names it. */
+static void check_candidates(shape s, int64_t least) {
     tg_context *ctx = support_context();
     tg_device_model device = large();
     const tg_tile_room room = {.device = &device};
     const tg_tile_problem problem = problem_of(&s, 0);
-    tg_tile_offers offers = {.count = 0};
-    assert_int_equal(tg_tile_offer_all(&problem, &room, ctx, &offers), TG_OK);
-    assert_true(offers.count >= least);
+    tg_tile_candidates candidates = {.count = 0};
+    assert_int_equal(tg_tile_list_candidates(&problem, &room, ctx, &candidates), TG_OK);
+    assert_true(candidates.count >= least);
     int chosen = 0;
-    for (int64_t i = 0; i < offers.count; i++) {
-        const tg_schedule_entry entry = {offers.key, offers.items[i].schedule};
+    for (int64_t i = 0; i < candidates.count; i++) {
+        const tg_schedule_entry entry = {candidates.key, candidates.items[i].schedule};
         const tg_schedules table = {&entry, 1};
         device.schedules = &table;
         const tg_tile_choice choice = choice_of(&problem, &room);
         const tg_schedule followed = tg_tile_schedule(&choice);
         assert_true(choice.tuned);
         assert_true(tg_schedule_equal(&followed, &entry.schedule));
-        assert_true(choice.cycles == offers.items[i].cycles);
+        assert_true(choice.cycles == candidates.items[i].cycles);
         check_fits(&entry.schedule, &device);
-        chosen += tg_schedule_equal(&offers.chosen, &entry.schedule);
-        for (int64_t j = 0; j < i; j++) assert_false(tg_schedule_equal(&entry.schedule, &offers.items[j].schedule));
+        chosen += tg_schedule_equal(&candidates.chosen, &entry.schedule);
+        for (int64_t j = 0; j < i; j++) assert_false(tg_schedule_equal(&entry.schedule, &candidates.items[j].schedule));
     }
     assert_int_equal(chosen, 1);
-    tg_tile_sort_offers(&offers);
-    for (int64_t i = 1; i < offers.count; i++) assert_true(offers.items[i - 1].cycles <= offers.items[i].cycles);
-    tg_tile_free_offers(&offers, ctx);
+    tg_tile_sort_candidates(&candidates);
+    for (int64_t i = 1; i < candidates.count; i++) assert_true(candidates.items[i - 1].cycles <= candidates.items[i].cycles);
+    tg_tile_free_candidates(&candidates, ctx);
     tg_context_destroy(ctx);
 }
 
-static void offers_are_followed(void **state) {
+static void candidates_are_followed(void **state) {
     (void)state;
-    check_offers(product(1024, 1024, 1024), 100);
-    check_offers(product(131, 260, 71), 100);
-    check_offers((shape){"", "", "n", "k", {4096, 4096}, "k", "kn", "n"}, 10);
+    check_candidates(product(1024, 1024, 1024), 100);
+    check_candidates(product(131, 260, 71), 100);
+    check_candidates((shape){"", "", "n", "k", {4096, 4096}, "k", "kn", "n"}, 10);
 }
 
-/* What is not offered is not followed; nor is a table of another key, of a kernel that is not
+/* What is not listed is not followed; nor is a table of another key, of a kernel that is not
  * alone, or with halves. */
 static void tables_that_are_ignored(void **state) {
     (void)state;
@@ -413,7 +413,7 @@ static void tables_that_are_ignored(void **state) {
     assert_false(choice_of(&problem, &room).tuned);
 }
 
-static void offers_without_memory(void **state) {
+static void candidates_without_memory(void **state) {
     (void)state;
     const shape s = product(64, 64, 64);
     const tg_tile_problem problem = problem_of(&s, 0);
@@ -422,10 +422,10 @@ static void offers_without_memory(void **state) {
         support_allocator allocator = {.fail_at = at};
         tg_context *ctx = support_context_counting(&allocator);
         if (ctx == NULL) continue;
-        tg_tile_offers offers = {.count = 0};
-        const tg_status status = tg_tile_offer_all(&problem, &(tg_tile_room){.device = &device}, ctx, &offers);
+        tg_tile_candidates candidates = {.count = 0};
+        const tg_status status = tg_tile_list_candidates(&problem, &(tg_tile_room){.device = &device}, ctx, &candidates);
         const bool reached = allocator.calls >= at;
-        tg_tile_free_offers(&offers, ctx);
+        tg_tile_free_candidates(&candidates, ctx);
         tg_context_destroy(ctx);
         assert_int_equal(allocator.live_blocks, 0);
         assert_int_equal(status, reached ? TG_ERROR_MEMORY : TG_OK);
@@ -435,7 +435,7 @@ static void offers_without_memory(void **state) {
 
 /* ---------------------------------------------------------------- layouts */
 
-/* Every vector of a slice is fetched once, and what is fetched is what is read. */
+/* Every vector of a piece is fetched once, and what is fetched is what is read. */
 static void tiles_in_workgroup_memory(void **state) {
     (void)state;
     tg_device_model device = large();
@@ -448,14 +448,14 @@ static void tiles_in_workgroup_memory(void **state) {
         assert_int_equal(choice.method, TG_TILE_TILES);
         const tg_tile_problem read = tg_tile_read(&problem, &choice);
         const tg_tile_layout layout = tg_tile_lay_out(&read, &choice);
-        const tg_tile_part *const parts[] = {&layout.left, &layout.right};
-        assert_int_equal(layout.left.threads * layout.right.threads, layout.size);
+        const tg_tile_side *const parts[] = {&layout.left, &layout.right};
+        assert_int_equal(layout.left.invocations * layout.right.invocations, layout.size);
         for (int side = 0; side < 2; side++) {
-            const tg_tile_part *p = parts[side];
+            const tg_tile_side *p = parts[side];
             assert_int_equal(p->along_rows, operands[i][side][0] == 'k');
-            assert_int_equal(p->fetches * layout.size * 4, p->rows * layout.slice);
-            assert_int_equal(p->registers * p->threads * 4, p->rows * layout.slice);
-            assert_int_equal(p->height * (p->along_rows ? layout.slice : layout.slice / 4), p->registers);
+            assert_int_equal(p->fetches * layout.size * 4, p->rows * layout.k);
+            assert_int_equal(p->registers * p->invocations * 4, p->rows * layout.k);
+            assert_int_equal(p->height * (p->along_rows ? layout.k : layout.k / 4), p->registers);
             assert_int_equal(p->total, side == 0 ? 1024 : 512);
         }
     }
@@ -492,11 +492,11 @@ static void tiles_of_halves(void **state) {
     assert_int_equal(choice_of(&problem, &room).down, 0);
 }
 
-static void ends_and_chains(void **state) {
+static void ends_and_runs(void **state) {
     (void)state;
     const shape s = product(64, 64, 1000);
     tg_tile_problem p = problem_of(&s, 0);
-    tg_tile_choice c = {.method = TG_TILE_TILES, .part_length = 1000, .thread_m = 4, .thread_n = 8};
+    tg_tile_choice c = {.method = TG_TILE_TILES, .part_length = 1000, .own_m = 4, .own_n = 8};
     assert_int_equal(tg_tile_end_of(&p, &c, 8), TG_TILE_END_EXACT);
     assert_int_equal(tg_tile_end_of(&p, &c, 16), TG_TILE_END_FOURS);
     c.part_length = 512; /* the last part is shorter, by no whole step of 16 */
@@ -504,9 +504,9 @@ static void ends_and_chains(void **state) {
     assert_int_equal(tg_tile_end_of(&p, &c, 8), TG_TILE_END_EXACT);
     p.k = 1001;
     assert_int_equal(tg_tile_end_of(&p, &c, 8), TG_TILE_END_ANY);
-    assert_int_equal(tg_tile_chain(&c), 512);
-    c.thread_m = 16;
-    assert_int_equal(tg_tile_chain(&c), 4096);
+    assert_int_equal(tg_tile_run(&c), 512);
+    c.own_m = 16;
+    assert_int_equal(tg_tile_run(&c), 4096);
 }
 
 /* ---------------------------------------------------------------- launches */
@@ -546,17 +546,17 @@ static void join(joined *j) {
     j->program = (tg_program){.kernels = j->list, .kernel_count = 3};
 }
 
-static void check_launch(const joined *j, tg_launch launch, const tg_device_model *device, const char *expected, int64_t offered) {
+static void check_launch(const joined *j, tg_launch launch, const tg_device_model *device, const char *expected, int64_t listed) {
     tg_context *ctx = support_context();
     const tg_schedule schedule = tg_tile_launch_choose(&launch, device);
     char text[TG_SCHEDULE_TEXT];
     assert_string_equal(tg_schedule_print(&schedule, text, sizeof text), expected);
-    tg_tile_offers offers = {.count = 0};
-    assert_int_equal(tg_tile_launch_offer_all(&j->program, &launch, device, ctx, &offers), TG_OK);
-    assert_int_equal(offers.count, offered);
-    assert_true(tg_schedule_equal(&offers.chosen, &schedule));
-    for (int64_t i = 0; i < offers.count; i++) {
-        const tg_schedule_entry entry = {offers.key, offers.items[i].schedule};
+    tg_tile_candidates candidates = {.count = 0};
+    assert_int_equal(tg_tile_launch_list(&j->program, &launch, device, ctx, &candidates), TG_OK);
+    assert_int_equal(candidates.count, listed);
+    assert_true(tg_schedule_equal(&candidates.chosen, &schedule));
+    for (int64_t i = 0; i < candidates.count; i++) {
+        const tg_schedule_entry entry = {candidates.key, candidates.items[i].schedule};
         const tg_schedules table = {&entry, 1};
         tg_device_model tuned = *device;
         tuned.schedules = &table;
@@ -564,7 +564,7 @@ static void check_launch(const joined *j, tg_launch launch, const tg_device_mode
         tuned.invocations = 64;
         assert_null(tg_tile_launch_find(&j->program, &launch, &tuned));
     }
-    tg_tile_free_offers(&offers, ctx);
+    tg_tile_free_candidates(&candidates, ctx);
     tg_context_destroy(ctx);
 }
 
@@ -610,8 +610,8 @@ int main(void) {
         cmocka_unit_test(operands_and_axes),         cmocka_unit_test(loops_are_merged),        cmocka_unit_test(operands_as_vectors),
         cmocka_unit_test(a_slice_of_a_chain),        cmocka_unit_test(choices_are_pinned),      cmocka_unit_test(slow_barriers),
         cmocka_unit_test(what_fits_nowhere),         cmocka_unit_test(cost_grows_with_work),    cmocka_unit_test(cost_of_one_layout),
-        cmocka_unit_test(offers_are_followed),       cmocka_unit_test(tables_that_are_ignored), cmocka_unit_test(offers_without_memory),
-        cmocka_unit_test(tiles_in_workgroup_memory), cmocka_unit_test(tiles_of_halves),         cmocka_unit_test(ends_and_chains),
+        cmocka_unit_test(candidates_are_followed),   cmocka_unit_test(tables_that_are_ignored), cmocka_unit_test(candidates_without_memory),
+        cmocka_unit_test(tiles_in_workgroup_memory), cmocka_unit_test(tiles_of_halves),         cmocka_unit_test(ends_and_runs),
         cmocka_unit_test(panels_in_a_chain),         cmocka_unit_test(launches_of_several),     cmocka_unit_test(workgroup_memory),
     };
     return cmocka_run_group_tests_name("tile", tests, NULL, NULL);

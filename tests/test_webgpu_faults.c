@@ -657,13 +657,13 @@ static void a_table_that_does_not_work_is_not_followed(void **state) {
     scene sc;
     session s;
     support_allocator counts;
-    tg_wgsl_choices choices;
+    tg_wgsl_candidates choices;
     tg_arena arena;
     scene_make_with(&sc, build_product, NULL, 7);
     session_begin(&s, &sc, &counts, begin_fake(NULL), &result);
     assert_int_equal(tg_webgpu_executor.tuned(s.executable), 0);
     tg_arena_init(&arena, s.ctx);
-    session_must(&s, tg_wgsl_find_choices(sc.program.program, 0, tg_webgpu_executor.model(s.device), &arena, &choices));
+    session_must(&s, tg_wgsl_find_candidates(sc.program.program, 0, tg_webgpu_executor.model(s.device), &arena, &choices));
     assert_true(choices.count > 1);
     const tg_schedule_entry entry = {choices.key, choices.items[choices.count - 1]};
     const tg_schedules table = {&entry, 1};

@@ -335,8 +335,8 @@ static void print_with(printed_contraction *p, const char *key, const tg_schedul
 static void check_schedules(const contraction *c, int32_t least) {
     printed_contraction p;
     print_contraction(&p, c);
-    tg_wgsl_choices choices;
-    assert_int_equal(tg_wgsl_find_choices(&p.made.program, 0, &tg_device_guaranteed, &p.arena, &choices), TG_OK);
+    tg_wgsl_candidates choices;
+    assert_int_equal(tg_wgsl_find_candidates(&p.made.program, 0, &tg_device_guaranteed, &p.arena, &choices), TG_OK);
     assert_true(choices.count >= least);
     const char **sources = calloc((size_t)choices.count, sizeof *sources);
     assert_non_null(sources);
@@ -380,8 +380,8 @@ static void test_what_a_table_may_not_say(void **state) {
     };
     printed_contraction p;
     print_contraction(&p, &c);
-    tg_wgsl_choices choices;
-    assert_int_equal(tg_wgsl_find_choices(&p.made.program, 0, &tg_device_guaranteed, &p.arena, &choices), TG_OK);
+    tg_wgsl_candidates choices;
+    assert_int_equal(tg_wgsl_find_candidates(&p.made.program, 0, &tg_device_guaranteed, &p.arena, &choices), TG_OK);
     for (int i = 0; i < SUPPORT_COUNT(foreign); i++) {
         tg_schedule schedule;
         tg_wgsl_kernel printed;
@@ -405,10 +405,10 @@ static void test_schedules_of_launches(void **state) {
         printed_contraction p;
         print_contraction(&p, &c);
         join(&p.made, slices);
-        tg_wgsl_choices choices;
+        tg_wgsl_candidates choices;
         tg_wgsl_kernel own, printed;
         assert_int_equal(tg_emit_wgsl_launch(&p.made.program, 0, &tg_device_guaranteed, &p.arena, &own), TG_OK);
-        assert_int_equal(tg_wgsl_find_choices(&p.made.program, 0, &tg_device_guaranteed, &p.arena, &choices), TG_OK);
+        assert_int_equal(tg_wgsl_find_candidates(&p.made.program, 0, &tg_device_guaranteed, &p.arena, &choices), TG_OK);
         assert_in_range(choices.count, 4, 64);
         int different = 0;
         for (int32_t i = 0; i < choices.count; i++) {
@@ -703,9 +703,9 @@ static void test_schedules_are_right(void **state) {
     for (int l = 0; l < 4; l++) {
         const contraction c = {"", "m", "n", "k", {132, 67, l % 2 ? 72 : 41}, layouts[l][0], layouts[l][1], "mn", PLAIN, NULL};
         printed_contraction p;
-        tg_wgsl_choices choices;
+        tg_wgsl_candidates choices;
         print_contraction(&p, &c);
-        assert_int_equal(tg_wgsl_find_choices(&p.made.program, 0, tg_webgpu_executor.model(device), &p.arena, &choices), TG_OK);
+        assert_int_equal(tg_wgsl_find_candidates(&p.made.program, 0, tg_webgpu_executor.model(device), &p.arena, &choices), TG_OK);
         for (int j = 0; j < SCHEDULES; j++) {
             const int32_t i = (choices.count * (4 * j + l) / (4 * SCHEDULES) + j) % choices.count;
             const tg_schedule_entry entry = {choices.key, choices.items[i]};

@@ -55,13 +55,13 @@ tg_status tg_emit_wgsl_launch(const tg_program *program, int32_t index, const tg
                               tg_wgsl_kernel *out);
 /* What a table could say of launch `index`: its key, and the schedules that can be printed within `limits`, whose own table is not
  * looked at: first the one that the printer takes by itself, then the others, cheapest first by its own estimate. No choice: count 0. */
-typedef struct tg_wgsl_choices {
+typedef struct tg_wgsl_candidates {
     const char *key;
     tg_schedule *items; /* in the arena, as the key */
     int32_t count;
-} tg_wgsl_choices;
-tg_status tg_wgsl_find_choices(const tg_program *program, int32_t index, const tg_device_model *limits, tg_arena *arena,
-                               tg_wgsl_choices *out);
+} tg_wgsl_candidates;
+tg_status tg_wgsl_find_candidates(const tg_program *program, int32_t index, const tg_device_model *limits, tg_arena *arena,
+                                  tg_wgsl_candidates *out);
 /* Every launch, one after another, each stage under a comment with its number and workgroups: for people. */
 tg_status tg_emit_wgsl_text(const tg_program *program, const tg_device_model *limits, tg_text_buffer *text);
 

@@ -509,6 +509,11 @@ tg_status tg_wgsl_plan_vectors(tg_wgsl *w, bool *vectors) {
     return w->status;
 }
 
+tg_status tg_wgsl_list_candidates(tg_wgsl *w, tg_tile_candidates *candidates) {
+    if (w->kernel->kind == TG_KERNEL_CONTRACT && wgsl_prepare(w)) tg_wgsl_contract_candidates(w, candidates);
+    return w->status;
+}
+
 tg_wgsl *tg_wgsl_open(const tg_program *program, const tg_device_model *limits, tg_arena *arena) {
     tg_wgsl *w = tg_alloc(arena->ctx, sizeof *w);
     if (w == NULL) return NULL;

@@ -44,10 +44,9 @@ struct tg_wgsl {
     bool matrices;                    /* it has subgroup matrices, and main gets `subgroup`, the subgroup's number in the workgroup */
     bool helper[TG_WGSL_MAX_HELPERS]; /* of the module */
 
-    int64_t scratch_words;  /* of the kernel, all stages */
-    int32_t stage_count;    /* of the kernel, ended */
-    bool tuned;             /* the kernel was laid out as limits.schedules says */
-    tg_tile_offers *offers; /* not NULL: nothing is printed, what might be is added here */
+    int64_t scratch_words; /* of the kernel, all stages */
+    int32_t stage_count;   /* of the kernel, ended */
+    bool tuned;            /* the kernel was laid out as limits.schedules says */
     tg_status status;
 };
 
@@ -105,6 +104,8 @@ void tg_wgsl_close(tg_wgsl *w);
 tg_status tg_wgsl_print(tg_wgsl *w);
 /* Sets vectors[i] where printing w->kernel will read argument i as vec4s, in its first stage. */
 tg_status tg_wgsl_plan_vectors(tg_wgsl *w, bool *vectors);
+/* Adds the candidates of w->kernel: of a contraction; other kinds have none. */
+tg_status tg_wgsl_list_candidates(tg_wgsl *w, tg_tile_candidates *candidates);
 /* The program's launch as one dispatch (wgsl_join.c). TG_ERROR_LIMIT: its kernels do not fit together. */
 tg_status tg_wgsl_join(const tg_program *program, const tg_launch *launch, const tg_device_model *limits, const tg_schedule *schedule,
                        tg_arena *arena, tg_wgsl_kernel *out);
@@ -126,8 +127,9 @@ void tg_wgsl_map(tg_wgsl *w);
 void tg_wgsl_reduce(tg_wgsl *w);
 void tg_wgsl_contract(tg_wgsl *w);
 void tg_wgsl_scatter(tg_wgsl *w);
-/* What tg_wgsl_plan_vectors says of a contraction. */
+/* What tg_wgsl_plan_vectors and tg_wgsl_list_candidates say of a contraction. */
 void tg_wgsl_contract_vectors(tg_wgsl *w, bool *vectors);
+void tg_wgsl_contract_candidates(tg_wgsl *w, tg_tile_candidates *candidates);
 
 void tg_wgsl_fail(tg_wgsl *w, tg_status status, const char *what); /* TG_ERROR_LIMIT, TG_ERROR_INTERNAL: recorded, all stops */
 int64_t tg_wgsl_points(const tg_wgsl *w, int begin, int end);      /* product of extents; 1 when there are none */

@@ -218,10 +218,10 @@ static const char *wgsl_contract_title(const tg_wgsl_contraction *s) {
         return tg_arena_format(arena, "panels of %d rows, k by %d, %d way%s, %s", (int)c->panel, (int)c->panel_k, (int)c->ways, ways, wide);
     if (c->method == TG_TILE_TILES)
         return tg_arena_format(arena, "tiles of %d x %d, %d x %d each, k by %d%s, %s%s, %lld part%s%s%s", (int)tile->m, (int)tile->n,
-                               (int)c->thread_m, (int)c->thread_n, (int)tile->slice, tile->buffers > 1 ? " in turn" : "", wide, halves,
+                               (int)c->own_m, (int)c->own_n, (int)tile->k, tile->buffers > 1 ? " in turn" : "", wide, halves,
                                (long long)c->parts, parts, tile->by_rows ? ", row by row" : "", tile->unrolled ? ", unrolled" : "");
-    return tg_arena_format(arena, "direct, %d x %d each, %d way%s%s, %s, %lld part%s", (int)c->thread_m, (int)c->thread_n, (int)c->ways,
-                           ways, c->ways_first ? " side by side" : "", wide, (long long)c->parts, parts);
+    return tg_arena_format(arena, "direct, %d x %d each, %d way%s%s, %s, %lld part%s", (int)c->own_m, (int)c->own_n, (int)c->ways, ways,
+                           c->ways_first ? " side by side" : "", wide, (long long)c->parts, parts);
 }
 
 /* Whether the operand's buffer may be read as vec4s. */
@@ -251,19 +251,15 @@ void tg_wgsl_contract_vectors(tg_wgsl *w, bool *vectors) {
     vectors[s.problem.right.argument] = s.problem.right.wide;
 }
 
-static void wgsl_contract_offer(tg_wgsl *w) {
+void tg_wgsl_contract_candidates(tg_wgsl *w, tg_tile_candidates *candidates) {
     const tg_tile_problem problem = wgsl_contract_problem(w);
     const tg_tile_room room = {w->limits, w->frame};
-    const tg_status status = tg_tile_offer_all(&problem, &room, w->arena->ctx, w->offers);
+    const tg_status status = tg_tile_list_candidates(&problem, &room, w->arena->ctx, candidates);
     if (status != TG_OK) w->status = status;
 }
 
 void tg_wgsl_contract(tg_wgsl *w) {
     tg_wgsl_contraction s = {.w = w};
-    if (w->offers != NULL) {
-        wgsl_contract_offer(w);
-        return;
-    }
     if (!wgsl_contract_choose(&s)) {
         tg_wgsl_fail(w, TG_ERROR_LIMIT, "a contraction needs workgroups of 64 invocations");
         return;

@@ -61,7 +61,7 @@ void tg_wgsl_contract_points(tg_wgsl_contraction *s, const tg_wgsl_outputs *p, b
  * neighbouring columns. */
 void tg_wgsl_contract_cell(tg_wgsl_contraction *s, int64_t cell_rows, int64_t cell_columns);
 
-/* ---- tiles of halves (wgsl_subgroup.c). An operand's part of a slice is fetched as vec4<f32>s into
+/* ---- tiles of halves (wgsl_subgroup.c). A piece of an operand is fetched as vec4<f32>s into
  * next_left0, next_left1, ... (next_right0, ...). */
 /* Lines that bring what was fetched, as many vec4s of each as said, within the range of halves. */
 void tg_wgsl_halve(tg_wgsl *w, int left, int right);
@@ -73,8 +73,8 @@ typedef struct tg_wgsl_matrices {
 tg_wgsl_matrices tg_wgsl_matrix_declare(tg_wgsl *w, const tg_tile_layout *m); /* arrays, sums of 0 */
 /* let left_to<i>: where fetch i goes whose row and k in the tile, in vec4s, are called left_r<i>
  * and left_q<i> */
-void tg_wgsl_matrix_place(tg_wgsl *w, const tg_tile_layout *m, const tg_tile_part *operand, int32_t i);
-/* What was fetched goes into workgroup memory; a slice there is multiplied. */
+void tg_wgsl_matrix_target(tg_wgsl *w, const tg_tile_layout *m, const tg_tile_side *operand, int32_t i);
+/* What was fetched goes into workgroup memory; a piece there is multiplied. */
 void tg_wgsl_matrix_keep(tg_wgsl *w, const tg_wgsl_matrices *m);
 void tg_wgsl_matrix_multiply(tg_wgsl *w, const tg_wgsl_matrices *m);
 /* Opens a block that runs once for each sum of the tile, over all invocations: `let in_row`, `let

@@ -62,36 +62,34 @@ tg_status tg_emit_wgsl_launch(const tg_program *program, int32_t index, const tg
 
 /* ---------------------------------------------------------------- what a table might say */
 
-static tg_status launch_collect(tg_wgsl *w, const tg_launch *launch) {
-    if (launch->count == 1) {
-        w->kernel = &w->program->kernels[launch->first];
-        return w->kernel->kind == TG_KERNEL_CONTRACT ? tg_wgsl_print(w) : TG_OK;
-    }
-    return tg_tile_launch_offer_all(w->program, launch, w->limits, w->arena->ctx, w->offers);
+static tg_status launch_collect(tg_wgsl *w, const tg_launch *launch, tg_tile_candidates *candidates) {
+    if (launch->count > 1) return tg_tile_launch_list(w->program, launch, w->limits, w->arena->ctx, candidates);
+    w->kernel = &w->program->kernels[launch->first];
+    return tg_wgsl_list_candidates(w, candidates);
 }
 
 /* The chosen one first, then the others by what they are expected to take. */
-static tg_status launch_sort_choices(tg_tile_offers *offers, tg_arena *arena, tg_wgsl_choices *out) {
-    tg_tile_sort_offers(offers);
-    out->key = tg_arena_text(arena, offers->key);
-    out->items = TG_NEW(arena, tg_schedule, offers->count + 1);
+static tg_status launch_sort(tg_tile_candidates *candidates, tg_arena *arena, tg_wgsl_candidates *out) {
+    tg_tile_sort_candidates(candidates);
+    out->key = tg_arena_text(arena, candidates->key);
+    out->items = TG_NEW(arena, tg_schedule, candidates->count + 1);
     if (out->key == NULL || out->items == NULL) return TG_ERROR_MEMORY;
-    out->items[out->count++] = offers->chosen;
-    for (int64_t i = 0; i < offers->count; i++)
-        if (!tg_schedule_equal(&offers->items[i].schedule, &offers->chosen)) out->items[out->count++] = offers->items[i].schedule;
+    out->items[out->count++] = candidates->chosen;
+    for (int64_t i = 0; i < candidates->count; i++)
+        if (!tg_schedule_equal(&candidates->items[i].schedule, &candidates->chosen))
+            out->items[out->count++] = candidates->items[i].schedule;
     return TG_OK;
 }
 
-tg_status tg_wgsl_find_choices(const tg_program *program, int32_t index, const tg_device_model *limits, tg_arena *arena,
-                               tg_wgsl_choices *out) {
-    tg_tile_offers offers = {.count = 0};
+tg_status tg_wgsl_find_candidates(const tg_program *program, int32_t index, const tg_device_model *limits, tg_arena *arena,
+                                  tg_wgsl_candidates *out) {
+    tg_tile_candidates candidates = {.count = 0};
     memset(out, 0, sizeof *out);
     tg_wgsl *w = tg_wgsl_open(program, limits, arena);
     if (w == NULL) return TG_ERROR_MEMORY;
-    w->offers = &offers;
-    tg_status status = launch_collect(w, &program->launches[index]);
-    if (status == TG_OK && offers.count > 0) status = launch_sort_choices(&offers, arena, out);
-    tg_tile_free_offers(&offers, arena->ctx);
+    tg_status status = launch_collect(w, &program->launches[index], &candidates);
+    if (status == TG_OK && candidates.count > 0) status = launch_sort(&candidates, arena, out);
+    tg_tile_free_candidates(&candidates, arena->ctx);
     tg_wgsl_close(w);
     return status;
 }

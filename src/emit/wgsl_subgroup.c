@@ -57,7 +57,7 @@ void tg_wgsl_halve(tg_wgsl *w, int left, int right) {
 
 /* ---------------------------------------------------------------- operands */
 
-static const char *subgroup_name(const tg_tile_layout *m, const tg_tile_part *o) { return o == &m->left ? "left" : "right"; }
+static const char *subgroup_name(const tg_tile_layout *m, const tg_tile_side *o) { return o == &m->left ? "left" : "right"; }
 
 tg_wgsl_matrices tg_wgsl_matrix_declare(tg_wgsl *w, const tg_tile_layout *m) {
     tg_wgsl_matrices arrays = {.layout = m};
@@ -73,13 +73,13 @@ tg_wgsl_matrices tg_wgsl_matrix_declare(tg_wgsl *w, const tg_tile_layout *m) {
     return arrays;
 }
 
-void tg_wgsl_matrix_place(tg_wgsl *w, const tg_tile_layout *m, const tg_tile_part *o, int32_t i) {
+void tg_wgsl_matrix_target(tg_wgsl *w, const tg_tile_layout *m, const tg_tile_side *o, int32_t i) {
     const char *name = subgroup_name(m, o), *line = o->along_rows ? "q" : "r", *in_line = o->along_rows ? "r" : "q";
     tg_wgsl_line(w, "let %s_to%d = %s_%s%d * %d + %s_%s%d * 4;", name, (int)i, name, line, (int)i, tg_tile_line(m, o), name, in_line,
                  (int)i);
 }
 
-static void subgroup_keep(tg_wgsl *w, const tg_tile_part *o, const char *name, const char *array) {
+static void subgroup_keep(tg_wgsl *w, const tg_tile_side *o, const char *name, const char *array) {
     for (int i = 0; i < o->fetches; i++) {
         tg_wgsl_line(w, "let %s_half%d = vec4<f16>(next_%s%d);", name, i, name, i);
         for (int c = 0; c < 4; c++) tg_wgsl_line(w, "%s[%s_to%d + %d] = %s_half%d.%c;", array, name, i, c, name, i, "xyzw"[c]);
@@ -94,7 +94,7 @@ void tg_wgsl_matrix_keep(tg_wgsl *w, const tg_wgsl_matrices *m) {
 /* ---------------------------------------------------------------- products */
 
 /* let l<i> (r<i>): rows from 16 i of the subgroup's block on, k from `k` on. A right matrix has k along its rows. */
-static void subgroup_load(tg_wgsl *w, const tg_wgsl_matrices *m, const tg_tile_part *o, int i, int k) {
+static void subgroup_load(tg_wgsl *w, const tg_wgsl_matrices *m, const tg_tile_side *o, int i, int k) {
     const char *name = subgroup_name(m->layout, o);
     const bool left = o == &m->layout->left, columns_lie_together = left == o->along_rows;
     const int line = tg_tile_line(m->layout, o);
@@ -106,8 +106,8 @@ static void subgroup_load(tg_wgsl *w, const tg_wgsl_matrices *m, const tg_tile_p
 }
 
 void tg_wgsl_matrix_multiply(tg_wgsl *w, const tg_wgsl_matrices *m) {
-    const tg_tile_part *left = &m->layout->left, *right = &m->layout->right;
-    for (int k = 0; k < m->layout->slice; k += TG_TILE_MATRIX) {
+    const tg_tile_side *left = &m->layout->left, *right = &m->layout->right;
+    for (int k = 0; k < m->layout->k; k += TG_TILE_MATRIX) {
         tg_wgsl_line(w, "{");
         for (int i = 0; i < tg_tile_matrices(left); i++) subgroup_load(w, m, left, i, k);
         for (int j = 0; j < tg_tile_matrices(right); j++) {
@@ -123,7 +123,7 @@ void tg_wgsl_matrix_multiply(tg_wgsl *w, const tg_wgsl_matrices *m) {
 
 /* Band by band of sixteen rows of every subgroup's block: registers have no index, so a band is a case. */
 static void subgroup_store_band(tg_wgsl *w, const tg_wgsl_matrices *m, int band) {
-    const tg_tile_part *right = &m->layout->right;
+    const tg_tile_side *right = &m->layout->right;
     for (int j = 0; j < tg_tile_matrices(right); j++)
         tg_wgsl_line(w, "subgroupMatrixStore(&%s, subgroup * %du + %du, c%d_%d, false, %du);", m->sums, tg_tile_band(m->layout),
                      j * TG_TILE_MATRIX, band, j, tg_tile_block(right));

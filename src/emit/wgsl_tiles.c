@@ -1,26 +1,26 @@
-/* wgsl_tiles: contractions by tiles: a workgroup owns a tile of outputs and walks k slice by slice.
- * What an operand's part of a slice looks like in workgroup memory is tile/layout.h's; products of
+/* wgsl_tiles: contractions by tiles: a workgroup owns a tile of outputs and walks k piece by piece.
+ * What an operand looks like in workgroup memory is tile/layout.h's; products of
  * subgroup matrices are wgsl_subgroup.c's. Must not know which tile. */
 #include "emit/wgsl_contract.h"
 
 #include <stdio.h>
 
 /* One operand as the text names it. */
-typedef struct wgsl_tiles_side {
+typedef struct wgsl_tiles_operand {
     const tg_tile_operand *operand;
-    const tg_tile_part *part;
-    int32_t first;     /* register of the slice, where there are two slices */
+    const tg_tile_side *side;
+    int32_t first;     /* register of the piece, where there are two */
     const char *name;  /* "left" or "right" */
     const char *array; /* in workgroup memory, as the module calls it */
     const char *own;   /* "y" or "x": the invocation along this side */
     const char *tile;  /* index of the tile along this side */
-} wgsl_tiles_side;
+} wgsl_tiles_operand;
 
 typedef struct wgsl_tiles {
     tg_wgsl *w;
     tg_wgsl_contraction *s;
     tg_tile_layout layout;
-    wgsl_tiles_side left, right;
+    wgsl_tiles_operand left, right;
     tg_wgsl_matrices matrices; /* where the layout has them */
 } wgsl_tiles;
 
@@ -30,9 +30,9 @@ static const char wgsl_tiles_component[4] = {'x', 'y', 'z', 'w'};
 
 /* let left_r0, left_q0: which row (or four of them) and which k (or four) of the tile fetch i of
  * this invocation is. */
-static void wgsl_tiles_own_fetch(const wgsl_tiles *t, const wgsl_tiles_side *o, int i) {
-    const tg_tile_part *p = o->part;
-    const int32_t inner = p->k_first ? t->layout.slice / 4 : p->along_rows ? p->rows / 4 : p->rows;
+static void wgsl_tiles_own_fetch(const wgsl_tiles *t, const wgsl_tiles_operand *o, int i) {
+    const tg_tile_side *p = o->side;
+    const int32_t inner = p->k_first ? t->layout.k / 4 : p->along_rows ? p->rows / 4 : p->rows;
     const int mask = (int)inner - 1, shift = tg_tile_log2(inner);
     char unit[32];
     snprintf(unit, sizeof unit, i == 0 ? "t" : "(t + %d)", i * (int)t->layout.size);
@@ -42,8 +42,8 @@ static void wgsl_tiles_own_fetch(const wgsl_tiles *t, const wgsl_tiles_side *o, 
 
 /* Declares where fetch i of this invocation comes from (left_0, left_k0) and goes to (left_to0,
  * left_own0). */
-static void wgsl_tiles_plan_fetch(const wgsl_tiles *t, const wgsl_tiles_side *o, int i) {
-    const tg_tile_part *p = o->part;
+static void wgsl_tiles_plan_fetch(const wgsl_tiles *t, const wgsl_tiles_operand *o, int i) {
+    const tg_tile_side *p = o->side;
     const int rows = (int)(p->along_rows ? p->rows / 4 : p->rows);
     const int64_t last = (p->along_rows ? p->total / 4 : p->total) - 1;
     const char *name = o->name;
@@ -54,32 +54,34 @@ static void wgsl_tiles_plan_fetch(const wgsl_tiles *t, const wgsl_tiles_side *o,
     tg_wgsl_contract_row(t->s, o->operand, i, row);
     tg_wgsl_line(t->w, "let %s_k%d = %s_q%d%s;", name, i, name, i, p->along_rows ? "" : " * 4");
     if (t->layout.matrices) {
-        tg_wgsl_matrix_place(t->w, &t->layout, p, i);
+        tg_wgsl_matrix_target(t->w, &t->layout, p, i);
         return;
     }
-    tg_wgsl_line(t->w, "let %s_to%d = %s_q%d * %d + (%s_r%d >> %d);", name, i, name, i, (int)p->height, name, i, tg_tile_log2(p->threads));
+    tg_wgsl_line(t->w, "let %s_to%d = %s_q%d * %d + (%s_r%d >> %d);", name, i, name, i, (int)p->height, name, i,
+                 tg_tile_log2(p->invocations));
     if (p->k_first)
-        tg_wgsl_line(t->w, "let %s_own%d = (%s_r%d & %d) ^ (%s_q%d * %d);", name, i, name, i, (int)p->threads - 1, name, i,
-                     32 / (int)t->layout.slice);
-    else tg_wgsl_line(t->w, "let %s_own%d = %s_r%d & %d;", name, i, name, i, (int)p->threads - 1);
+        tg_wgsl_line(t->w, "let %s_own%d = (%s_r%d & %d) ^ (%s_q%d * %d);", name, i, name, i, (int)p->invocations - 1, name, i,
+                     32 / (int)t->layout.k);
+    else tg_wgsl_line(t->w, "let %s_own%d = %s_r%d & %d;", name, i, name, i, (int)p->invocations - 1);
 }
 
-static void wgsl_tiles_plan(const wgsl_tiles *t, wgsl_tiles_side *o) {
-    const tg_tile_part *p = o->part;
-    const int fours = (int)t->layout.slice / 4;
+static void wgsl_tiles_plan(const wgsl_tiles *t, wgsl_tiles_operand *o) {
+    const tg_tile_side *p = o->side;
+    const int fours = (int)t->layout.k / 4;
     tg_wgsl_contract_base(t->s, o->operand);
     for (int i = 0; i < p->fetches; i++) wgsl_tiles_plan_fetch(t, o, i);
     if (t->layout.matrices) return;
     for (int q = 1; p->k_first && q < fours; q++) tg_wgsl_line(t->w, "let %s%d = %s ^ %d;", o->own, q, o->own, q * 8 / fours);
-    const tg_wgsl_array array = {t->s->choice.halves ? "f16" : "f32", true, p->threads, (int64_t)p->registers * t->s->choice.tile.buffers};
+    const tg_wgsl_array array = {t->s->choice.halves ? "f16" : "f32", true, p->invocations,
+                                 (int64_t)p->registers * t->s->choice.tile.buffers};
     o->array = tg_wgsl_declare_array(t->w, o == &t->left ? "tile_left" : "tile_right", array);
 }
 
-/* ---------------------------------------------------------------- a slice into registers, then into workgroup memory */
+/* ---------------------------------------------------------------- a piece into registers, then into workgroup memory */
 
-static void wgsl_tiles_fetch_side(const wgsl_tiles *t, const wgsl_tiles_side *o, const char *let, const char *k) {
+static void wgsl_tiles_fetch_side(const wgsl_tiles *t, const wgsl_tiles_operand *o, const char *let, const char *k) {
     const char *name = o->name;
-    for (int i = 0; i < o->part->fetches; i++)
+    for (int i = 0; i < o->side->fetches; i++)
         tg_wgsl_line(t->w, "%snext_%s%d = %sfetch_%s(%s_%d, %s + %s_k%d, k_end);", let, name, i, t->w->prefix, name, name, i, k, name, i);
 }
 
@@ -88,7 +90,7 @@ static void wgsl_tiles_fetch(const wgsl_tiles *t, const char *let, const char *k
     wgsl_tiles_fetch_side(t, &t->right, let, k);
 }
 
-/* The slice `ahead` of k of the whole part into registers, where there is one. */
+/* The piece `ahead` of k of the whole part into registers, where there is one. */
 static void wgsl_tiles_fetch_next(const wgsl_tiles *t, int ahead) {
     char next[32];
     snprintf(next, sizeof next, "k + %d", ahead);
@@ -97,17 +99,17 @@ static void wgsl_tiles_fetch_next(const wgsl_tiles *t, int ahead) {
     tg_wgsl_line(t->w, "}");
 }
 
-static void wgsl_tiles_keep_side(const wgsl_tiles *t, const wgsl_tiles_side *o) {
+static void wgsl_tiles_keep_side(const wgsl_tiles *t, const wgsl_tiles_operand *o) {
     const char *name = o->name, *open = t->s->choice.halves ? "vec4<f16>(" : "", *close = t->s->choice.halves ? ")" : "";
     char first[32] = "";
     if (o->first > 0) snprintf(first, sizeof first, " + %d", (int)o->first);
-    for (int i = 0; i < o->part->fetches; i++)
+    for (int i = 0; i < o->side->fetches; i++)
         tg_wgsl_line(t->w, "%s[%s_to%d%s][%s_own%d] = %snext_%s%d%s;", o->array, name, i, first, name, i, open, name, i, close);
 }
 
 /* What was fetched goes into workgroup memory. */
 static void wgsl_tiles_keep(const wgsl_tiles *t) {
-    if (t->s->choice.halves) tg_wgsl_halve(t->w, (int)t->left.part->fetches, (int)t->right.part->fetches);
+    if (t->s->choice.halves) tg_wgsl_halve(t->w, (int)t->left.side->fetches, (int)t->right.side->fetches);
     if (t->layout.matrices) {
         tg_wgsl_matrix_keep(t->w, &t->matrices);
         return;
@@ -116,33 +118,33 @@ static void wgsl_tiles_keep(const wgsl_tiles *t) {
     wgsl_tiles_keep_side(t, &t->right);
 }
 
-/* ---------------------------------------------------------------- products of a slice */
+/* ---------------------------------------------------------------- products of a piece */
 
 /* let <name><number>: register i of step `step`, a k, or the four k `q` */
-static void wgsl_tiles_read_as(const wgsl_tiles *t, const wgsl_tiles_side *o, int step, int q, int i, char name, int number) {
+static void wgsl_tiles_read_as(const wgsl_tiles *t, const wgsl_tiles_operand *o, int step, int q, int i, char name, int number) {
     char own[16];
-    if (o->part->k_first && q > 0) snprintf(own, sizeof own, "%s%d", o->own, q);
+    if (o->side->k_first && q > 0) snprintf(own, sizeof own, "%s%d", o->own, q);
     else snprintf(own, sizeof own, "%s", o->own);
-    const int from = (int)(o->first + step * o->part->height + i);
+    const int from = (int)(o->first + step * o->side->height + i);
     tg_wgsl_line(t->w, t->w->f16 ? "let %c%d = vec4<f32>(%s[%d][%s]);" : "let %c%d = %s[%d][%s];", name, number, o->array, from, own);
 }
 
 /* let l<i> (r<i>) */
-static void wgsl_tiles_read_one(const wgsl_tiles *t, const wgsl_tiles_side *o, int step, int q, int i) {
+static void wgsl_tiles_read_one(const wgsl_tiles *t, const wgsl_tiles_operand *o, int step, int q, int i) {
     wgsl_tiles_read_as(t, o, step, q, i, o->name[0], i);
 }
 
-static void wgsl_tiles_read(const wgsl_tiles *t, const wgsl_tiles_side *o, int step, int q) {
-    for (int i = 0; i < o->part->height; i++) wgsl_tiles_read_one(t, o, step, q, i);
+static void wgsl_tiles_read(const wgsl_tiles *t, const wgsl_tiles_operand *o, int step, int q) {
+    for (int i = 0; i < o->side->height; i++) wgsl_tiles_read_one(t, o, step, q, i);
 }
 
-static int wgsl_tiles_vectors(const wgsl_tiles *t) { return (int)t->s->choice.thread_n / 4; }
+static int wgsl_tiles_vectors(const wgsl_tiles *t) { return (int)t->s->choice.own_n / 4; }
 
 /* let b<first>, ...: the invocation's columns of k component `k`, four a vec4, from r0, r1, ... */
 static void wgsl_tiles_columns(const wgsl_tiles *t, int k, int first) {
     const char c = wgsl_tiles_component[k];
     for (int j = 0; j < wgsl_tiles_vectors(t); j++) {
-        if (t->right.part->along_rows) tg_wgsl_line(t->w, "let b%d = r%d;", first + j, j);
+        if (t->right.side->along_rows) tg_wgsl_line(t->w, "let b%d = r%d;", first + j, j);
         else
             tg_wgsl_line(t->w, "let b%d = vec4<f32>(r%d.%c, r%d.%c, r%d.%c, r%d.%c);", first + j, 4 * j, c, 4 * j + 1, c, 4 * j + 2, c,
                          4 * j + 3, c);
@@ -151,7 +153,7 @@ static void wgsl_tiles_columns(const wgsl_tiles *t, int k, int first) {
 
 /* c += l r^T, of one row and one k */
 static void wgsl_tiles_multiply(const wgsl_tiles *t, int row, int k, int first) {
-    const bool rows = t->left.part->along_rows;
+    const bool rows = t->left.side->along_rows;
     const char c = wgsl_tiles_component[rows ? row % 4 : k];
     for (int j = 0; j < wgsl_tiles_vectors(t); j++)
         tg_wgsl_line(t->w, "c%d_%d = fma(vec4<f32>(l%d.%c), b%d, c%d_%d);", row, j, rows ? row / 4 : row, c, first + j, row, j);
@@ -159,7 +161,7 @@ static void wgsl_tiles_multiply(const wgsl_tiles *t, int row, int k, int first) 
 
 /* Four k, k by k: l for four k, or r, is in registers meanwhile. */
 static void wgsl_tiles_step(const wgsl_tiles *t, int q) {
-    const bool left_rows = t->left.part->along_rows, right_rows = t->right.part->along_rows;
+    const bool left_rows = t->left.side->along_rows, right_rows = t->right.side->along_rows;
     if (!left_rows) wgsl_tiles_read(t, &t->left, q, q);
     if (!right_rows) wgsl_tiles_read(t, &t->right, q, q);
     for (int k = 0; k < 4; k++) {
@@ -167,7 +169,7 @@ static void wgsl_tiles_step(const wgsl_tiles *t, int q) {
         if (left_rows) wgsl_tiles_read(t, &t->left, 4 * q + k, q);
         if (right_rows) wgsl_tiles_read(t, &t->right, 4 * q + k, q);
         wgsl_tiles_columns(t, k, 0);
-        for (int i = 0; i < t->s->choice.thread_m; i++) wgsl_tiles_multiply(t, i, k, 0);
+        for (int i = 0; i < t->s->choice.own_m; i++) wgsl_tiles_multiply(t, i, k, 0);
         tg_wgsl_line(t->w, "}");
     }
 }
@@ -175,7 +177,7 @@ static void wgsl_tiles_step(const wgsl_tiles *t, int q) {
 /* The invocation's columns of all four k: b0, b1, .. */
 static void wgsl_tiles_four_columns(const wgsl_tiles *t, int q) {
     const int vectors = wgsl_tiles_vectors(t);
-    const bool right_rows = t->right.part->along_rows;
+    const bool right_rows = t->right.side->along_rows;
     if (!right_rows) wgsl_tiles_read(t, &t->right, q, q);
     for (int k = 0; k < 4; k++) {
         if (!right_rows) wgsl_tiles_columns(t, k, k * vectors);
@@ -187,19 +189,19 @@ static void wgsl_tiles_four_columns(const wgsl_tiles *t, int q) {
  * but the right one's four k are. */
 static void wgsl_tiles_step_by_rows(const wgsl_tiles *t, int q) {
     wgsl_tiles_four_columns(t, q);
-    for (int i = 0; i < t->s->choice.thread_m; i++) {
+    for (int i = 0; i < t->s->choice.own_m; i++) {
         wgsl_tiles_read_one(t, &t->left, q, q, i);
         for (int k = 0; k < 4; k++) wgsl_tiles_multiply(t, i, k, k * wgsl_tiles_vectors(t));
     }
 }
 
-static void wgsl_tiles_slice(const wgsl_tiles *t) {
+static void wgsl_tiles_piece(const wgsl_tiles *t) {
     if (t->layout.matrices) {
         tg_wgsl_matrix_multiply(t->w, &t->matrices);
         return;
     }
-    const bool by_rows = !t->left.part->along_rows && (!t->right.part->along_rows || t->s->choice.tile.by_rows);
-    for (int q = 0; q < t->layout.slice / 4; q++) {
+    const bool by_rows = !t->left.side->along_rows && (!t->right.side->along_rows || t->s->choice.tile.by_rows);
+    for (int q = 0; q < t->layout.k / 4; q++) {
         tg_wgsl_line(t->w, "{");
         if (by_rows) wgsl_tiles_step_by_rows(t, q);
         else wgsl_tiles_step(t, q);
@@ -211,7 +213,7 @@ static void wgsl_tiles_slice(const wgsl_tiles *t) {
 
 /* One line for each vec4 of sums. */
 static void wgsl_tiles_each_sum(const wgsl_tiles *t, const char *before, const char *between, const char *after) {
-    for (int i = 0; i < t->s->choice.thread_m; i++)
+    for (int i = 0; i < t->s->choice.own_m; i++)
         for (int j = 0; j < wgsl_tiles_vectors(t); j++) {
             if (between) tg_wgsl_line(t->w, "%s%d_%d%s%d_%d%s", before, i, j, between, i, j, after);
             else tg_wgsl_line(t->w, "%s%d_%d%s", before, i, j, after);
@@ -219,34 +221,34 @@ static void wgsl_tiles_each_sum(const wgsl_tiles *t, const char *before, const c
 }
 
 /* Slices from k = `begin` up to `end`, while the next one, of the whole part, is on its way. */
-static void wgsl_tiles_slices(const wgsl_tiles *t, const char *begin, const char *end) {
-    const int slice = (int)t->layout.slice;
-    tg_wgsl_line(t->w, "for (var k = %s; k < %s; k += %d) {", begin, end, slice);
+static void wgsl_tiles_pieces(const wgsl_tiles *t, const char *begin, const char *end) {
+    const int piece = (int)t->layout.k;
+    tg_wgsl_line(t->w, "for (var k = %s; k < %s; k += %d) {", begin, end, piece);
     tg_wgsl_line(t->w, "workgroupBarrier();");
     wgsl_tiles_keep(t);
     tg_wgsl_line(t->w, "workgroupBarrier();");
-    wgsl_tiles_fetch_next(t, slice);
-    wgsl_tiles_slice(t);
+    wgsl_tiles_fetch_next(t, piece);
+    wgsl_tiles_piece(t);
     tg_wgsl_line(t->w, "}");
 }
 
-/* The same with two slices in workgroup memory: while one is multiplied the other is written, and
- * one barrier parts them. The first one is there already. A chain ends after an even number of
- * slices, or with the part. */
-static void wgsl_tiles_slices_in_turn(const wgsl_tiles *t, const char *begin, const char *end) {
-    const int slice = (int)t->layout.slice;
-    const bool even = tg_tile_end_of(&t->s->problem, &t->s->choice, (int64_t)2 * slice) == TG_TILE_END_EXACT;
+/* The same with two pieces in workgroup memory: while one is multiplied the other is written, and
+ * one barrier separates them. The first one is there already. A run of additions ends after an even
+ * number of pieces, or with the part. */
+static void wgsl_tiles_pieces_in_turn(const wgsl_tiles *t, const char *begin, const char *end) {
+    const int piece = (int)t->layout.k;
+    const bool even = tg_tile_end_of(&t->s->problem, &t->s->choice, (int64_t)2 * piece) == TG_TILE_END_EXACT;
     wgsl_tiles other = *t;
-    other.left.first = t->left.part->registers;
-    other.right.first = t->right.part->registers;
-    tg_wgsl_line(t->w, "for (var k = %s; k < %s; k += %d) {", begin, end, 2 * slice);
-    wgsl_tiles_fetch_next(t, slice);
-    wgsl_tiles_slice(t);
+    other.left.first = t->left.side->registers;
+    other.right.first = t->right.side->registers;
+    tg_wgsl_line(t->w, "for (var k = %s; k < %s; k += %d) {", begin, end, 2 * piece);
+    wgsl_tiles_fetch_next(t, piece);
+    wgsl_tiles_piece(t);
     wgsl_tiles_keep(&other);
     tg_wgsl_line(t->w, "workgroupBarrier();");
-    wgsl_tiles_fetch_next(t, 2 * slice);
-    if (!even) tg_wgsl_line(t->w, "if (k + %d < %s) {", slice, end);
-    wgsl_tiles_slice(&other);
+    wgsl_tiles_fetch_next(t, 2 * piece);
+    if (!even) tg_wgsl_line(t->w, "if (k + %d < %s) {", piece, end);
+    wgsl_tiles_piece(&other);
     if (!even) tg_wgsl_line(t->w, "}");
     wgsl_tiles_keep(t);
     tg_wgsl_line(t->w, "workgroupBarrier();");
@@ -254,13 +256,13 @@ static void wgsl_tiles_slices_in_turn(const wgsl_tiles *t, const char *begin, co
 }
 
 static void wgsl_tiles_walk(const wgsl_tiles *t, const char *begin, const char *end) {
-    if (t->s->choice.tile.buffers > 1) wgsl_tiles_slices_in_turn(t, begin, end);
-    else wgsl_tiles_slices(t, begin, end);
+    if (t->s->choice.tile.buffers > 1) wgsl_tiles_pieces_in_turn(t, begin, end);
+    else wgsl_tiles_pieces(t, begin, end);
 }
 
 static void wgsl_tiles_sums(wgsl_tiles *t) {
     tg_wgsl *w = t->w;
-    const int chain = (int)tg_tile_chain(&t->s->choice);
+    const int run = (int)tg_tile_run(&t->s->choice);
     if (t->layout.matrices) t->matrices = tg_wgsl_matrix_declare(w, &t->layout);
     else wgsl_tiles_each_sum(t, "var c", NULL, " = vec4<f32>();");
     wgsl_tiles_fetch(t, "var ", "k_begin");
@@ -268,14 +270,14 @@ static void wgsl_tiles_sums(wgsl_tiles *t) {
         wgsl_tiles_keep(t);
         tg_wgsl_line(w, "workgroupBarrier();");
     }
-    /* matrices cannot be added: one chain, of a K of halves */
-    if (t->layout.matrices || t->s->choice.part_length <= chain) {
+    /* matrices cannot be added: one run */
+    if (t->layout.matrices || t->s->choice.part_length <= run) {
         wgsl_tiles_walk(t, "k_begin", "k_end");
         return;
     }
     wgsl_tiles_each_sum(t, "var total", NULL, " = vec4<f32>();");
-    tg_wgsl_line(w, "for (var chain = k_begin; chain < k_end; chain += %d) {", chain);
-    tg_wgsl_line(w, "let chain_end = min(chain + %d, k_end);", chain);
+    tg_wgsl_line(w, "for (var chain = k_begin; chain < k_end; chain += %d) {", run);
+    tg_wgsl_line(w, "let chain_end = min(chain + %d, k_end);", run);
     wgsl_tiles_walk(t, "chain", "chain_end");
     wgsl_tiles_each_sum(t, "total", " += c", ";");
     wgsl_tiles_each_sum(t, "c", NULL, " = vec4<f32>();");
@@ -286,18 +288,19 @@ static void wgsl_tiles_sums(wgsl_tiles *t) {
 /* ---------------------------------------------------------------- after the sums */
 
 /* Row `index` (i or j) of the invocation, in the whole problem. */
-static void wgsl_tiles_row(const wgsl_tiles_side *o, char index, char *text, size_t size) {
-    const int rows = (int)o->part->rows, threads = (int)o->part->threads;
-    if (o->part->along_rows)
-        snprintf(text, size, "%s * %d + (%c >> 2) * %d + %s * 4 + (%c & 3)", o->tile, rows, index, 4 * threads, o->own, index);
-    else snprintf(text, size, "%s * %d + %s + %c * %d", o->tile, rows, o->own, index, threads);
+static void wgsl_tiles_row(const wgsl_tiles_operand *o, char index, char *text, size_t size) {
+    const int rows = (int)o->side->rows, invocations = (int)o->side->invocations;
+    if (o->side->along_rows)
+        snprintf(text, size, "%s * %d + (%c >> 2) * %d + %s * 4 + (%c & 3)", o->tile, rows, index, 4 * invocations, o->own, index);
+    else snprintf(text, size, "%s * %d + %s + %c * %d", o->tile, rows, o->own, index, invocations);
 }
 
 /* The same for a number. */
-static void wgsl_tiles_row_of(const wgsl_tiles_side *o, int index, char *text, size_t size) {
-    const int rows = (int)o->part->rows, threads = (int)o->part->threads;
-    if (o->part->along_rows) snprintf(text, size, "%s * %d + %s * 4 + %d", o->tile, rows, o->own, (index >> 2) * 4 * threads + (index & 3));
-    else snprintf(text, size, "%s * %d + %s + %d", o->tile, rows, o->own, index * threads);
+static void wgsl_tiles_row_of(const wgsl_tiles_operand *o, int index, char *text, size_t size) {
+    const int rows = (int)o->side->rows, invocations = (int)o->side->invocations;
+    if (o->side->along_rows)
+        snprintf(text, size, "%s * %d + %s * 4 + %d", o->tile, rows, o->own, (index >> 2) * 4 * invocations + (index & 3));
+    else snprintf(text, size, "%s * %d + %s + %d", o->tile, rows, o->own, index * invocations);
 }
 
 /* The epilogue of each output by itself: no array of sums, whose place is memory. */
@@ -307,8 +310,8 @@ static void wgsl_tiles_finish_each(const wgsl_tiles *t, bool row_guard, bool col
     char row[TG_WGSL_ADDRESS], column[TG_WGSL_ADDRESS], sum[TG_WGSL_ADDRESS];
     const tg_wgsl_outputs one = {1, 1, row, column, sum, row_guard, column_guard};
     tg_wgsl_contract_prepare(t->s, partial);
-    for (int i = 0; i < c->thread_m; i++)
-        for (int j = 0; j < c->thread_n; j++) {
+    for (int i = 0; i < c->own_m; i++)
+        for (int j = 0; j < c->own_n; j++) {
             wgsl_tiles_row_of(&t->left, i, row, sizeof row);
             wgsl_tiles_row_of(&t->right, j, column, sizeof column);
             snprintf(sum, sizeof sum, "c%d_%d.%c", i, j / 4, wgsl_tiles_component[j % 4]);
@@ -319,7 +322,7 @@ static void wgsl_tiles_finish_each(const wgsl_tiles *t, bool row_guard, bool col
 static void wgsl_tiles_finish(const wgsl_tiles *t, bool row_guard, bool column_guard) {
     const tg_tile_choice *c = &t->s->choice;
     tg_wgsl *w = t->w;
-    const int vectors = wgsl_tiles_vectors(t), sums = (int)c->thread_m * vectors;
+    const int vectors = wgsl_tiles_vectors(t), sums = (int)c->own_m * vectors;
     char row[TG_WGSL_ADDRESS], column[TG_WGSL_ADDRESS], sum[TG_WGSL_ADDRESS];
     wgsl_tiles_row(&t->left, 'i', row, sizeof row);
     wgsl_tiles_row(&t->right, 'j', column, sizeof column);
@@ -329,7 +332,7 @@ static void wgsl_tiles_finish(const wgsl_tiles *t, bool row_guard, bool column_g
     for (int x = 0; x < sums; x++) tg_text_add(&w->main, "%sc%d_%d", x ? ", " : "", x / vectors, x % vectors);
     tg_text_add(&w->main, ");");
     tg_wgsl_newline(w);
-    const tg_wgsl_outputs own = {c->thread_m, c->thread_n, row, column, sum, row_guard, column_guard};
+    const tg_wgsl_outputs own = {c->own_m, c->own_n, row, column, sum, row_guard, column_guard};
     tg_wgsl_contract_prepare(t->s, c->parts > 1);
     tg_wgsl_contract_points(t->s, &own, c->parts > 1);
 }
@@ -342,8 +345,8 @@ static void wgsl_tiles_finish_matrices(const wgsl_tiles *t, bool guarded) {
     tg_wgsl *w = t->w;
     tg_wgsl_contract_prepare(t->s, partial);
     tg_wgsl_matrix_each_sum(w, &t->matrices);
-    tg_wgsl_line(w, "let row = tile_row * %d + in_row;", (int)t->left.part->rows);
-    tg_wgsl_line(w, "let column = tile_column * %d + in_column;", (int)t->right.part->rows);
+    tg_wgsl_line(w, "let row = tile_row * %d + in_row;", (int)t->left.side->rows);
+    tg_wgsl_line(w, "let column = tile_column * %d + in_column;", (int)t->right.side->rows);
     if (guarded) tg_wgsl_line(w, "if ((row < %lld) & (column < %lld)) {", (long long)p->rows, (long long)p->columns);
     tg_wgsl_contract_point(t->s, "sum", partial);
     for (int i = 0; i < 2 + guarded; i++) tg_wgsl_line(w, "}");
@@ -353,7 +356,7 @@ static void wgsl_tiles_finish_matrices(const wgsl_tiles *t, bool guarded) {
 
 /* Which tile this workgroup owns. Bands of eight tile rows, walked column by column, keep what
  * neighbours in time read in the second-level cache. */
-static void wgsl_tiles_place(const wgsl_tiles *t, int64_t tile_rows, int64_t tile_columns) {
+static void wgsl_tiles_locate(const wgsl_tiles *t, int64_t tile_rows, int64_t tile_columns) {
     tg_wgsl *w = t->w;
     const int64_t tiles = tile_rows * tile_columns, batch = t->s->problem.batch;
     if (t->s->choice.parts > 1) tg_wgsl_line(w, "let part = group / %lld;", (long long)(tiles * batch));
@@ -373,8 +376,8 @@ static void wgsl_tiles_place(const wgsl_tiles *t, int64_t tile_rows, int64_t til
 }
 
 /* let x, y: 32 neighbouring invocations lie 8 by 4, where they read the fewest different vec4s. */
-static void wgsl_tiles_lanes(tg_wgsl *w, int32_t threads) {
-    const int across = tg_tile_log2(threads / 8);
+static void wgsl_tiles_lanes(tg_wgsl *w, int32_t invocations) {
+    const int across = tg_tile_log2(invocations / 8);
     tg_wgsl_line(w, "let x = (t & 7) | (((t >> 5) & %d) << 3);", (1 << across) - 1);
     tg_wgsl_line(w, "let y = ((t >> 3) & 3) | ((t >> %d) << 2);", 5 + across);
 }
@@ -383,17 +386,17 @@ void tg_wgsl_tiles(tg_wgsl_contraction *s) {
     const tg_tile_choice *c = &s->choice;
     tg_tile_problem *p = &s->problem;
     wgsl_tiles t = {.w = s->w, .s = s, .layout = tg_tile_lay_out(p, c)};
-    t.left = (wgsl_tiles_side){.operand = &p->left, .part = &t.layout.left, .name = "left", .own = "y", .tile = "tile_row"};
-    t.right = (wgsl_tiles_side){.operand = &p->right, .part = &t.layout.right, .name = "right", .own = "x", .tile = "tile_column"};
+    t.left = (wgsl_tiles_operand){.operand = &p->left, .side = &t.layout.left, .name = "left", .own = "y", .tile = "tile_row"};
+    t.right = (wgsl_tiles_operand){.operand = &p->right, .side = &t.layout.right, .name = "right", .own = "x", .tile = "tile_column"};
     const int64_t tile_rows = tg_tile_ceil(p->rows, c->tile.m), tile_columns = tg_tile_ceil(p->columns, c->tile.n);
     const bool row_guard = p->rows % c->tile.m != 0, column_guard = p->columns % c->tile.n != 0;
-    const tg_tile_end end = tg_tile_end_of(p, c, c->tile.slice);
+    const tg_tile_end end = tg_tile_end_of(p, c, c->tile.k);
     tg_wgsl_contract_fetch(s, &p->left, end);
     tg_wgsl_contract_fetch(s, &p->right, end);
-    wgsl_tiles_place(&t, tile_rows, tile_columns);
+    wgsl_tiles_locate(&t, tile_rows, tile_columns);
     tg_wgsl_contract_range(s);
     s->w->f16 = c->halves;
-    if (!t.layout.matrices) wgsl_tiles_lanes(s->w, t.layout.right.threads);
+    if (!t.layout.matrices) wgsl_tiles_lanes(s->w, t.layout.right.invocations);
     wgsl_tiles_plan(&t, &t.left);
     wgsl_tiles_plan(&t, &t.right);
     wgsl_tiles_sums(&t);

@@ -45,11 +45,11 @@ typedef struct tune_case {
     int32_t *slots;
     const void **inputs;
     void **wanted, **got; /* per output */
-    tg_wgsl_choices choices;
+    tg_wgsl_candidates candidates;
     bool *seen;           /* per choice */
     tg_executable *usual; /* the first choice: the printer's own */
     int repeats, tried, wrong;
-    int32_t best;         /* of the choices */
+    int32_t best;         /* of the candidates */
     double ratio;         /* of its time over the usual one's */
     double usual_seconds; /* least */
     int64_t end;          /* ns */
@@ -105,7 +105,7 @@ static tg_status tune_make_tables(tune_case *c) {
     c->inputs = TG_NEW(&c->arena, const void *, p->input_count + 1);
     c->wanted = TG_NEW(&c->arena, void *, p->output_count + 1);
     c->got = TG_NEW(&c->arena, void *, p->output_count + 1);
-    c->seen = TG_NEW(&c->arena, bool, c->choices.count + 1);
+    c->seen = TG_NEW(&c->arena, bool, c->candidates.count + 1);
     if (c->slots == NULL || c->inputs == NULL || c->wanted == NULL || c->got == NULL || c->seen == NULL) return TG_ERROR_MEMORY;
     for (int32_t s = 0; s < p->state_count; s++) c->slots[s] = s;
     for (int32_t o = 0; o < p->output_count; o++) {
@@ -183,7 +183,7 @@ static bool tune_all_agree(const tune_case *c) {
 
 /* A choice, loaded. *out NULL, with TG_OK: this device cannot have it. */
 static tg_status tune_load(tune_case *c, int32_t choice, tg_executable **out) {
-    const tg_schedule_entry entry = {c->choices.key, c->choices.items[choice]};
+    const tg_schedule_entry entry = {c->candidates.key, c->candidates.items[choice]};
     const tg_schedules table = {&entry, 1};
     tg_device *device = c->run->device;
     *out = NULL;
@@ -281,9 +281,9 @@ static tg_schedule tune_outline(tg_schedule schedule) {
 
 /* Whether it is the first of its outline, which is the cheapest. */
 static bool tune_is_first(const tune_case *c, int32_t choice) {
-    const tg_schedule outline = tune_outline(c->choices.items[choice]);
+    const tg_schedule outline = tune_outline(c->candidates.items[choice]);
     for (int32_t i = 0; i < choice; i++) {
-        const tg_schedule other = tune_outline(c->choices.items[i]);
+        const tg_schedule other = tune_outline(c->candidates.items[i]);
         if (tg_schedule_equal(&outline, &other)) return false;
     }
     return true;
@@ -294,10 +294,10 @@ static bool tune_has_time(const tune_case *c) { return tg_webgpu_now() < c->end;
 /* Those that differ from the best one in one thing, until none of them is better. */
 static tg_status tune_climb(tune_case *c) {
     tg_status status = TG_OK;
-    for (int32_t i = 0; i < c->choices.count && status == TG_OK && tune_has_time(c); i++) {
+    for (int32_t i = 0; i < c->candidates.count && status == TG_OK && tune_has_time(c); i++) {
         const int32_t best = c->best;
-        if (c->seen[i] || c->choices.items[i].kind != c->choices.items[best].kind) continue;
-        if (tg_schedule_distance(&c->choices.items[best], &c->choices.items[i]) != 1) continue;
+        if (c->seen[i] || c->candidates.items[i].kind != c->candidates.items[best].kind) continue;
+        if (tg_schedule_distance(&c->candidates.items[best], &c->candidates.items[i]) != 1) continue;
         status = tune_try(c, i);
         if (c->best != best) i = -1; /* around the new one */
     }
@@ -306,13 +306,13 @@ static tg_status tune_climb(tune_case *c) {
 
 /* What is known; what is near; what is cheap; and what is near the best of these. */
 static tg_status tune_search(tune_case *c) {
-    const tg_schedule *stored = tg_schedule_find(c->run->stored, c->choices.key);
+    const tg_schedule *stored = tg_schedule_find(c->run->stored, c->candidates.key);
     tg_status status = TG_OK;
-    int32_t count = c->choices.count, first = 0;
+    int32_t count = c->candidates.count, first = 0;
     c->ratio = 1.0;
     c->seen[0] = true;
     for (int32_t i = 0; stored != NULL && i < count && status == TG_OK; i++)
-        if (tg_schedule_equal(stored, &c->choices.items[i])) status = tune_try(c, i);
+        if (tg_schedule_equal(stored, &c->candidates.items[i])) status = tune_try(c, i);
     if (status == TG_OK) status = tune_climb(c);
     for (int32_t i = 0; i < count && first < TUNE_FIRST && status == TG_OK && tune_has_time(c); i++) {
         if (!tune_is_first(c, i)) continue;
@@ -338,19 +338,19 @@ static tg_status tune_confirm(tune_case *c) {
 static tg_status tune_note(tune_case *c) {
     tune_run *run = c->run;
     char own[TG_SCHEDULE_TEXT], best[TG_SCHEDULE_TEXT];
-    const tg_schedule *schedule = &c->choices.items[c->best];
+    const tg_schedule *schedule = &c->candidates.items[c->best];
     bool room = false;
     TG_LIST_ROOM(run, found, room);
-    const char *key = tg_arena_text(&run->arena, c->choices.key);
+    const char *key = tg_arena_text(&run->arena, c->candidates.key);
     if (!room || key == NULL) return TG_ERROR_MEMORY;
     run->found.items[run->found.count++] = (tg_schedule_entry){key, c->best > 0 ? *schedule : (tg_schedule){.kind = TG_SCHEDULE_NONE}};
     const tg_tune_result result = {
         .what = key,
-        .usual = tg_schedule_print(&c->choices.items[0], own, sizeof own),
+        .usual = tg_schedule_print(&c->candidates.items[0], own, sizeof own),
         .best = tg_schedule_print(schedule, best, sizeof best),
         .usual_us = c->usual_seconds * 1e6,
         .best_us = c->usual_seconds * 1e6 * (c->best > 0 ? c->ratio : 1.0),
-        .choices = c->choices.count,
+        .choices = c->candidates.count,
         .tried = c->tried,
         .wrong = c->wrong,
         .faster = c->best > 0,
@@ -380,8 +380,8 @@ static bool tune_is_known(const tune_run *run, const char *key) {
 static tg_status tune_launch(tune_run *run, int32_t launch) {
     tune_case c = {.run = run, .ctx = run->ctx};
     tg_arena_init(&c.arena, run->ctx);
-    tg_status status = tg_wgsl_find_choices(run->program, launch, tg_webgpu_executor.model(run->device), &c.arena, &c.choices);
-    if (status == TG_OK && c.choices.count > 1 && !tune_is_known(run, c.choices.key)) {
+    tg_status status = tg_wgsl_find_candidates(run->program, launch, tg_webgpu_executor.model(run->device), &c.arena, &c.candidates);
+    if (status == TG_OK && c.candidates.count > 1 && !tune_is_known(run, c.candidates.key)) {
         const int64_t now = tg_webgpu_now();
         c.end = now + (run->end - now) / (run->left > 1 ? run->left : 1);
         status = tune_make_program(&c, launch);

@@ -5,15 +5,15 @@
 #include <stdio.h>
 
 #define CHOICE_COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define CHOICE_CHAIN 512
-#define CHOICE_LONG_CHAIN 4096
+#define CHOICE_RUN 512
+#define CHOICE_LONG_RUN 4096
 #define CHOICE_MOST_TOTALS 32 /* outputs of an invocation that have registers for totals */
 #define CHOICE_MOST_PARTS 64
 #define CHOICE_MOST_SCRATCH (32 << 20) /* bytes; a binding holds 128 MiB */
 #define CHOICE_SHORT_BODY 16           /* of an epilogue that may be printed for each output */
 #define CHOICE_PANEL_COLUMNS 12        /* with fewer, most invocations would only help to add */
 
-/* Tiles: the sizes that the rule chooses from. A row more is a variant more. */
+/* Tiles: the sizes that the rule chooses from. */
 static const tg_tile_size choice_tiles[] = {
     {256, 128, 16, 8, 16, 0.70, 1, 1, false, true, 0}, /* 41.9 of 60 TFLOP/s on an H200; 24 KiB */
     {128, 128, 16, 8, 8, 0.66, 2, 1, false, true, 0},  /* 128 multiply-adds per 6 reads; 40 of 60 */
@@ -45,23 +45,23 @@ typedef struct choice_search {
     const tg_tile_problem *problem;
     const tg_tile_room *room;
     const tg_schedule *wanted;
-    tg_tile_offers *offers;
-    tg_context *ctx;     /* of the offers */
+    tg_tile_candidates *candidates;
+    tg_context *ctx;     /* of the candidates */
     tg_tile_choice best; /* method NONE: none yet */
-    tg_status status;    /* of the offers */
+    tg_status status;    /* of the candidates */
 } choice_search;
 
-static bool choice_wants_all(const choice_search *s) { return s->wanted != NULL || s->offers != NULL; }
+static bool choice_wants_all(const choice_search *s) { return s->wanted != NULL || s->candidates != NULL; }
 static bool choice_is_lone(const choice_search *s) { return s->room->frame.size == 0; }
 
 tg_schedule tg_tile_schedule(const tg_tile_choice *c) {
-    tg_schedule schedule = {.rows = c->thread_m, .columns = c->thread_n, .size = c->size, .parts = (int32_t)c->parts};
+    tg_schedule schedule = {.rows = c->own_m, .columns = c->own_n, .size = c->size, .parts = (int32_t)c->parts};
     switch (c->method) {
     case TG_TILE_TILES:
         schedule.kind = TG_SCHEDULE_TILES;
         schedule.tile_m = c->tile.m;
         schedule.tile_n = c->tile.n;
-        schedule.slice = c->tile.slice;
+        schedule.tile_k = c->tile.k;
         schedule.buffers = c->tile.buffers;
         schedule.by_rows = c->tile.by_rows;
         schedule.unrolled = c->tile.unrolled;
@@ -76,8 +76,8 @@ tg_schedule tg_tile_schedule(const tg_tile_choice *c) {
 }
 
 static void choice_visit(choice_search *s, const tg_tile_choice *c) {
-    if (s->offers != NULL) {
-        if (s->status == TG_OK) s->status = tg_tile_add_offer(s->offers, s->ctx, tg_tile_schedule(c), c->cycles);
+    if (s->candidates != NULL) {
+        if (s->status == TG_OK) s->status = tg_tile_add_candidate(s->candidates, s->ctx, tg_tile_schedule(c), c->cycles);
         return;
     }
     if (s->wanted != NULL) {
@@ -113,12 +113,12 @@ static bool choice_matrices_fit(const choice_search *s, const tg_tile_choice *c)
 static bool choice_tile_fits(const choice_search *s, const tg_tile_choice *c) {
     const tg_device_model *device = s->room->device;
     const tg_tile_size *tile = &c->tile;
-    const int32_t size = c->size, bytes = (tile->m + tile->n) * tile->slice * (device->f16 ? 2 : 4) * tile->buffers;
+    const int32_t size = c->size, bytes = (tile->m + tile->n) * tile->k * (device->f16 ? 2 : 4) * tile->buffers;
     if (tile->across > 0) return choice_matrices_fit(s, c);
     if (size > device->invocations || bytes > tg_tile_workgroup_bytes(s->room, true)) return false;
     if (!choice_is_lone(s) && size != s->room->frame.size) return false;
-    return size >= 64 && tile->m / tile->thread_m >= 8 && tile->n / tile->thread_n >= 8 && tile->m * tile->slice / 4 % size == 0 &&
-           tile->n * tile->slice / 4 % size == 0;
+    return size >= 64 && tile->m / tile->own_m >= 8 && tile->n / tile->own_n >= 8 && tile->m * tile->k / 4 % size == 0 &&
+           tile->n * tile->k / 4 % size == 0;
 }
 
 /* In a launch of several the text of all counts, and it has not been measured there. */
@@ -128,14 +128,14 @@ static bool choice_may_unroll(const choice_search *s, const tg_tile_choice *c) {
 
 static void choice_try_tile(choice_search *s, const tg_tile_size *tile) {
     const tg_device_model *device = s->room->device;
-    tg_tile_choice c = {.method = TG_TILE_TILES, .tile = *tile, .thread_m = tile->thread_m, .thread_n = tile->thread_n, .ways = 1};
-    c.size = tile->m / tile->thread_m * (tile->n / tile->thread_n);
+    tg_tile_choice c = {.method = TG_TILE_TILES, .tile = *tile, .own_m = tile->own_m, .own_n = tile->own_n, .ways = 1};
+    c.size = tile->m / tile->own_m * (tile->n / tile->own_n);
     c.halves = device->f16;
     /* as many subgroups below one another as fill the workgroup */
     if (tile->across > 0 && device->f16 && device->matrix_subgroup > 0) c.down = c.size / device->matrix_subgroup / tile->across;
     if (!choice_tile_fits(s, &c)) return;
     for (int64_t parts = 1; parts <= CHOICE_MOST_PARTS; parts *= 2) {
-        if (!choice_cut(s, &c, parts, tile->slice)) continue;
+        if (!choice_cut(s, &c, parts, tile->k)) continue;
         c.tile.unrolled = tile->unrolled && choice_may_unroll(s, &c);
         if (c.tile.unrolled != tile->unrolled && choice_wants_all(s)) continue; /* as without */
         c.cycles = tg_tile_cost(s->problem, s->room, &c);
@@ -155,10 +155,10 @@ static bool choice_has_orders(const tg_tile_problem *p) {
  * by registers. */
 static void choice_try_shape(choice_search *s, const int32_t shape[4]) {
     const int32_t outputs = shape[2] * shape[3], size = shape[0] * shape[1] / outputs;
-    tg_tile_size tile = {.m = shape[0], .n = shape[1], .thread_m = shape[2], .thread_n = shape[3]};
+    tg_tile_size tile = {.m = shape[0], .n = shape[1], .own_m = shape[2], .own_n = shape[3]};
     tile.rate = outputs >= 128 ? 0.64 : outputs >= 64 ? 0.45 : outputs >= 32 ? 0.42 : 0.28;
     tile.resident = (int32_t)tg_tile_max(65536 / (size * (outputs + 64)), 1);
-    for (tile.slice = 8; tile.slice <= 32; tile.slice *= 2)
+    for (tile.k = 8; tile.k <= 32; tile.k *= 2)
         for (int i = 0; i < 8; i++) {
             tile.buffers = i & 1 ? 2 : 1;
             tile.by_rows = (i & 2) != 0;
@@ -184,7 +184,7 @@ static void choice_try_tiles(choice_search *s) {
 
 /* Several ways add their sums in a tree in workgroup memory. */
 static bool choice_ways_fit(const choice_search *s, const tg_tile_choice *c) {
-    const int64_t outputs = (int64_t)c->thread_m * c->thread_n;
+    const int64_t outputs = (int64_t)c->own_m * c->own_n;
     if (c->ways == 1) return true;
     return !s->room->device->slow_barriers && s->problem->k >= (int64_t)4 * c->ways &&
            4 * outputs * c->size <= tg_tile_workgroup_bytes(s->room, false) && outputs <= 4;
@@ -204,8 +204,8 @@ static void choice_try_ways(choice_search *s, tg_tile_choice c) {
 
 static void choice_try_direct(choice_search *s) {
     for (size_t i = 0; i < CHOICE_COUNT(choice_blocks); i++) {
-        tg_tile_choice c = {.method = TG_TILE_DIRECT, .thread_m = choice_blocks[i][0], .thread_n = choice_blocks[i][1]};
-        if (c.thread_m > s->problem->rows || c.thread_n > s->problem->columns) continue;
+        tg_tile_choice c = {.method = TG_TILE_DIRECT, .own_m = choice_blocks[i][0], .own_n = choice_blocks[i][1]};
+        if (c.own_m > s->problem->rows || c.own_n > s->problem->columns) continue;
         c.size = s->room->frame.size;
         if (c.size > 0) choice_try_ways(s, c);
         else
@@ -220,9 +220,9 @@ static void choice_try_direct(choice_search *s) {
 static bool choice_take_panels(const tg_tile_problem *p, const tg_tile_room *room, tg_tile_choice *out) {
     const int64_t vectors = tg_tile_workgroup_bytes(room, true) / 16;
     if (room->frame.slices == 0 || room->device->slow_barriers || p->batch != 1 || p->columns < CHOICE_PANEL_COLUMNS || p->k < 8 ||
-        p->k > 4 * CHOICE_CHAIN)
+        p->k > 4 * CHOICE_RUN)
         return false;
-    tg_tile_choice c = {.method = TG_TILE_PANELS, .thread_m = 1, .thread_n = 1, .size = room->frame.size, .parts = 1};
+    tg_tile_choice c = {.method = TG_TILE_PANELS, .own_m = 1, .own_n = 1, .size = room->frame.size, .parts = 1};
     const int64_t panels = tg_tile_ceil(p->rows, room->frame.panel);
     c.panel = (int32_t)tg_tile_ceil(p->rows, panels);
     c.lanes = 1;
@@ -263,14 +263,15 @@ bool tg_tile_choose(const tg_tile_problem *problem, const tg_tile_room *room, tg
     return out->method != TG_TILE_NONE;
 }
 
-tg_status tg_tile_offer_all(const tg_tile_problem *problem, const tg_tile_room *room, tg_context *ctx, tg_tile_offers *offers) {
+tg_status tg_tile_list_candidates(const tg_tile_problem *problem, const tg_tile_room *room, tg_context *ctx,
+                                  tg_tile_candidates *candidates) {
     choice_search cheapest = {.problem = problem, .room = room};
-    choice_search all = {.problem = problem, .room = room, .offers = offers, .ctx = ctx, .status = TG_OK};
+    choice_search all = {.problem = problem, .room = room, .candidates = candidates, .ctx = ctx, .status = TG_OK};
     if (room->device->f16) return TG_OK;
     choice_walk(&cheapest);
     if (cheapest.best.method == TG_TILE_NONE) return TG_OK;
-    offers->chosen = tg_tile_schedule(&cheapest.best);
-    tg_tile_key(problem, offers->key);
+    candidates->chosen = tg_tile_schedule(&cheapest.best);
+    tg_tile_key(problem, candidates->key);
     choice_walk(&all);
     return all.status;
 }
@@ -301,8 +302,8 @@ void tg_tile_key(const tg_tile_problem *p, char key[TG_TILE_KEY]) {
 
 /* ---------------------------------------------------------------- what a printer asks */
 
-int32_t tg_tile_chain(const tg_tile_choice *choice) {
-    return choice->thread_m * choice->thread_n <= CHOICE_MOST_TOTALS ? CHOICE_CHAIN : CHOICE_LONG_CHAIN;
+int32_t tg_tile_run(const tg_tile_choice *choice) {
+    return choice->own_m * choice->own_n <= CHOICE_MOST_TOTALS ? CHOICE_RUN : CHOICE_LONG_RUN;
 }
 
 tg_tile_end tg_tile_end_of(const tg_tile_problem *problem, const tg_tile_choice *choice, int64_t step) {
@@ -312,8 +313,8 @@ tg_tile_end tg_tile_end_of(const tg_tile_problem *problem, const tg_tile_choice 
 }
 
 #undef CHOICE_COUNT
-#undef CHOICE_CHAIN
-#undef CHOICE_LONG_CHAIN
+#undef CHOICE_RUN
+#undef CHOICE_LONG_RUN
 #undef CHOICE_MOST_TOTALS
 #undef CHOICE_MOST_PARTS
 #undef CHOICE_MOST_SCRATCH

@@ -9,8 +9,8 @@
  *   panels  in a chain, where few rows meet many columns: the rows lie in workgroup memory, an
  *           invocation owns a column of all of them for a part of k, so that every element of the
  *           right operand is read once.
- *   tiles   a workgroup owns a tile of outputs and walks k slice by slice: operands go through
- *           workgroup memory, the next slice is on its way in registers meanwhile, each invocation
+ *   tiles   a workgroup owns a tile of outputs and walks k piece by piece: operands go through
+ *           workgroup memory, the next piece is on its way in registers meanwhile, each invocation
  *           keeps its part of the tile in registers. Where the device takes halves, operands are
  *           rounded to them on their way into workgroup memory; where it has subgroup matrices,
  *           large tiles are products of those.
@@ -25,30 +25,30 @@
 typedef enum tg_tile_method { TG_TILE_NONE, TG_TILE_DIRECT, TG_TILE_PANELS, TG_TILE_TILES } tg_tile_method;
 
 typedef struct tg_tile_size {
-    int32_t m, n, thread_m, thread_n, slice; /* all powers of two, thread_m, thread_n >= 4 */
-    double rate;                             /* fraction of a full processor's multiply-adds */
-    int32_t resident;                        /* workgroups on one processor at a time */
-    int32_t buffers;                         /* slices in workgroup memory */
-    bool by_rows, unrolled;                  /* as tg_schedule has them */
-    int32_t across;                          /* subgroup matrices: subgroups side by side; else 0 */
+    int32_t m, n, own_m, own_n, k; /* powers of two; own_m, own_n >= 4; k at a time */
+    double rate;                   /* fraction of a full processor's multiply-adds */
+    int32_t resident;              /* workgroups on one processor at a time */
+    int32_t buffers;               /* pieces of k in workgroup memory */
+    bool by_rows, unrolled;        /* as tg_schedule has them */
+    int32_t across;                /* subgroup matrices: subgroups side by side; else 0 */
 } tg_tile_size;
 
 typedef struct tg_tile_choice {
     tg_tile_method method;
-    int32_t size;               /* invocations of a workgroup */
-    int32_t thread_m, thread_n; /* rows, columns of an invocation; of panels 1 */
-    int64_t parts;              /* of k, by workgroups */
-    int64_t part_length;        /* of k, a multiple of 4, or of the slice */
-    tg_tile_size tile;          /* tiles; else 0 */
-    int32_t panel;              /* panels: rows of one */
-    int32_t lanes;              /* panels: columns side by side, a power of two */
-    int32_t panel_k;            /* panels: of k in workgroup memory at a time, a multiple of 4 */
-    int32_t ways;               /* direct, panels: invocations that share an output's k */
-    bool ways_first;            /* direct: neighbouring invocations are ways, not outputs */
-    int32_t down;               /* subgroup matrices: subgroups one below another; else 0 */
-    bool halves;                /* tiles: operands lie in workgroup memory as those */
-    bool tuned;                 /* as the device's table says */
-    double cycles;              /* expected, of one processor; panels: no estimate */
+    int32_t size;         /* invocations of a workgroup */
+    int32_t own_m, own_n; /* rows, columns of an invocation; of panels 1 */
+    int64_t parts;        /* of k, by workgroups */
+    int64_t part_length;  /* of k, a multiple of 4, or of the tile's k */
+    tg_tile_size tile;    /* tiles; else 0 */
+    int32_t panel;        /* panels: rows of one */
+    int32_t lanes;        /* panels: columns side by side, a power of two */
+    int32_t panel_k;      /* panels: of k in workgroup memory at a time, a multiple of 4 */
+    int32_t ways;         /* direct, panels: invocations that share an output's k */
+    bool ways_first;      /* direct: neighbouring invocations are ways, not outputs */
+    int32_t down;         /* subgroup matrices: subgroups one below another; else 0 */
+    bool halves;          /* tiles: operands lie in workgroup memory as those */
+    bool tuned;           /* as the device's table says */
+    double cycles;        /* expected, of one processor; panels: no estimate */
 } tg_tile_choice;
 
 /* *out: what the device's table says, if the contraction is alone and that is one of the choices;
@@ -67,17 +67,18 @@ tg_schedule tg_tile_schedule(const tg_tile_choice *choice);
  * long the epilogue is. */
 void tg_tile_key(const tg_tile_problem *problem, char key[TG_TILE_KEY]);
 
-/* Adds every choice to `offers`, with the key and the choice of the rule. Adds none with f16:
- * tables are of f32; nor where nothing fits. TG_ERROR_MEMORY recorded. */
-tg_status tg_tile_offer_all(const tg_tile_problem *problem, const tg_tile_room *room, tg_context *ctx, tg_tile_offers *offers);
+/* Adds every choice to `candidates`, with the key and the choice of the rule. Adds none where
+ * nothing fits, and none with f16: tuning tables are for f32. TG_ERROR_MEMORY recorded. */
+tg_status tg_tile_list_candidates(const tg_tile_problem *problem, const tg_tile_room *room, tg_context *ctx,
+                                  tg_tile_candidates *candidates);
 
 /* ---- what a printer asks of a choice */
 
-/* A sum is one chain of additions up to this many k; then it is added to a total and starts anew,
+/* A sum is one run of additions up to this many k; then it is added to a total and starts anew,
  * so that the error stays that of a few hundred additions (relative 1e-6 at K = 4096). Blocks of
- * many outputs have no registers for totals: their chains are longer, so that the totals may lie in
+ * many outputs have no registers for totals: their runs are longer, so that the totals may lie in
  * memory meanwhile. */
-int32_t tg_tile_chain(const tg_tile_choice *choice);
+int32_t tg_tile_run(const tg_tile_choice *choice);
 
 /* What is known of k where it is fetched in steps of `step` from the beginning of a part on: every
  * fetch is within the part; every fetch of four is within it or beyond it; neither. */

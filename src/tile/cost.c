@@ -22,16 +22,16 @@ static double cost_of_tiles(const tg_tile_problem *p, const tg_tile_room *room, 
     const tg_tile_size *tile = &c->tile;
     const int64_t groups = p->batch * tg_tile_ceil(p->rows, tile->m) * tg_tile_ceil(p->columns, tile->n) * c->parts;
     const int64_t each = tg_tile_ceil(groups, cost_processors(room));
-    const int64_t resident = tg_tile_min(each, tile->resident), slices = tg_tile_ceil(c->part_length, tile->slice);
-    const double work = (double)tile->m * tile->n * tile->slice / (rates->lanes * tile->rate);
-    /* longer slices: twice the reads */
-    const double wait = tile->slice > 16 ? 2.0 * rates->slice_wait : rates->slice_wait;
-    const double slice = fmax((double)resident * work, wait);
+    const int64_t resident = tg_tile_min(each, tile->resident), pieces = tg_tile_ceil(c->part_length, tile->k);
+    const double work = (double)tile->m * tile->n * tile->k / (rates->lanes * tile->rate);
+    /* longer pieces: twice the reads */
+    const double wait = tile->k > 16 ? 2.0 * rates->slice_wait : rates->slice_wait;
+    const double piece = fmax((double)resident * work, wait);
     /* a last round that is not full is shorter, but not in proportion: whole rounds when there are
      * few */
     const double rounds = (double)tg_tile_ceil(each, resident);
     const double finish = (double)tile->m * tile->n / rates->lanes * rates->tile_finish;
-    return rounds * ((double)slices * slice + rates->tile_start + (double)resident * finish) + cost_of_parts(p, rates, c->parts);
+    return rounds * ((double)pieces * piece + rates->tile_start + (double)resident * finish) + cost_of_parts(p, rates, c->parts);
 }
 
 /* Cycles that a warp's fetch of four k of one row takes of a processor: four loads with their
@@ -50,14 +50,14 @@ static double cost_of_fetch(const tg_device_rates *rates, const tg_tile_operand 
 
 static double cost_of_direct(const tg_tile_problem *p, const tg_tile_room *room, const tg_tile_choice *c) {
     const tg_device_rates *rates = room->device->rates;
-    const int64_t cells = p->batch * tg_tile_ceil(p->rows, c->thread_m) * tg_tile_ceil(p->columns, c->thread_n);
+    const int64_t cells = p->batch * tg_tile_ceil(p->rows, c->own_m) * tg_tile_ceil(p->columns, c->own_n);
     const int64_t groups = tg_tile_ceil(cells, c->size / c->ways) * c->parts;
     const int64_t warps = tg_tile_ceil(c->size, 32), each = tg_tile_ceil(groups, cost_processors(room)) * warps;
     const int64_t resident = room->frame.slices > 0 ? warps : rates->warps;
     const int64_t rounds = tg_tile_ceil(each, resident);
     const int64_t steps = tg_tile_ceil(c->part_length, (int64_t)4 * c->ways);
     const double left = cost_of_fetch(rates, &p->left, c, true), right = cost_of_fetch(rates, &p->right, c, false);
-    const double step = c->thread_m * left + c->thread_n * right + rates->multiply_add * c->thread_m * c->thread_n;
+    const double step = c->own_m * left + c->own_n * right + rates->multiply_add * c->own_m * c->own_n;
     const double tree = c->ways > 1 ? rates->barrier * (2.0 + tg_tile_log2(c->ways)) : 0.0;
     const double walk = fmax((double)each * step, (double)rounds * rates->read_wait);
     return (double)steps * walk + (double)each * rates->warp_start + (double)rounds * (tree + 2.0 * rates->read_wait) +

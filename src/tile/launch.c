@@ -1,4 +1,4 @@
-/* launch: workgroup sizes and panels for launches of several kernels; lists of offers. Must not
+/* launch: workgroup sizes and panels for launches of several kernels; lists of candidates. Must not
  * know languages. */
 #include "tile/launch.h"
 
@@ -21,31 +21,31 @@ int32_t tg_tile_workgroup_bytes(const tg_tile_room *room, bool vectors) {
     return room->frame.size == 0 ? all : all / (vectors ? 2 : 4);
 }
 
-/* ---------------------------------------------------------------- offers */
+/* ---------------------------------------------------------------- candidates */
 
-tg_status tg_tile_add_offer(tg_tile_offers *offers, tg_context *ctx, tg_schedule schedule, double cycles) {
-    void *items = offers->items;
-    const bool room = tg_grow(ctx, &items, &offers->capacity, offers->count + 1, sizeof *offers->items);
-    offers->items = items;
+tg_status tg_tile_add_candidate(tg_tile_candidates *candidates, tg_context *ctx, tg_schedule schedule, double cycles) {
+    void *items = candidates->items;
+    const bool room = tg_grow(ctx, &items, &candidates->capacity, candidates->count + 1, sizeof *candidates->items);
+    candidates->items = items;
     if (!room) return TG_ERROR_MEMORY;
-    offers->items[offers->count] = (tg_tile_offer){schedule, cycles, offers->count};
-    offers->count++;
+    candidates->items[candidates->count] = (tg_tile_candidate){schedule, cycles, candidates->count};
+    candidates->count++;
     return TG_OK;
 }
 
-static int launch_compare_offers(const void *a, const void *b) {
-    const tg_tile_offer *x = a, *y = b;
+static int launch_compare_candidates(const void *a, const void *b) {
+    const tg_tile_candidate *x = a, *y = b;
     if (x->cycles != y->cycles) return x->cycles < y->cycles ? -1 : 1;
     return (x->order > y->order) - (x->order < y->order);
 }
 
-void tg_tile_sort_offers(tg_tile_offers *offers) {
-    if (offers->count > 1) qsort(offers->items, (size_t)offers->count, sizeof *offers->items, launch_compare_offers);
+void tg_tile_sort_candidates(tg_tile_candidates *candidates) {
+    if (candidates->count > 1) qsort(candidates->items, (size_t)candidates->count, sizeof *candidates->items, launch_compare_candidates);
 }
 
-void tg_tile_free_offers(tg_tile_offers *offers, tg_context *ctx) {
-    if (offers->items != NULL) tg_release(ctx, offers->items, (size_t)offers->capacity * sizeof *offers->items);
-    *offers = (tg_tile_offers){.count = 0};
+void tg_tile_free_candidates(tg_tile_candidates *candidates, tg_context *ctx) {
+    if (candidates->items != NULL) tg_release(ctx, candidates->items, (size_t)candidates->capacity * sizeof *candidates->items);
+    *candidates = (tg_tile_candidates){.count = 0};
 }
 
 /* ---------------------------------------------------------------- launches of several kernels */
@@ -109,21 +109,21 @@ const tg_schedule *tg_tile_launch_find(const tg_program *program, const tg_launc
 }
 
 typedef struct launch_list {
-    tg_tile_offers *offers;
+    tg_tile_candidates *candidates;
     tg_context *ctx;
     tg_status status;
 } launch_list;
 static bool launch_list_one(void *user, tg_schedule schedule) {
     launch_list *list = user;
-    list->status = tg_tile_add_offer(list->offers, list->ctx, schedule, 0.0);
+    list->status = tg_tile_add_candidate(list->candidates, list->ctx, schedule, 0.0);
     return list->status == TG_OK;
 }
 
-tg_status tg_tile_launch_offer_all(const tg_program *program, const tg_launch *launch, const tg_device_model *device, tg_context *ctx,
-                                   tg_tile_offers *offers) {
-    launch_list list = {offers, ctx, TG_OK};
-    tg_tile_launch_key(program, launch, offers->key);
-    offers->chosen = tg_tile_launch_choose(launch, device);
+tg_status tg_tile_launch_list(const tg_program *program, const tg_launch *launch, const tg_device_model *device, tg_context *ctx,
+                              tg_tile_candidates *candidates) {
+    launch_list list = {candidates, ctx, TG_OK};
+    tg_tile_launch_key(program, launch, candidates->key);
+    candidates->chosen = tg_tile_launch_choose(launch, device);
     launch_each(launch, device, launch_list_one, &list);
     return list.status;
 }

@@ -28,34 +28,34 @@ typedef struct tg_tile_room {
 int32_t tg_tile_workgroup_bytes(const tg_tile_room *room, bool vectors);
 
 /* Every schedule that a table may name for one launch, in the order found. */
-typedef struct tg_tile_offer {
+typedef struct tg_tile_candidate {
     tg_schedule schedule;
     double cycles; /* expected; 0: no estimate */
     int64_t order;
-} tg_tile_offer;
-typedef struct tg_tile_offers {
+} tg_tile_candidate;
+typedef struct tg_tile_candidates {
     char key[TG_TILE_KEY];
     tg_schedule chosen; /* by the rule */
-    tg_tile_offer *items;
+    tg_tile_candidate *items;
     int64_t count, capacity;
-} tg_tile_offers;
+} tg_tile_candidates;
 
 /* TG_ERROR_MEMORY recorded; then nothing was added. */
-tg_status tg_tile_add_offer(tg_tile_offers *offers, tg_context *ctx, tg_schedule schedule, double cycles);
+tg_status tg_tile_add_candidate(tg_tile_candidates *candidates, tg_context *ctx, tg_schedule schedule, double cycles);
 /* Cheapest first; of equals, in the order found. */
-void tg_tile_sort_offers(tg_tile_offers *offers);
-void tg_tile_free_offers(tg_tile_offers *offers, tg_context *ctx);
+void tg_tile_sort_candidates(tg_tile_candidates *candidates);
+void tg_tile_free_candidates(tg_tile_candidates *candidates, tg_context *ctx);
 
 /* ---- launches of several kernels */
 
 /* By the rule. */
 tg_schedule tg_tile_launch_choose(const tg_launch *launch, const tg_device_model *device);
-/* What the device's table says, if that is one of the schedules offered; else NULL. */
+/* What the device's table says, if that is one of the schedules listed; else NULL. */
 const tg_schedule *tg_tile_launch_find(const tg_program *program, const tg_launch *launch, const tg_device_model *device);
 /* Adds every schedule, with the key and the choice of the rule. TG_ERROR_MEMORY recorded. */
-tg_status tg_tile_launch_offer_all(const tg_program *program, const tg_launch *launch, const tg_device_model *device, tg_context *ctx,
-                                   tg_tile_offers *offers);
-/* What schedules of a launch are looked up by: "chain of 77 kernels 128 slices 1a2b3c4d"; the
+tg_status tg_tile_launch_list(const tg_program *program, const tg_launch *launch, const tg_device_model *device, tg_context *ctx,
+                              tg_tile_candidates *candidates);
+/* The key of a launch's schedules: "chain of 77 kernels 128 slices 1a2b3c4d"; the
  * number is of all kinds and extents. */
 void tg_tile_launch_key(const tg_program *program, const tg_launch *launch, char key[TG_TILE_KEY]);
 /* What a schedule of kind CHAIN or BESIDE gives each kernel of the launch. */

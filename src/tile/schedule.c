@@ -19,7 +19,7 @@ static const schedule_field schedule_fields[] = {
     {SCHEDULE_AT(tile_n), SCHEDULE_BIT(TILES)},
     {SCHEDULE_AT(rows), SCHEDULE_BIT(DIRECT) | SCHEDULE_BIT(TILES)},
     {SCHEDULE_AT(columns), SCHEDULE_BIT(DIRECT) | SCHEDULE_BIT(TILES)},
-    {SCHEDULE_AT(slice), SCHEDULE_BIT(TILES)},
+    {"slice", offsetof(tg_schedule, tile_k), SCHEDULE_BIT(TILES)},
     {SCHEDULE_AT(buffers), SCHEDULE_BIT(TILES)},
     {SCHEDULE_AT(by_rows), SCHEDULE_BIT(TILES)},
     {SCHEDULE_AT(unrolled), SCHEDULE_BIT(TILES)},

@@ -1,6 +1,6 @@
 /* schedule: how a contraction, or a launch of several kernels, is laid out on a GPU, as data. Rules
  * choose one; a table of schedules, with a key for what is laid out, overrides the rules. A
- * schedule that the rules do not offer for that key and these limits is ignored, so a table never
+ * schedule that is no candidate for that key within these limits is ignored, so a table never
  * changes what can be compiled. It does change the order of summation, and with it the last bits of
  * results. Must not know files, devices or languages. */
 #ifndef TG_TILE_SCHEDULE_H
@@ -22,8 +22,8 @@ typedef struct tg_schedule {
     int32_t size;           /* invocations of a workgroup; of TILES it follows from the others */
     int32_t tile_m, tile_n; /* TILES: outputs of a workgroup */
     int32_t rows, columns;  /* DIRECT, TILES: outputs of an invocation */
-    int32_t slice;          /* TILES: of k in workgroup memory at a time */
-    int32_t buffers;        /* TILES: slices in workgroup memory, 1 or 2; with 2 there is one barrier a slice instead of two */
+    int32_t tile_k;         /* TILES: of k in workgroup memory at a time */
+    int32_t buffers;        /* TILES: pieces of k in workgroup memory; 1, or 2: one barrier each, not two */
     int32_t by_rows;        /* TILES: four k of the left operand are multiplied row by row, not k by k */
     int32_t unrolled;       /* TILES: the epilogue is printed once for each output, not in a loop */
     int32_t ways;           /* DIRECT: invocations that share an output's k */

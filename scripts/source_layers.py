@@ -27,8 +27,9 @@ REACH = {
     "run": ("base", "ir", "grad", "trace", "optim", "pass", "kernel", "plan", "tile", "emit/emit.h", "io", "run/webgpu/webgpu.h",
             "run/webgpu/api.h"),
     "run/cpu": (*PROGRAM, "run/executor.h"),
-    "run/web": (*PRINTERS, "run/executor.h"),
-    "run/webgpu": (*PRINTERS, "run/executor.h", "run/tuning_table.h"),
+    "run/web": (*PROGRAM, "run/executor.h", "run/replay.h"),
+    # of emit, the modules that ask a device what it takes
+    "run/webgpu": (*PRINTERS, "run/executor.h", "run/replay.h", "run/tuning_table.h"),
 }
 
 

@@ -90,26 +90,29 @@ export interface ModelInfo {
 }
 export interface CaptureInfo { name: string; shape: number[]; dtype: number; count: number; data: Address }
 
+/** Part of a buffer. Blocks 0 to 3 are a program's, 4 to 6 a feeder's, those from 7 on the device's states: see src/run/replay.h. */
+export type SliceInfo = [block: number, offset: number, bytes: number]
+
 /** What gpu_load is given: see src/run/web/web.h. */
 export interface ProgramInfo {
-  workspace: number
-  scratch: number
-  inputBlock: number
-  constantBlock: number
-  /** storage (0 workspace, 1 input, 2 state, 3 constant), dtype, count, offset, slot, data */
-  buffers: [storage: number, dtype: number, count: number, offset: number, slot: number, data: Address][]
-  inputs: { name: string; dtype: number; count: number }[]
-  outputs: { buffer: number; dtype: number; count: number }[]
-  sources: string[]
-  stages: { source: number; groups: [number, number, number]; bindings: number[]; scratch: number; label: string }[]
+  blocks: number[]
+  readback: number
+  inputs: { name: string; dtype: number; count: number; to: number }[]
+  outputs: { buffer: number; dtype: number; count: number; to: number; slice: SliceInfo }[]
+  constants: { dtype: number; count: number; to: number; data: Address }[]
+  sources: { text: string; bindings: number; label: string }[]
+  stages: { source: number; groups: [number, number, number]; slices: SliceInfo[]; bindings: number[]; label: string }[]
+  /** storage (0 workspace, 1 input, 2 state, 3 constant), dtype, count, offset, slot */
+  buffers: [storage: number, dtype: number, count: number, offset: number, slot: number][]
 }
 
 /** What gpu_feeder is given: see src/run/web/web.h. */
 export interface FeederInfo {
   executable: number
-  loss: number
-  arrays: { input: number; from: number; count: number; dtype: number; data: Address }[]
-  words: number
+  blocks: number[]
+  arrays: { input: number; dtype: number; count: number; to: number; data: Address }[]
+  loss: SliceInfo
+  turns: [SliceInfo[], SliceInfo[]]
   groups: number
   source: string
 }

@@ -1,8 +1,8 @@
-// The WebGPU executor: one device, the states on it, and programs that it replays. A program comes from the core as data (ProgramInfo); what
-// is decided about it was decided there. Pipelines compile in parallel; one compute pass a run, in one submission unless that keeps the GPU
+// The WebGPU executor: one device, the states on it, and programs that it replays. A program comes from the core as a replay
+// (ProgramInfo): what lies where, what is bound, what is sent and read back was decided there. Pipelines compile in parallel; one compute pass a run, in one submission unless that keeps the GPU
 // busy for so long that a page could not draw. What goes wrong is thrown by the call that caused it. Knows no graphs and no messages.
 
-import { newArray, type Address, type Core, type FeederInfo, type GpuLimits, type ProgramInfo } from './core.js'
+import { newArray, type Address, type Core, type FeederInfo, type GpuLimits, type ProgramInfo, type SliceInfo } from './core.js'
 import { dtypes } from './core.js'
 import { DeviceError, DeviceLostError, MemoryError } from './errors.js'
 import type { DataArray, Dtype } from './types.js'
@@ -134,11 +134,6 @@ async function prove(gpu: Gpu): Promise<string | null> {
 
 // ---------------------------------------------------------------- values: four bytes an element on the device, a bool one byte outside
 
-function widen(to: Uint8Array<ArrayBuffer>, offset: number, dtype: Dtype, data: DataArray): void {
-  if (dtype === 'bool') new Uint32Array(to.buffer, to.byteOffset + offset, data.length).set(data)
-  else to.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), offset)
-}
-
 function narrow(to: DataArray, dtype: Dtype, from: ArrayBuffer, offset: number): void {
   if (dtype === 'bool') to.set(new Uint32Array(from, offset, to.length))
   else new Uint8Array(to.buffer, to.byteOffset, to.byteLength).set(new Uint8Array(from, offset, to.byteLength))
@@ -147,7 +142,7 @@ function narrow(to: DataArray, dtype: Dtype, from: ArrayBuffer, offset: number):
 // ---------------------------------------------------------------- the device
 
 interface State { buffer: GPUBuffer; dtype: Dtype; count: number }
-interface Slice { buffer: GPUBuffer; offset: number; bytes: number }
+interface Slice { buffer: GPUBuffer; offset: number; size: number }
 
 export interface StateRange { slot: number; first: number; count: number }
 
@@ -250,14 +245,19 @@ export class Gpu {
   }
   writeState(slot: number, first: number, data: DataArray): void {
     const { buffer, dtype } = this.states[slot] as State
-    const wide = new Uint8Array(data.length * 4)
-    widen(wide, 0, dtype, data)
-    this.device.queue.writeBuffer(buffer, first * 4, wide)
+    this.write(buffer, first * 4, dtype, data)
+  }
+
+  /** What is 32 bits wide is sent from where it lies. */
+  write(buffer: GPUBuffer, offset: number, dtype: Dtype, data: DataArray): void {
+    const wide = dtype === 'bool' ? Uint32Array.from(data) : data
+    // not every engine sends from memory that is shared
+    this.device.queue.writeBuffer(buffer, offset, wide.buffer instanceof ArrayBuffer ? wide : wide.slice())
   }
 
   /** Elements of states, in one read. */
   async readStates(ranges: readonly StateRange[]): Promise<DataArray[]> {
-    const slices = ranges.map(({ slot, first, count }) => ({ buffer: (this.states[slot] as State).buffer, offset: first * 4, bytes: count * 4 }))
+    const slices = ranges.map(({ slot, first, count }) => ({ buffer: (this.states[slot] as State).buffer, offset: first * 4, size: count * 4 }))
     const results = ranges.map(({ slot, count }) => newArray((this.states[slot] as State).dtype, count))
     const offsets = offsetsOf(slices)
     const bytes = offsets[slices.length] as number
@@ -267,7 +267,7 @@ export class Gpu {
         this.#readback = this.buffer(bytes, USAGE.mapRead | USAGE.copyDestination)
       }
       const encoder = this.device.createCommandEncoder()
-      copySlices(encoder, slices, offsets, this.#readback)
+      for (const [i, slice] of slices.entries()) copySlice(encoder, slice, this.#readback, offsets[i] as number)
       this.device.queue.submit([encoder.finish()])
       await this.#readback.mapAsync(MAP_READ, 0, alignUp(bytes, 4))
     }).catch((error: unknown) => {
@@ -317,14 +317,14 @@ export class Gpu {
 }
 
 /** Offsets of slices in one buffer, and its size. */
-function offsetsOf(slices: readonly { bytes: number }[]): number[] {
+function offsetsOf(slices: readonly Slice[]): number[] {
   const offsets = [0]
-  for (const { bytes } of slices) offsets.push((offsets.at(-1) as number) + alignUp(bytes, 16))
+  for (const { size } of slices) offsets.push((offsets.at(-1) as number) + alignUp(size, 16))
   return offsets
 }
-function copySlices(encoder: GPUCommandEncoder, slices: readonly Slice[], offsets: readonly number[], to: GPUBuffer): void {
-  slices.forEach(({ buffer, offset, bytes }, i) => encoder.copyBufferToBuffer(buffer, offset, to, offsets[i] as number, bytes))
-}
+
+const copySlice = (encoder: GPUCommandEncoder, { buffer, offset, size }: Slice, to: GPUBuffer, at: number): void =>
+  encoder.copyBufferToBuffer(buffer, offset, to, at, size)
 
 /** The kernel's operations, what the compiler says, and the shader with numbered lines. */
 async function shaderError(module: GPUShaderModule, source: string, label: string, device: string, said: string): Promise<DeviceError> {
@@ -339,20 +339,21 @@ async function shaderError(module: GPUShaderModule, source: string, label: strin
 
 interface Stage { source: number; group: GPUBindGroup; groups: [number, number, number] }
 
-/** A data set on the GPU, and the kernel that draws a batch from it before each step: src/emit/draw.h. */
+const INPUTS = 2, CONSTANTS = 3, FIRST_STATE = 7
+
+/** A data set on the GPU, and the kernel that draws a batch from it before each step: src/base/draw.h. */
 export interface Feeder {
   info: FeederInfo
   /** The kernel's two ways round. */
   groups: GPUBindGroup[]
   pipeline: Promise<GPUComputePipeline>
-  loss: { buffer: GPUBuffer; offset: number }
+  loss: Slice
   buffers: { data: GPUBuffer; control: GPUBuffer; history: GPUBuffer; readback: GPUBuffer }
   /** Steps of the next submission. */
   next: number
   /** The inputs that it gives. */
-  drawn: ReadonlySet<number>
+  given: ReadonlySet<number>
 }
-const CONTROL_STEP = 256
 
 function encodeDraw(pass: GPUComputePassEncoder, { groups, info }: Feeder, draw: GPUComputePipeline, i: number): void {
   pass.setPipeline(draw)
@@ -363,34 +364,21 @@ function encodeDraw(pass: GPUComputePassEncoder, { groups, info }: Feeder, draw:
 export class Executable {
   readonly #stages: Stage[]
   readonly #pipelines: Promise<GPUComputePipeline[]>
-  readonly #buffers: { workspace: GPUBuffer; inputs: GPUBuffer; constants: GPUBuffer; scratch: GPUBuffer }
+  readonly #blocks: GPUBuffer[]
   readonly #readbacks: GPUBuffer[] = [] // those that no run is using
-  readonly #readbackBytes: number
-  readonly #places: (Slice | null)[] = []
-  readonly #feed: Uint8Array<ArrayBuffer>
-  readonly #inputOffset: number[] // by input; -1: no stage reads it
+  readonly #outputs: Slice[]
   #perSubmission: number
   #lastDone = 0 // when the last submission had run: one that was waiting meanwhile began then
 
   /** Everything is started here, synchronously; `ready` says how it went. `core` holds the constants' data. */
   constructor(readonly gpu: Gpu, readonly program: ProgramInfo, core: Core) {
     const { storage, copySource, copyDestination } = USAGE
-    const fed = storage | copyDestination
-    this.#inputOffset = program.inputs.map((_, i) => program.buffers.find(([kind, , , , slot]) => kind === 1 && slot === i)?.[3] ?? -1)
-    this.#feed = new Uint8Array(program.inputBlock)
-    const outputBytes = offsetsOf(program.outputs.map(({ count }) => ({ bytes: count * 4 }))).at(-1) as number
-    this.#buffers = {
-      workspace: gpu.buffer(program.workspace, fed | copySource), inputs: gpu.buffer(program.inputBlock, fed),
-      constants: gpu.buffer(program.constantBlock, fed), scratch: gpu.buffer(program.scratch, fed | copySource),
-    }
-    this.#readbackBytes = outputBytes
+    this.#blocks = program.blocks.map((bytes) => gpu.buffer(bytes, storage | copySource | copyDestination))
     this.#readbacks.push(this.#readback())
-    this.#place(core)
-    this.#stages = program.stages.map((stage) => ({ source: stage.source, groups: stage.groups, group: this.#bind(stage) }))
-    this.#pipelines = Promise.all(program.sources.map((source, i) => {
-      const { bindings, label } = program.stages.find((stage) => stage.source === i) as ProgramInfo['stages'][number]
-      return gpu.pipeline(source, bindings.length, label)
-    }))
+    for (const { dtype, count, to, data } of program.constants) this.#write(this.#blocks[CONSTANTS] as GPUBuffer, to, dtype, core, data, count)
+    this.#outputs = program.outputs.map(({ slice }) => this.#slice(slice))
+    this.#stages = program.stages.map(({ source, groups, slices }) => ({ source, groups, group: this.#bind(slices) }))
+    this.#pipelines = Promise.all(program.sources.map(({ text, bindings, label }) => gpu.pipeline(text, bindings, label)))
     this.#pipelines.catch(() => undefined)
     this.#perSubmission = Math.max(1, this.#stages.length)
   }
@@ -401,43 +389,26 @@ export class Executable {
   }
 
   unload(): void {
-    for (const buffer of [...Object.values(this.#buffers), ...this.#readbacks]) this.gpu.drop(buffer)
+    for (const buffer of [...this.#blocks, ...this.#readbacks]) this.gpu.drop(buffer)
   }
 
   #readback(): GPUBuffer {
-    return this.#readbacks.pop() ?? this.gpu.buffer(this.#readbackBytes, USAGE.mapRead | USAGE.copyDestination)
+    return this.#readbacks.pop() ?? this.gpu.buffer(this.program.readback, USAGE.mapRead | USAGE.copyDestination)
   }
 
-  #place(core: Core): void {
-    this.program.buffers.forEach(([kind, dtype, count, offset, slot, data], b) => {
-      const bytes = count * 4
-      this.#places[b] = null
-      if (kind === 0 && slot >= 0) this.#places[b] = { buffer: this.#buffers.workspace, offset, bytes }
-      if (kind === 1) this.#places[b] = { buffer: this.#buffers.inputs, offset, bytes }
-      if (kind === 2) this.#places[b] = { buffer: (this.gpu.states[slot] as State).buffer, offset, bytes }
-      if (kind !== 3) return
-      const values = core.view(dtypes[dtype] as Dtype, data, count)
-      const wide = new Uint8Array(bytes)
-      widen(wide, 0, dtypes[dtype] as Dtype, values)
-      this.gpu.device.queue.writeBuffer(this.#buffers.constants, offset, wide)
-      this.#places[b] = { buffer: this.#buffers.constants, offset, bytes }
-    })
+  #write(to: GPUBuffer, offset: number, dtype: number, core: Core, data: Address, count: number): void {
+    const name = dtypes[dtype] as Dtype
+    this.gpu.write(to, offset, name, core.view(name, data, count))
   }
 
-  /** What a binding stands for: a buffer of the program, or all of a block or a state. */
-  #bound(b: number, stage: ProgramInfo['stages'][number]): Slice {
-    const { workspace, inputs, constants, scratch } = this.#buffers
-    if (b >= 0) return this.#places[b] as Slice
-    const block = [scratch, workspace, inputs, constants][-1 - b] ?? (this.gpu.states[-5 - b] as State).buffer
-    return { buffer: block, offset: 0, bytes: b === -1 ? stage.scratch : block.size }
+  /** `more`: a feeder's blocks. */
+  #slice([block, offset, size]: SliceInfo, more: readonly GPUBuffer[] = []): Slice {
+    const buffer = block < FIRST_STATE ? [...this.#blocks, ...more][block] : this.gpu.states[block - FIRST_STATE]?.buffer
+    return { buffer: buffer as GPUBuffer, offset, size }
   }
-
-  #bind(stage: ProgramInfo['stages'][number]): GPUBindGroup {
-    const entries = stage.bindings.map((b, binding) => {
-      const { buffer, offset, bytes } = this.#bound(b, stage)
-      return { binding, resource: { buffer, offset, size: bytes } }
-    })
-    return this.gpu.device.createBindGroup({ layout: this.gpu.layout(stage.bindings.length), entries })
+  #bind(slices: readonly SliceInfo[], more: readonly GPUBuffer[] = []): GPUBindGroup {
+    const entries = slices.map((slice, binding) => ({ binding, resource: this.#slice(slice, more) }))
+    return this.gpu.device.createBindGroup({ layout: this.gpu.layout(slices.length), entries })
   }
 
   // ---- many steps
@@ -446,26 +417,14 @@ export class Executable {
   makeFeeder(info: FeederInfo, core: Core): Feeder {
     const { gpu } = this
     const { storage, copySource, copyDestination, mapRead } = USAGE
-    const data = gpu.buffer(info.words * 4, storage | copyDestination)
-    const control = gpu.buffer(2 * CONTROL_STEP, storage | copyDestination | copySource)
-    const history = gpu.buffer(MOST_STEPS * 4, storage | copySource)
-    const readback = gpu.buffer(MOST_STEPS * 4, mapRead | copyDestination)
-    for (const { from, count, dtype, data: at } of info.arrays) {
-      const name = dtypes[dtype] as Dtype, wide = new Uint8Array(from < 0 ? 0 : count * 4)
-      if (from >= 0) widen(wide, 0, name, core.view(name, at, count))
-      if (from >= 0) gpu.device.queue.writeBuffer(data, from * 4, wide)
-    }
-    const loss = { ...(this.#places[info.loss] as Slice), size: 4 }
-    const groups = [0, 1].map((turn) => gpu.device.createBindGroup({
-      layout: gpu.layout(6),
-      entries: [
-        { buffer: control, offset: turn * CONTROL_STEP, size: 32 }, { buffer: control, offset: (1 - turn) * CONTROL_STEP, size: 32 },
-        { buffer: this.#buffers.inputs }, loss, { buffer: history }, { buffer: data },
-      ].map((resource, binding) => ({ binding, resource })),
-    }))
-    const pipeline = gpu.pipeline(info.source, 6, 'draw a batch')
+    const blocks = info.blocks.map((bytes) => gpu.buffer(bytes, storage | copySource | copyDestination)), [data, control, history] = blocks as [GPUBuffer, GPUBuffer, GPUBuffer]
+    const readback = gpu.buffer(history.size, mapRead | copyDestination)
+    for (const { dtype, count, to, data: from } of info.arrays) if (to >= 0) this.#write(data, to, dtype, core, from, count)
+    const groups = info.turns.map((slices) => this.#bind(slices, blocks))
+    const pipeline = gpu.pipeline(info.source, info.turns[0].length, 'draw a batch')
     pipeline.catch(() => undefined)
-    return { info, groups, pipeline, loss, buffers: { data, control, history, readback }, next: 1, drawn: new Set(info.arrays.map((each) => each.input)) }
+    const given = new Set(info.arrays.map((each) => each.input))
+    return { info, groups, pipeline, loss: this.#slice(info.loss), buffers: { data, control, history, readback }, next: 1, given }
   }
   dropFeeder(feeder: Feeder): void {
     for (const buffer of Object.values(feeder.buffers)) this.gpu.drop(buffer)
@@ -477,9 +436,8 @@ export class Executable {
     const all = this.#stages.length, isSlow = this.#perSubmission < all
     const count = isSlow ? 1 : Math.min(most, exact ? most : feeder.next)
     const { queue } = this.gpu.device
-    queue.writeBuffer(feeder.buffers.control, 0, control)
-    queue.writeBuffer(feeder.buffers.control, CONTROL_STEP, control)
-    if (inputs.some((_, i) => !feeder.drawn.has(i))) this.#writeInputs(core, inputs, feeder.drawn)
+    for (const [now] of feeder.info.turns) queue.writeBuffer(feeder.buffers.control, (now as SliceInfo)[1], control)
+    this.#writeInputs(core, inputs, feeder.given)
     const start = performance.now()
     let begin = 0
     for (let end = this.#perSubmission; end < all; begin = end, end += this.#perSubmission) {
@@ -488,10 +446,10 @@ export class Executable {
     }
     await this.#submit(pipelines, begin, all, () => feeder.buffers.readback.mapAsync(MAP_READ, 0, count * 4), (encoder) => {
       if (count > 1) encoder.copyBufferToBuffer(feeder.buffers.history, 0, feeder.buffers.readback, 0, (count - 1) * 4)
-      encoder.copyBufferToBuffer(feeder.loss.buffer, feeder.loss.offset, feeder.buffers.readback, (count - 1) * 4, 4)
+      copySlice(encoder, feeder.loss, feeder.buffers.readback, (count - 1) * 4)
     }, feeder, begin === 0 ? draw : null, count).catch((error: unknown) => {
       this.gpu.drop(feeder.buffers.readback) // it may be mapped
-      feeder.buffers.readback = this.gpu.buffer(MOST_STEPS * 4, USAGE.mapRead | USAGE.copyDestination)
+      feeder.buffers.readback = this.gpu.buffer(feeder.buffers.history.size, USAGE.mapRead | USAGE.copyDestination)
       throw error
     })
     const losses = new Float32Array(feeder.buffers.readback.getMappedRange(0, count * 4)).slice()
@@ -509,31 +467,31 @@ export class Executable {
     const pipelines = await this.#pipelines
     this.#writeInputs(core, inputs)
     const read = this.program.outputs.map((_, i) => i).filter((i) => outputs[i] !== 0)
-    const slices = read.map((i) => ({ ...(this.#places[this.#outputBuffer(i)] as Slice), bytes: (this.program.outputs[i]?.count ?? 0) * 4 }))
-    const offsets = offsetsOf(slices)
     let begin = 0, end = Math.min(this.#perSubmission, this.#stages.length)
     for (; end < this.#stages.length; begin = end, end = Math.min(begin + this.#perSubmission, this.#stages.length))
       await this.#submit(pipelines, begin, end, () => this.gpu.device.queue.onSubmittedWorkDone())
-    const readback = this.#readback()
+    const readback = this.#readback(), places = this.program.outputs.map(({ to }) => to)
+    const from = places[read[0] ?? 0] ?? 0, last = read.at(-1) ?? 0, size = (places[last] ?? 0) + (this.#outputs[last]?.size ?? 0) - from
     await this.#submit(pipelines, begin, end, () => {
       submitted()
-      return read.length > 0 ? readback.mapAsync(MAP_READ, 0, offsets[read.length]) : this.gpu.device.queue.onSubmittedWorkDone()
-    }, (encoder) => copySlices(encoder, slices, offsets, readback)).catch((error: unknown) => {
+      return read.length > 0 ? readback.mapAsync(MAP_READ, from, size) : this.gpu.device.queue.onSubmittedWorkDone()
+    }, (encoder) => {
+      for (const i of read) copySlice(encoder, this.#outputs[i] as Slice, readback, places[i] as number)
+    }).catch((error: unknown) => {
       this.gpu.drop(readback) // it may be mapped
       throw error
     })
-    this.#take(core, read, outputs, offsets, readback)
+    if (read.length > 0) {
+      this.#take(core, read, outputs, readback.getMappedRange(from, size), from)
+      readback.unmap()
+    }
     this.#readbacks.push(readback)
   }
 
-  #outputBuffer(i: number): number { return this.program.outputs[i]?.buffer as number }
-
-  #writeInputs(core: Core, inputs: readonly Address[], but: ReadonlySet<number> = new Set()): void {
-    this.program.inputs.forEach(({ dtype, count }, i) => {
-      const offset = this.#inputOffset[i] as number
-      if (offset >= 0 && !but.has(i)) widen(this.#feed, offset, dtypes[dtype] as Dtype, core.view(dtypes[dtype] as Dtype, inputs[i] as Address, count))
+  #writeInputs(core: Core, inputs: readonly Address[], given: ReadonlySet<number> = new Set()): void {
+    this.program.inputs.forEach(({ dtype, count, to }, i) => {
+      if (to >= 0 && !given.has(i)) this.#write(this.#blocks[INPUTS] as GPUBuffer, to, dtype, core, inputs[i] as Address, count)
     })
-    if (this.#feed.length > 0) this.gpu.device.queue.writeBuffer(this.#buffers.inputs, 0, this.#feed)
   }
 
   /** Stages [begin, end), `count` times, each time behind the drawing of a batch where there is one, and what `more` encodes behind them,
@@ -579,16 +537,10 @@ export class Executable {
     else if (ms < SLOW_MS / 4 && stages === this.#perSubmission && stages < all) this.#perSubmission = Math.min(all, stages * 2)
   }
 
-  #take(
-    core: Core, read: readonly number[], outputs: readonly Address[], offsets: readonly number[], readback: GPUBuffer,
-  ): void {
-    if (read.length === 0) return
-    const mapped = readback.getMappedRange(0, offsets[read.length])
-    read.forEach((i, at) => {
-      const { dtype, count } = this.program.outputs[i] as ProgramInfo['outputs'][number]
-      const name = dtypes[dtype] as Dtype
-      narrow(core.view(name, outputs[i] as Address, count), name, mapped, offsets[at] as number)
-    })
-    readback.unmap()
+  #take(core: Core, read: readonly number[], outputs: readonly Address[], mapped: ArrayBuffer, from: number): void {
+    for (const i of read) {
+      const { dtype, count, to } = this.program.outputs[i] as ProgramInfo['outputs'][number], name = dtypes[dtype] as Dtype
+      narrow(core.view(name, outputs[i] as Address, count), name, mapped, to - from)
+    }
   }
 }

@@ -528,7 +528,7 @@ function writtenBack(graph: Graph, options: IROptions): PlannedWriteback[] {
 
 const kernelList = ({ program }: Planned): KernelSpec[] =>
   program.stages.map(({ label, source, groups, bindings }) => {
-    const wgsl = program.sources[source] as string, size = /@workgroup_size\(([^)]*)\)/.exec(wgsl)?.[1] ?? '1'
+    const wgsl = program.sources[source]?.text as string, size = /@workgroup_size\(([^)]*)\)/.exec(wgsl)?.[1] ?? '1'
     const workgroupSize = size.split(',').reduce((a, part) => a * Math.max(1, parseInt(part)), 1)
     return { opKind: label.split(/[ +(]/)[0] as string, label, wgsl, workgroups: groups, workgroupSize, threads: groups.reduce((a, b) => a * b, workgroupSize), bindings }
   })

@@ -29,31 +29,30 @@ TG_WEB_IMPORT(gpu_make_state) void tg_web_gpu_make_state(int32_t device, int32_t
 /* Elements [first, first + count) from data, which is read before the call returns. Ordered after the submissions before it. */
 TG_WEB_IMPORT(gpu_write_state)
 void tg_web_gpu_write_state(int32_t device, int32_t slot, int32_t first, const void *data, int32_t count, int32_t dtype);
-/* program: JSON, as below; data it points at is copied before the call returns. Returns the number of the executable, whose pipelines
+/* program: JSON, as below; data that it points at is copied before the call returns. Returns the number of the executable, whose pipelines
  * may still be compiling; 0: refused. Numbers are never used twice. */
 TG_WEB_IMPORT(gpu_load) int32_t tg_web_gpu_load(int32_t device, const char *program);
 TG_WEB_IMPORT(gpu_unload) void tg_web_gpu_unload(int32_t device, int32_t executable);
 
-/* A data set of an executable and the kernel that draws batches from it: info is JSON, {"executable", "source", "groups", "words":of the
- * data, "loss":buffer of the program, "arrays":[{"input", "from":word, "count":elements, "dtype", "data"}]}; data it
- * points at is copied before the call returns. Bindings and their use: emit/emit.h. Inputs that the data set lists are in "arrays" whether
- * or not a stage reads them; "from" -1: it is not drawn. Returns its number; 0: refused. */
+/* A data set of an executable and the kernel that draws batches from it: info is JSON, as below; data it points at is copied before the
+ * call returns. Returns its number; 0: refused. */
 TG_WEB_IMPORT(gpu_feeder) int32_t tg_web_gpu_feeder(int32_t device, const char *info);
 TG_WEB_IMPORT(gpu_drop_feeder) void tg_web_gpu_drop_feeder(int32_t device, int32_t feeder);
 
-/* {"workspace":bytes, "scratch":bytes, "inputBlock":bytes, "constantBlock":bytes,
- *  "buffers":[[storage, dtype, count, offset, slot, data]],
- *  "inputs":[{"name","dtype","count"}], "outputs":[{"buffer","dtype","count"}],
- *  "sources":[WGSL], entry point main,
- *  "stages":[{"source", "groups":[x, y, z], "bindings":[binding, ...], "scratch":bytes, "label"}]}   in order of execution.
+/* A replay (run/replay.h) as JSON. SLICE is [block, offset, bytes]; dtype: tg_dtype; "to": a byte, -1: it is not wanted there; "data": an
+ * address in the module's memory, where a bool is a byte.
  *
- * A buffer lies from byte `offset`, a multiple of 256, of
- *   storage 0   the workspace; slot -1: no stage binds it
- *   storage 1   the block of inputs; slot is the program's input
- *   storage 2   state `slot` of the device
- *   storage 3   the block of constants, filled from `count` elements at address `data`, bool as bytes
- * dtype: tg_dtype. bindings[i] is @group(0) @binding(i), a storage buffer bound read_write: count * 4 bytes of buffers[binding]; -1: the
- * scratch buffer from 0, stage.scratch bytes; -2, -3, -4: all of the workspace, of the block of inputs, of constants; -5 - slot: all of
- * a state. An output's buffer is of storage 0 or 2. No stages and nothing to read back: nothing to submit. */
+ * {"blocks":[bytes of the workspace, the scratch, the inputs, the constants], "readback":bytes,
+ *  "inputs":[{"name", "dtype", "count", "to":in the inputs}], "outputs":[{"buffer", "dtype", "count", "to":in the readback,
+ * "slice":SLICE}], "constants":[{"dtype", "count", "to":in the constants, "data"}], "sources":[{"text":WGSL with entry point main,
+ * "bindings":how many, "label"}], "stages":[{"source", "groups":[x, y, z], "slices":[SLICE, ...], "bindings":[binding, ...], "label"}], in
+ * order of execution "buffers":[[storage, dtype, count, offset, slot]]}
+ *
+ * slices[i] is @group(0) @binding(i), a storage buffer bound read_write. No stages and nothing to read back: nothing to submit. For people:
+ * "buffers" of the program (tg_buffer), and what "bindings" a stage has of them (tg_wgsl_stage).
+ *
+ * A feeder (tg_replay_feeder): {"executable", "blocks":[bytes of the data, of control, of the losses],
+ *  "arrays":[{"input", "dtype", "count", "to":in the data, "data"}], "loss":SLICE, "turns":[[SLICE, ...], [SLICE, ...]], "source",
+ * "groups"} Inputs that the data set has are in "arrays" whether or not a stage reads them. */
 #endif
 #endif

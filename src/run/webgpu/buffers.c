@@ -2,7 +2,6 @@
  * is a word. Moves large states in bounded pieces. Must not know programs. */
 #include "run/webgpu/device.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define BUFFERS_PIECE (INT64_C(16) << 20)   /* bytes written or read at once */
@@ -10,9 +9,8 @@
 
 tg_status tg_webgpu_make_buffer(webgpu_device *d, int64_t bytes, uint64_t usage, const char *what, webgpu_buffer *out) {
     const int64_t size = bytes < TG_WORD_BYTES ? TG_WORD_BYTES : webgpu_align(bytes, TG_WORD_BYTES);
-    if ((uint64_t)size > d->gpu->raw.max_buffer_bytes)
-        return tg_fail(d->ctx, TG_ERROR_LIMIT, TG_SITE_NONE, "webgpu: %s needs %lld bytes, over this device's maxBufferSize of %llu", what,
-                       (long long)size, (unsigned long long)d->gpu->raw.max_buffer_bytes);
+    tg_status status = tg_replay_check_buffer(d->ctx, webgpu_replay_limits(d).max_buffer_bytes, what, size);
+    if (status != TG_OK) return status;
     const tg_wgpu_buffer_descriptor descriptor = {.label = webgpu_string(what), .usage = usage, .size = (uint64_t)size};
     out->handle = d->host->api.device_create_buffer(d->gpu->device, &descriptor);
     if (out->handle == NULL)
@@ -40,6 +38,20 @@ tg_wgpu_command_encoder tg_webgpu_encoder(webgpu_device *d) {
     if (encoder == NULL) (void)tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no command encoder");
     else d->count.objects++;
     return encoder;
+}
+tg_status tg_webgpu_begin_pass(webgpu_device *d, tg_wgpu_command_encoder *encoder, tg_wgpu_compute_pass *pass) {
+    if (*encoder == NULL) *encoder = tg_webgpu_encoder(d);
+    if (*encoder == NULL) return TG_ERROR_DEVICE;
+    *pass = d->host->api.encoder_begin_compute_pass(*encoder, NULL);
+    if (*pass != NULL) return TG_OK;
+    d->host->api.encoder_release(*encoder);
+    d->count.objects--;
+    *encoder = NULL;
+    return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no compute pass");
+}
+void tg_webgpu_end_pass(webgpu_device *d, tg_wgpu_compute_pass pass) {
+    d->host->api.pass_end(pass);
+    d->host->api.pass_release(pass);
 }
 tg_status tg_webgpu_submit(webgpu_device *d, tg_wgpu_command_encoder encoder) {
     tg_wgpu_command_buffer commands = d->host->api.encoder_finish(encoder, NULL);
@@ -69,6 +81,19 @@ void tg_webgpu_write(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, tg
         d->count.write_bytes += now * item;
     }
 }
+tg_status tg_webgpu_write_long(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, tg_dtype dtype, const void *data, int64_t count,
+                               const char *what) {
+    const int64_t part = BUFFERS_PENDING / TG_WORD_BYTES;
+    tg_status status = TG_OK;
+    for (int64_t done = 0; status == TG_OK && done < count; done += part) {
+        tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
+        tg_webgpu_write(d, buffer, offset + done * tg_dtype_device_bytes(dtype), dtype,
+                        (const char *)data + done * (int64_t)tg_dtype_bytes(dtype), count - done < part ? count - done : part);
+        status = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, what);
+        if (status == TG_OK && count > part) status = tg_webgpu_finish(d);
+    }
+    return status;
+}
 
 /* ---- states */
 
@@ -94,7 +119,7 @@ static void buffers_replace(webgpu_device *d, webgpu_buffer *old, webgpu_buffer 
 tg_status tg_webgpu_make_state(tg_device *device, int32_t slot, const char *name, tg_dtype dtype, int64_t count) {
     webgpu_device *d = webgpu_of(device);
     webgpu_buffer buffer = {NULL, 0}, readback = {NULL, 0};
-    char what[128];
+    char what[TG_REPLAY_NAME];
     if (slot < 0 || count < 0) return TG_INTERNAL(d->ctx, "a state with a negative slot or size");
     tg_status status = tg_webgpu_alive(d);
     if (status != TG_OK) return status;
@@ -102,7 +127,7 @@ tg_status tg_webgpu_make_state(tg_device *device, int32_t slot, const char *name
         if (!tg_grow(d->ctx, (void **)&d->states.items, &d->states.capacity, slot + 1, sizeof(webgpu_state))) return TG_ERROR_MEMORY;
         while (d->states.count <= slot) d->states.items[d->states.count++] = (webgpu_state){.count = 0};
     }
-    snprintf(what, sizeof what, "%.80s, %lld elements,", name, (long long)count);
+    tg_replay_state_name(what, name, count);
     tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
     status = tg_webgpu_make_buffer(d, count * tg_dtype_device_bytes(dtype),
                                    TG_WGPU_USAGE_STORAGE | TG_WGPU_USAGE_COPY_SOURCE | TG_WGPU_USAGE_COPY_DESTINATION, what, &buffer);
@@ -125,16 +150,8 @@ tg_status tg_webgpu_write_state(tg_device *device, int32_t slot, int64_t first, 
     const webgpu_state *state = buffers_state(d, slot, first, count);
     tg_status status = tg_webgpu_alive(d); /* on a lost device a state may never have been made */
     if (status == TG_OK && state == NULL) return TG_INTERNAL(d->ctx, "a write outside a state");
-    const int64_t part = BUFFERS_PENDING / TG_WORD_BYTES;
-    for (int64_t done = 0; status == TG_OK && done < count; done += part) {
-        const int64_t now = count - done < part ? count - done : part;
-        tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
-        tg_webgpu_write(d, state->buffer.handle, buffers_bytes(state, first + done), state->dtype,
-                        (const char *)data + buffers_host_bytes(state, done), now);
-        status = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "writing a state");
-        if (status == TG_OK && count > part) status = tg_webgpu_finish(d);
-    }
-    return status;
+    if (status != TG_OK) return status;
+    return tg_webgpu_write_long(d, state->buffer.handle, buffers_bytes(state, first), state->dtype, data, count, "writing a state");
 }
 static tg_status buffers_copy_piece(webgpu_device *d, const webgpu_state *state, int64_t first, int64_t count) {
     tg_wgpu_command_encoder encoder = tg_webgpu_encoder(d);

@@ -7,8 +7,8 @@
  * around every call of the executor. A wait lets others in, so no error scope is open while something is waited for. */
 #ifndef TG_WEBGPU_DEVICE_H
 #define TG_WEBGPU_DEVICE_H
-#include "emit/emit.h"
 #include "ir/dtype.h"
+#include "run/replay.h"
 #include "run/tuning_table.h"
 #include "run/webgpu/webgpu.h"
 
@@ -181,6 +181,14 @@ typedef struct webgpu_device {
 
 static inline webgpu_device *webgpu_of(tg_device *device) { return (webgpu_device *)(void *)device; }
 static inline const webgpu_device *webgpu_of_const(const tg_device *device) { return (const webgpu_device *)(const void *)device; }
+/* For a replay that is made now. */
+static inline tg_replay_limits webgpu_replay_limits(const webgpu_device *d) {
+    const tg_wgpu_limits *raw = &d->gpu->raw;
+    return (tg_replay_limits){.model = &d->model,
+                              .max_binding_bytes =
+                                  raw->max_storage_binding_bytes < INT64_MAX ? (int64_t)raw->max_storage_binding_bytes : INT64_MAX,
+                              .max_buffer_bytes = raw->max_buffer_bytes < INT64_MAX ? (int64_t)raw->max_buffer_bytes : INT64_MAX};
+}
 static inline tg_wgpu_string webgpu_string(const char *text) { return (tg_wgpu_string){text, SIZE_MAX}; }
 static inline int64_t webgpu_align(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
@@ -258,31 +266,42 @@ tg_status tg_webgpu_make_buffer(webgpu_device *d, int64_t bytes, uint64_t usage,
 void tg_webgpu_drop_buffer(webgpu_device *d, webgpu_buffer *buffer);
 /* count elements of dtype, as they lie in host memory, to `offset` bytes of a buffer. */
 void tg_webgpu_write(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, tg_dtype dtype, const void *data, int64_t count);
+/* The same of much data, in bounded pieces, so that what is on its way does not pile up; with scopes, whose errors are of `what`. */
+tg_status tg_webgpu_write_long(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, tg_dtype dtype, const void *data, int64_t count,
+                               const char *what);
 tg_status tg_webgpu_make_state(tg_device *device, int32_t slot, const char *name, tg_dtype dtype, int64_t count);
 tg_status tg_webgpu_write_state(tg_device *device, int32_t slot, int64_t first, const void *data, int64_t count);
 tg_status tg_webgpu_read_state(tg_device *device, int32_t slot, int64_t first, void *data, int64_t count);
-/* Records an encoder's commands and submits them; the encoder is released. */
+/* NULL recorded. */
 tg_wgpu_command_encoder tg_webgpu_encoder(webgpu_device *d);
+/* A compute pass of *encoder, which is made where it is NULL. After an error *encoder is released and NULL. */
+tg_status tg_webgpu_begin_pass(webgpu_device *d, tg_wgpu_command_encoder *encoder, tg_wgpu_compute_pass *pass);
+void tg_webgpu_end_pass(webgpu_device *d, tg_wgpu_compute_pass pass);
+/* Submits an encoder's commands; the encoder is released. */
 tg_status tg_webgpu_submit(webgpu_device *d, tg_wgpu_command_encoder encoder);
 
 /* ---- executables */
 typedef struct webgpu_pipeline { /* one per different source */
-    const char *source;
-    size_t length;
-    uint64_t hash;
-    int32_t binding_count;
-    int32_t kernel; /* the first of the launch that needed it first */
+    const tg_replay_source *source;
     tg_wgpu_shader_module module;
     tg_wgpu_compute_pipeline handle;
     webgpu_cached *cached; /* whose handle it is */
 } webgpu_pipeline;
 typedef struct webgpu_step { /* one dispatch */
     int32_t pipeline;
-    int32_t kernel; /* the first of its launch, for messages */
     tg_wgpu_bind_group group;
     uint32_t groups[3];
 } webgpu_step;
-typedef struct webgpu_place { /* where a program buffer lies; handle NULL: on no GPU */
+/* No bind group yet. */
+static inline webgpu_step webgpu_step_of(int32_t pipeline, const int32_t groups[3]) {
+    return (webgpu_step){pipeline, NULL, {(uint32_t)groups[0], (uint32_t)groups[1], (uint32_t)groups[2]}};
+}
+typedef struct webgpu_bundle { /* dispatches, in order, and the pipelines that they use */
+    webgpu_pipeline *pipelines;
+    webgpu_step *steps;
+    int32_t pipeline_count, step_count;
+} webgpu_bundle;
+typedef struct webgpu_place { /* a slice of a buffer that was made; handle NULL: of none */
     tg_wgpu_buffer handle;
     int64_t offset, bytes;
 } webgpu_place;
@@ -290,30 +309,24 @@ typedef struct webgpu_place { /* where a program buffer lies; handle NULL: on no
 typedef struct webgpu_executable {
     webgpu_device *device;
     tg_arena arena;
-    const tg_program *program;
-    webgpu_buffer workspace, inputs, constants, scratch, readback;
-    webgpu_place *places;  /* per program buffer */
-    int64_t *input_offset; /* per program input, in `inputs` and `feed`; -1: no kernel reads it */
-    int64_t input_bytes;
-    char *feed;               /* one run's inputs */
-    int64_t *readback_offset; /* per output */
-    int64_t readback_bytes;
-    webgpu_pipeline *pipelines;
-    int32_t pipeline_count;
-    webgpu_step *steps;
-    int32_t step_count, step_capacity;
-    int32_t per_submission; /* dispatches; step_count unless they took too long */
-    int32_t tuned;          /* launches laid out by the table */
+    tg_replay replay;
+    webgpu_buffer blocks[TG_REPLAY_OWN], readback;
+    char *feed; /* one run's inputs, as the block of inputs has them */
+    webgpu_bundle bundle;
+    tg_pace pace;
     bool poison;
 } webgpu_executable;
 static inline webgpu_executable *webgpu_executable_of(tg_executable *e) { return (webgpu_executable *)(void *)e; }
 
-/* pipelines.c: layouts, modules and pipelines of an executable whose sources are known */
-tg_status tg_webgpu_make_pipelines(webgpu_executable *e);
-void tg_webgpu_release_pipelines(webgpu_executable *e);
+/* pipelines.c: layouts, modules and pipelines of a bundle whose sources are known */
+tg_status tg_webgpu_make_pipelines(webgpu_device *d, webgpu_bundle *bundle);
+void tg_webgpu_release_pipelines(webgpu_device *d, webgpu_bundle *bundle);
 void tg_webgpu_drop_shared(webgpu_gpu *gpu); /* all layouts and pipelines */
 /* load.c */
-tg_status tg_webgpu_bind_step(webgpu_executable *e, const webgpu_place *places, int32_t count, webgpu_step *step);
+webgpu_place tg_webgpu_place(const webgpu_executable *e, tg_replay_slice slice);
+/* label: of its kernel, for messages */
+tg_status tg_webgpu_bind_step(webgpu_device *d, const webgpu_place *places, int32_t count, const char *label, webgpu_step *step);
+void tg_webgpu_drop_bundle(webgpu_device *d, webgpu_bundle *bundle); /* bind groups, and what is of pipelines.c */
 tg_status tg_webgpu_load(tg_device *device, const tg_program *program, const int32_t *state_slots, tg_executable **out);
 void tg_webgpu_unload(tg_device *device, tg_executable *executable);
 int tg_webgpu_dispatches(const tg_executable *executable);
@@ -328,12 +341,10 @@ void tg_webgpu_drop_flights(webgpu_device *d);
 void tg_webgpu_reset_counters(tg_webgpu_counters *count);
 /* Inputs that are NULL are left as they are. */
 void tg_webgpu_write_inputs(webgpu_executable *e, const void *const *inputs);
-/* Steps [begin, end) in a pass. */
-void tg_webgpu_encode_steps(const webgpu_executable *e, tg_wgpu_compute_pass pass, int32_t begin, int32_t end);
+/* Steps [begin, end) in a pass, which are counted. */
+void tg_webgpu_encode_steps(webgpu_device *d, const webgpu_bundle *bundle, tg_wgpu_compute_pass pass, int32_t begin, int32_t end);
 /* Full of NaN, where e->poison. */
 void tg_webgpu_poison(webgpu_executable *e);
-/* A submission of so many dispatches has taken so long: what that says of the next one. */
-void tg_webgpu_adapt(webgpu_executable *e, int32_t dispatches, int64_t nanoseconds);
 
 /* feeder.c */
 tg_status tg_webgpu_make_feeder(tg_device *device, tg_executable *executable, const tg_feeder_options *options, tg_feeder **out);

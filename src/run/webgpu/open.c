@@ -4,6 +4,8 @@
  * may switch checks off. Must not know programs. */
 #include "run/webgpu/device.h"
 
+#include "emit/emit.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* pipelines: layouts, shader modules and compute pipelines of an executable: all compiled at once where the library can, and what
+/* pipelines: layouts, shader modules and compute pipelines of a bundle: all compiled at once where the library can, and what
  * a shader's compiler says, beside the shader. Layouts are explicit, since an automatic one leaves out what a shader does not
  * use. Layouts and pipelines are the GPU's: equal sources have one pipeline, whichever model asks, and the latest that nobody uses stay.
  * Must not know how programs are placed. */
@@ -81,16 +81,17 @@ static void pipelines_number(const char *source, uint64_t line, char *text, size
         if (more > 0) used += (size_t)more;
     }
 }
-static tg_status pipelines_explain(webgpu_executable *e, const webgpu_pipeline *pipeline, const char *said) {
-    webgpu_device *d = e->device;
-    char *text = tg_arena_alloc(&e->arena, TG_MESSAGE_MAX);
+static tg_status pipelines_explain(webgpu_device *d, const webgpu_pipeline *pipeline, const char *said) {
+    char *text = tg_alloc(d->ctx, TG_MESSAGE_MAX);
     if (text == NULL) return TG_ERROR_MEMORY;
     const uint64_t line = pipelines_ask(d, pipeline->module);
     if (d->text[0] != '\0') said = d->text;
-    const size_t taken = strlen(said) + strlen(d->gpu->name) + strlen(e->program->kernels[pipeline->kernel].name) + 128;
-    if (taken < TG_MESSAGE_MAX) pipelines_number(pipeline->source, line, text, TG_MESSAGE_MAX - taken);
-    return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: the shader of kernel %d (%s) does not compile on %s:\n%s\n%s",
-                   (int)pipeline->kernel, e->program->kernels[pipeline->kernel].name, d->gpu->name, said, text);
+    const size_t taken = strlen(said) + strlen(d->gpu->name) + strlen(pipeline->source->label) + 128;
+    if (taken < TG_MESSAGE_MAX) pipelines_number(pipeline->source->text, line, text, TG_MESSAGE_MAX - taken);
+    tg_status status = tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: the shader of kernel %s does not compile on %s:\n%s\n%s",
+                               pipeline->source->label, d->gpu->name, said, text);
+    tg_release(d->ctx, text, TG_MESSAGE_MAX);
+    return status;
 }
 
 /* ---- layouts */
@@ -138,19 +139,19 @@ static tg_status pipelines_share_layout(webgpu_device *d, int32_t count) {
     d->gpu->count.objects += 2;
     return TG_OK;
 }
-static tg_status pipelines_share_layouts(webgpu_executable *e) {
+static tg_status pipelines_share_layouts(webgpu_device *d, const webgpu_bundle *bundle) {
     tg_status status = TG_OK;
-    for (int32_t p = 0; status == TG_OK && p < e->pipeline_count; ++p)
-        status = pipelines_share_layout(e->device, e->pipelines[p].binding_count);
+    for (int32_t p = 0; status == TG_OK && p < bundle->pipeline_count; ++p)
+        status = pipelines_share_layout(d, bundle->pipelines[p].source->binding_count);
     return status;
 }
 
 /* ---- what the GPU has */
 
-static webgpu_cached *pipelines_find(const webgpu_gpu *gpu, const webgpu_pipeline *wanted) {
+static webgpu_cached *pipelines_find(const webgpu_gpu *gpu, const tg_replay_source *wanted) {
     for (webgpu_cached *c = gpu->cached; c != NULL; c = c->next)
         if (c->hash == wanted->hash && c->length == wanted->length && c->binding_count == wanted->binding_count &&
-            memcmp(c->source, wanted->source, c->length) == 0)
+            memcmp(c->source, wanted->text, c->length) == 0)
             return c;
     return NULL;
 }
@@ -163,12 +164,11 @@ static void pipelines_use(webgpu_device *d, webgpu_pipeline *pipeline, webgpu_ca
     pipeline->handle = cached->handle;
     d->count.pipelines++;
 }
-static void pipelines_look_up(webgpu_executable *e) {
-    for (int32_t p = 0; p < e->pipeline_count; ++p) {
-        webgpu_pipeline *pipeline = &e->pipelines[p];
-        pipeline->hash = tg_hash((uint64_t)pipeline->binding_count, pipeline->source, pipeline->length);
-        webgpu_cached *cached = pipelines_find(e->device->gpu, pipeline);
-        if (cached != NULL) pipelines_use(e->device, pipeline, cached);
+static void pipelines_look_up(webgpu_device *d, webgpu_bundle *bundle) {
+    for (int32_t p = 0; p < bundle->pipeline_count; ++p) {
+        webgpu_pipeline *pipeline = &bundle->pipelines[p];
+        webgpu_cached *cached = pipelines_find(d->gpu, pipeline->source);
+        if (cached != NULL) pipelines_use(d, pipeline, cached);
     }
 }
 static void pipelines_drop(webgpu_gpu *gpu, webgpu_cached **at) {
@@ -192,16 +192,17 @@ static void pipelines_trim(webgpu_gpu *gpu) {
 }
 /* Takes the handle over: one of the same source that others made meanwhile is used instead. False, with the handle let go: no memory. */
 static bool pipelines_keep(webgpu_device *d, webgpu_pipeline *pipeline, tg_wgpu_compute_pipeline handle) {
+    const tg_replay_source *source = pipeline->source;
     webgpu_gpu *gpu = d->gpu;
-    webgpu_cached *cached = pipelines_find(gpu, pipeline);
+    webgpu_cached *cached = pipelines_find(gpu, source);
     const bool is_new = cached == NULL;
-    if (is_new) cached = malloc(sizeof *cached + pipeline->length);
+    if (is_new) cached = malloc(sizeof *cached + source->length);
     if (cached == NULL || !is_new) d->host->api.compute_pipeline_release(handle);
     if (cached == NULL) return false;
     if (is_new) {
-        *cached = (webgpu_cached){.next = gpu->cached, .hash = pipeline->hash, .length = pipeline->length, .handle = handle};
-        cached->binding_count = pipeline->binding_count;
-        memcpy(cached->source, pipeline->source, pipeline->length);
+        *cached = (webgpu_cached){.next = gpu->cached, .hash = source->hash, .length = source->length, .handle = handle};
+        cached->binding_count = source->binding_count;
+        memcpy(cached->source, source->text, source->length);
         gpu->cached = cached;
         gpu->count.objects++;
         gpu->count.pipelines++;
@@ -223,10 +224,9 @@ static void pipelines_unuse(webgpu_gpu *gpu, webgpu_cached *cached) {
     gpu->count.unused++;
     gpu->count.unused_bytes += (int64_t)cached->length;
 }
-void tg_webgpu_release_pipelines(webgpu_executable *e) {
-    webgpu_device *d = e->device;
-    for (int32_t p = 0; p < e->pipeline_count; ++p) {
-        webgpu_pipeline *pipeline = &e->pipelines[p];
+void tg_webgpu_release_pipelines(webgpu_device *d, webgpu_bundle *bundle) {
+    for (int32_t p = 0; p < bundle->pipeline_count; ++p) {
+        webgpu_pipeline *pipeline = &bundle->pipelines[p];
         if (pipeline->cached == NULL) continue;
         pipelines_unuse(d->gpu, pipeline->cached);
         pipeline->cached = NULL;
@@ -246,7 +246,8 @@ void tg_webgpu_drop_shared(webgpu_gpu *gpu) {
 /* ---- pipelines */
 
 static tg_status pipelines_make_module(webgpu_device *d, webgpu_pipeline *pipeline) {
-    const tg_wgpu_shader_source source = {.chain = {.type = TG_WGPU_STYPE_WGSL}, .code = {pipeline->source, pipeline->length}};
+    const tg_wgpu_shader_source source = {.chain = {.type = TG_WGPU_STYPE_WGSL},
+                                          .code = {pipeline->source->text, pipeline->source->length}};
     const tg_wgpu_shader_descriptor descriptor = {.next = &source.chain, .label = webgpu_string(NULL)};
     pipeline->module = d->host->api.device_create_shader_module(d->gpu->device, &descriptor);
     if (pipeline->module == NULL) return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no shader module");
@@ -259,38 +260,37 @@ static void pipelines_drop_module(webgpu_device *d, webgpu_pipeline *pipeline) {
     d->count.objects--;
     pipeline->module = NULL;
 }
-static tg_wgpu_compute_pipeline_descriptor pipelines_describe(const webgpu_executable *e, const webgpu_pipeline *pipeline) {
+static tg_wgpu_compute_pipeline_descriptor pipelines_describe(const webgpu_device *d, const webgpu_pipeline *pipeline) {
     return (tg_wgpu_compute_pipeline_descriptor){
-        .label = webgpu_string(e->program->kernels[pipeline->kernel].name),
-        .layout = e->device->gpu->pipeline_layouts[pipeline->binding_count],
+        .label = webgpu_string(pipeline->source->label),
+        .layout = d->gpu->pipeline_layouts[pipeline->source->binding_count],
         .compute = {.module = pipeline->module, .entry = webgpu_string("main")},
     };
 }
 static tg_status pipelines_no_pipeline(webgpu_device *d) {
     return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no compute pipeline");
 }
-static tg_wgpu_compute_pipeline pipelines_create(webgpu_executable *e, webgpu_pipeline *pipeline) {
-    const tg_wgpu_compute_pipeline_descriptor descriptor = pipelines_describe(e, pipeline);
+static tg_wgpu_compute_pipeline pipelines_create(webgpu_device *d, const webgpu_pipeline *pipeline) {
+    const tg_wgpu_compute_pipeline_descriptor descriptor = pipelines_describe(d, pipeline);
     /* the library copies what it needs of a descriptor */
     /* cppcheck-suppress returnDanglingLifetime */
-    return e->device->host->api.device_create_compute_pipeline(e->device->gpu->device, &descriptor);
+    return d->host->api.device_create_compute_pipeline(d->gpu->device, &descriptor);
 }
 /* One at a time, each in scopes of its own: what an error belongs to is then known without a callback. */
-static tg_status pipelines_make_one(webgpu_executable *e, webgpu_pipeline *pipeline) {
-    webgpu_device *d = e->device;
+static tg_status pipelines_make_one(webgpu_device *d, webgpu_pipeline *pipeline) {
     tg_wgpu_compute_pipeline handle = NULL;
     tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
     tg_status status = pipelines_make_module(d, pipeline), waited = TG_OK;
-    if (status == TG_OK) handle = pipelines_create(e, pipeline);
+    if (status == TG_OK) handle = pipelines_create(d, pipeline);
     tg_webgpu_scopes_end(d, WEBGPU_SCOPES, &d->scopes);
     for (int i = 0; i < WEBGPU_SCOPES && waited == TG_OK; ++i) waited = tg_webgpu_wait(d, &d->scopes.request[i], "compiling shaders");
     if (status == TG_OK) status = waited;
     for (int i = 0; i < WEBGPU_SCOPES && status == TG_OK; ++i)
         if (d->scopes.request[i].error == TG_WGPU_ERROR_VALIDATION || d->scopes.request[i].error == TG_WGPU_ERROR_INTERNAL)
-            status = pipelines_explain(e, pipeline, d->scopes.request[i].text);
+            status = pipelines_explain(d, pipeline, d->scopes.request[i].text);
     if (status == TG_OK) status = tg_webgpu_scopes_report(d, WEBGPU_SCOPES, &d->scopes, "compiling shaders");
     if (status == TG_OK && handle == NULL) status = pipelines_no_pipeline(d);
-    if (status == TG_OK) return pipelines_keep(d, pipeline, handle) ? TG_OK : tg_fail_memory(d->ctx, pipeline->length);
+    if (status == TG_OK) return pipelines_keep(d, pipeline, handle) ? TG_OK : tg_fail_memory(d->ctx, pipeline->source->length);
     if (handle != NULL) d->host->api.compute_pipeline_release(handle);
     return status;
 }
@@ -303,83 +303,78 @@ static pipelines_batch *pipelines_begin(int32_t count) {
     const size_t requests = sizeof(pipelines_batch) + (size_t)count * sizeof(webgpu_request);
     return calloc(1, requests + (size_t)count * PIPELINES_TEXT);
 }
-static tg_status pipelines_start(webgpu_executable *e, pipelines_batch *batch, int32_t p) {
-    webgpu_device *d = e->device;
-    webgpu_pipeline *pipeline = &e->pipelines[p];
+static tg_status pipelines_start(webgpu_device *d, webgpu_bundle *bundle, pipelines_batch *batch, int32_t p) {
+    webgpu_pipeline *pipeline = &bundle->pipelines[p];
     webgpu_request *request = &batch->requests[p];
     tg_status status = pipelines_make_module(d, pipeline);
     if (status != TG_OK) return status;
-    const tg_wgpu_compute_pipeline_descriptor descriptor = pipelines_describe(e, pipeline);
-    tg_webgpu_ask(request, &batch->block, (char *)&batch->requests[e->pipeline_count] + (size_t)p * PIPELINES_TEXT, PIPELINES_TEXT);
+    const tg_wgpu_compute_pipeline_descriptor descriptor = pipelines_describe(d, pipeline);
+    tg_webgpu_ask(request, &batch->block, (char *)&batch->requests[bundle->pipeline_count] + (size_t)p * PIPELINES_TEXT, PIPELINES_TEXT);
     d->host->api.device_create_compute_pipeline_async(
         d->gpu->device, &descriptor,
         (tg_wgpu_pipeline_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = pipelines_on_pipeline, .user = request});
     return TG_OK;
 }
 /* What came of those that were asked for. All are waited for, whatever became of the first. */
-static tg_status pipelines_collect(webgpu_executable *e, const pipelines_batch *batch) {
-    webgpu_device *d = e->device;
+static tg_status pipelines_collect(webgpu_device *d, webgpu_bundle *bundle, const pipelines_batch *batch) {
     tg_status status = TG_OK;
-    for (int32_t p = 0; p < e->pipeline_count; ++p) {
+    for (int32_t p = 0; p < bundle->pipeline_count; ++p) {
         tg_status waited = batch->requests[p].block != NULL ? tg_webgpu_wait(d, &batch->requests[p], "compiling shaders") : TG_OK;
         if (status == TG_OK) status = waited;
     }
-    for (int32_t p = 0; p < e->pipeline_count; ++p) {
+    for (int32_t p = 0; p < bundle->pipeline_count; ++p) {
         const webgpu_request *request = &batch->requests[p];
         if (request->block == NULL || !request->done) continue;
         const bool made = request->status == TG_WGPU_SUCCESS && request->object != NULL;
-        if (!made && status == TG_OK) status = pipelines_explain(e, &e->pipelines[p], request->text);
+        if (!made && status == TG_OK) status = pipelines_explain(d, &bundle->pipelines[p], request->text);
         if (!made) continue;
         /* it may be broken in a way that only a scope tells: shared is what came of a batch without any error */
-        e->pipelines[p].handle = request->object;
+        bundle->pipelines[p].handle = request->object;
     }
     return status;
 }
-static tg_status pipelines_settle(webgpu_executable *e, const pipelines_batch *batch, tg_status status) {
-    webgpu_device *d = e->device;
-    for (int32_t p = 0; p < e->pipeline_count; ++p) {
-        webgpu_pipeline *pipeline = &e->pipelines[p];
+static tg_status pipelines_settle(webgpu_device *d, webgpu_bundle *bundle, const pipelines_batch *batch, tg_status status) {
+    for (int32_t p = 0; p < bundle->pipeline_count; ++p) {
+        webgpu_pipeline *pipeline = &bundle->pipelines[p];
         tg_wgpu_compute_pipeline handle = pipeline->handle;
         if (batch->requests[p].block == NULL || handle == NULL) continue;
         pipeline->handle = NULL;
         if (status != TG_OK) d->host->api.compute_pipeline_release(handle);
-        else if (!pipelines_keep(d, pipeline, handle)) status = tg_fail_memory(d->ctx, pipeline->length);
+        else if (!pipelines_keep(d, pipeline, handle)) status = tg_fail_memory(d->ctx, pipeline->source->length);
     }
     return status;
 }
-static tg_status pipelines_make_all(webgpu_executable *e) {
-    webgpu_device *d = e->device;
-    pipelines_batch *batch = pipelines_begin(e->pipeline_count);
+static tg_status pipelines_make_all(webgpu_device *d, webgpu_bundle *bundle) {
+    pipelines_batch *batch = pipelines_begin(bundle->pipeline_count);
     tg_status status = TG_OK;
-    if (batch == NULL) return tg_fail_memory(d->ctx, (size_t)e->pipeline_count * PIPELINES_TEXT);
+    if (batch == NULL) return tg_fail_memory(d->ctx, (size_t)bundle->pipeline_count * PIPELINES_TEXT);
     tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
-    for (int32_t p = 0; p < e->pipeline_count && status == TG_OK; ++p)
-        if (e->pipelines[p].cached == NULL) status = pipelines_start(e, batch, p);
+    for (int32_t p = 0; p < bundle->pipeline_count && status == TG_OK; ++p)
+        if (bundle->pipelines[p].cached == NULL) status = pipelines_start(d, bundle, batch, p);
     tg_webgpu_scopes_end(d, WEBGPU_SCOPES, &d->scopes);
-    tg_status collected = pipelines_collect(e, batch); /* knows the kernel, which a scope does not */
+    tg_status collected = pipelines_collect(d, bundle, batch); /* knows the kernel, which a scope does not */
     if (status == TG_OK) status = collected;
     tg_status scopes = tg_webgpu_scopes_report(d, WEBGPU_SCOPES, &d->scopes, "compiling shaders");
-    status = pipelines_settle(e, batch, status != TG_OK ? status : scopes);
+    status = pipelines_settle(d, bundle, batch, status != TG_OK ? status : scopes);
     tg_webgpu_bury(d->host, &batch->block);
     return status;
 }
-static bool pipelines_are_all_there(const webgpu_executable *e) {
-    for (int32_t p = 0; p < e->pipeline_count; ++p)
-        if (e->pipelines[p].cached == NULL) return false;
+static bool pipelines_are_all_there(const webgpu_bundle *bundle) {
+    for (int32_t p = 0; p < bundle->pipeline_count; ++p)
+        if (bundle->pipelines[p].cached == NULL) return false;
     return true;
 }
 
-tg_status tg_webgpu_make_pipelines(webgpu_executable *e) {
-    webgpu_device *d = e->device;
-    tg_status status = pipelines_share_layouts(e);
+tg_status tg_webgpu_make_pipelines(webgpu_device *d, webgpu_bundle *bundle) {
+    tg_status status = pipelines_share_layouts(d, bundle);
     if (status != TG_OK) return status;
-    pipelines_look_up(e);
-    if (pipelines_are_all_there(e)) return TG_OK;
-    if (!d->host->wgpu_native && d->host->api.device_create_compute_pipeline_async != NULL) status = pipelines_make_all(e);
+    pipelines_look_up(d, bundle);
+    if (pipelines_are_all_there(bundle)) return TG_OK;
+    if (!d->host->wgpu_native && d->host->api.device_create_compute_pipeline_async != NULL) status = pipelines_make_all(d, bundle);
     else
-        for (int32_t p = 0; p < e->pipeline_count && status == TG_OK; ++p)
-            if (e->pipelines[p].cached == NULL) status = pipelines_make_one(e, &e->pipelines[p]);
-    for (int32_t p = 0; p < e->pipeline_count; ++p) pipelines_drop_module(d, &e->pipelines[p]);
+        for (int32_t p = 0; p < bundle->pipeline_count && status == TG_OK; ++p)
+            if (bundle->pipelines[p].cached == NULL) status = pipelines_make_one(d, &bundle->pipelines[p]);
+    for (int32_t p = 0; p < bundle->pipeline_count; ++p) pipelines_drop_module(d, &bundle->pipelines[p]);
     return status;
 }
 

@@ -1,12 +1,12 @@
 /* prove: a device that was just opened computes something small, whose right answer is known, before a model trusts it. There are
- * adapters that take every command and execute nothing, and drivers that are broken: neither says so. Must not know programs
- * beyond the one it makes. */
+ * adapters that take every command and execute nothing, and drivers that are broken: neither says so. Must not know programs. */
 #include "run/webgpu/device.h"
 #include "run/webgpu/proof.h"
 
 #include <stdio.h>
 
 #define PROVE_BYTES ((int64_t)TG_PROOF_WORDS * TG_WORD_BYTES)
+#define PROVE_LABEL "a first computation"
 
 /* New words each time: an answer left over from another time is no answer. */
 static void prove_numbers(uint32_t *given) {
@@ -18,50 +18,50 @@ static void prove_numbers(uint32_t *given) {
     }
 }
 
-static tg_status prove_make_buffers(webgpu_executable *e) {
-    webgpu_device *d = e->device;
+typedef struct prove_work {
+    webgpu_buffer given, found, readback;
+    tg_replay_source source;
+    webgpu_pipeline pipeline;
+    webgpu_step step;
+    webgpu_bundle bundle; /* of these */
+} prove_work;
+
+static tg_status prove_make_buffers(webgpu_device *d, prove_work *work) {
     const uint64_t fed = TG_WGPU_USAGE_STORAGE | TG_WGPU_USAGE_COPY_DESTINATION;
     tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
-    tg_status status = tg_webgpu_make_buffer(d, PROVE_BYTES, fed, "a first computation", &e->inputs);
+    tg_status status = tg_webgpu_make_buffer(d, PROVE_BYTES, fed, PROVE_LABEL, &work->given);
     if (status == TG_OK)
-        status = tg_webgpu_make_buffer(d, PROVE_BYTES, TG_WGPU_USAGE_STORAGE | TG_WGPU_USAGE_COPY_SOURCE, "its answer", &e->workspace);
+        status = tg_webgpu_make_buffer(d, PROVE_BYTES, TG_WGPU_USAGE_STORAGE | TG_WGPU_USAGE_COPY_SOURCE, "its answer", &work->found);
     if (status == TG_OK)
-        status = tg_webgpu_make_buffer(d, PROVE_BYTES, TG_WGPU_USAGE_MAP_READ | TG_WGPU_USAGE_COPY_DESTINATION, "its answer", &e->readback);
+        status =
+            tg_webgpu_make_buffer(d, PROVE_BYTES, TG_WGPU_USAGE_MAP_READ | TG_WGPU_USAGE_COPY_DESTINATION, "its answer", &work->readback);
     tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "making buffers");
     return status != TG_OK ? status : scopes;
 }
-static tg_status prove_make(webgpu_executable *e) {
-    tg_status status = prove_make_buffers(e);
+static tg_status prove_make(webgpu_device *d, prove_work *work) {
+    static const int32_t groups[3] = {TG_PROOF_GROUPS, 1, 1};
+    tg_status status = prove_make_buffers(d, work);
     if (status != TG_OK) return status;
-    e->steps = TG_NEW(&e->arena, webgpu_step, 1);
-    e->pipelines = TG_NEW(&e->arena, webgpu_pipeline, 1);
-    if (e->steps == NULL || e->pipelines == NULL) return TG_ERROR_MEMORY;
-    e->pipelines[0] = (webgpu_pipeline){.source = TG_PROOF_SOURCE, .length = sizeof TG_PROOF_SOURCE - 1, .binding_count = 2};
-    e->pipeline_count = 1;
-    status = tg_webgpu_make_pipelines(e);
+    work->source = tg_replay_source_of(TG_PROOF_SOURCE, sizeof TG_PROOF_SOURCE - 1, 2, PROVE_LABEL);
+    work->pipeline.source = &work->source;
+    work->step = webgpu_step_of(0, groups);
+    work->bundle = (webgpu_bundle){&work->pipeline, &work->step, 1, 1};
+    status = tg_webgpu_make_pipelines(d, &work->bundle);
     if (status != TG_OK) return status;
-    const webgpu_place places[] = {{e->inputs.handle, 0, PROVE_BYTES}, {e->workspace.handle, 0, PROVE_BYTES}};
-    e->steps[0] = (webgpu_step){.groups = {TG_PROOF_GROUPS, 1, 1}};
-    e->step_count = 1;
-    tg_webgpu_scopes_push(e->device, WEBGPU_SCOPES);
-    status = tg_webgpu_bind_step(e, places, 2, &e->steps[0]);
-    tg_status scopes = tg_webgpu_scopes_pop(e->device, WEBGPU_SCOPES, "binding buffers");
+    const webgpu_place places[] = {{work->given.handle, 0, PROVE_BYTES}, {work->found.handle, 0, PROVE_BYTES}};
+    tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
+    status = tg_webgpu_bind_step(d, places, 2, PROVE_LABEL, &work->step);
+    tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "binding buffers");
     return status != TG_OK ? status : scopes;
 }
-static tg_status prove_submit(webgpu_executable *e) {
-    webgpu_device *d = e->device;
-    tg_wgpu_command_encoder encoder = tg_webgpu_encoder(d);
-    if (encoder == NULL) return TG_ERROR_DEVICE;
-    tg_wgpu_compute_pass pass = d->host->api.encoder_begin_compute_pass(encoder, NULL);
-    if (pass == NULL) {
-        d->host->api.encoder_release(encoder);
-        d->count.objects--;
-        return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no compute pass");
-    }
-    tg_webgpu_encode_steps(e, pass, 0, 1);
-    d->host->api.pass_end(pass);
-    d->host->api.pass_release(pass);
-    d->host->api.encoder_copy_buffer_to_buffer(encoder, e->workspace.handle, 0, e->readback.handle, 0, (uint64_t)PROVE_BYTES);
+static tg_status prove_submit(webgpu_device *d, const prove_work *work) {
+    tg_wgpu_command_encoder encoder = NULL;
+    tg_wgpu_compute_pass pass = NULL;
+    tg_status status = tg_webgpu_begin_pass(d, &encoder, &pass);
+    if (status != TG_OK) return status;
+    tg_webgpu_encode_steps(d, &work->bundle, pass, 0, 1);
+    tg_webgpu_end_pass(d, pass);
+    d->host->api.encoder_copy_buffer_to_buffer(encoder, work->found.handle, 0, work->readback.handle, 0, (uint64_t)PROVE_BYTES);
     return tg_webgpu_submit(d, encoder);
 }
 static tg_status prove_compare(webgpu_device *d, const uint32_t *given, const uint32_t *found) {
@@ -74,20 +74,19 @@ static tg_status prove_compare(webgpu_device *d, const uint32_t *given, const ui
     }
     return TG_OK;
 }
-static tg_status prove_run(webgpu_executable *e) {
-    webgpu_device *d = e->device;
+static tg_status prove_run(webgpu_device *d, const prove_work *work) {
     uint32_t given[TG_PROOF_WORDS];
     const void *found = NULL;
     prove_numbers(given);
     tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
-    tg_webgpu_write(d, e->inputs.handle, 0, TG_I32, given, TG_PROOF_WORDS);
-    tg_status status = prove_submit(e);
+    tg_webgpu_write(d, work->given.handle, 0, TG_I32, given, TG_PROOF_WORDS);
+    tg_status status = prove_submit(d, work);
     tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "computing");
     if (status == TG_OK) status = scopes;
-    if (status == TG_OK) status = tg_webgpu_map(d, e->readback.handle, 0, PROVE_BYTES, &found);
+    if (status == TG_OK) status = tg_webgpu_map(d, work->readback.handle, 0, PROVE_BYTES, &found);
     if (status != TG_OK) return status;
     status = prove_compare(d, given, found);
-    d->host->api.buffer_unmap(e->readback.handle);
+    d->host->api.buffer_unmap(work->readback.handle);
     return status;
 }
 /* Says whose computation it was. What the system lacks is not the adapter's fault. */
@@ -99,19 +98,18 @@ static tg_status prove_explain(const webgpu_device *d, tg_status status) {
     return tg_fail(d->ctx, status, TG_SITE_NONE, "webgpu: the adapter %s does not pass its first computation: %s", d->gpu->name, text);
 }
 tg_status tg_webgpu_prove(webgpu_device *d) {
-    tg_kernel kernel = {.name = "a first computation"};
-    tg_program program = {.kernels = &kernel, .kernel_count = 1};
-    webgpu_executable *e = tg_alloc(d->ctx, sizeof *e);
-    if (e == NULL) return TG_ERROR_MEMORY;
-    e->device = d;
-    e->program = &program;
-    tg_arena_init(&e->arena, d->ctx);
-    tg_status status = prove_make(e);
-    if (status == TG_OK) status = prove_run(e);
-    tg_webgpu_unload((tg_device *)(void *)d, (tg_executable *)(void *)e);
+    prove_work work;
+    memset(&work, 0, sizeof work);
+    tg_status status = prove_make(d, &work);
+    if (status == TG_OK) status = prove_run(d, &work);
+    tg_webgpu_drop_bundle(d, &work.bundle);
+    tg_webgpu_drop_buffer(d, &work.given);
+    tg_webgpu_drop_buffer(d, &work.found);
+    tg_webgpu_drop_buffer(d, &work.readback);
     if (status != TG_OK) return prove_explain(d, status);
     tg_webgpu_reset_counters(&d->count);
     return TG_OK;
 }
 
 #undef PROVE_BYTES
+#undef PROVE_LABEL

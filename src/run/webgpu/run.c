@@ -5,21 +5,21 @@
 
 #include <string.h>
 
-enum { RUN_GROWS = 8 }; /* a submission may grow again once it takes less than 1/8 of what is slow */
-
 void tg_webgpu_write_inputs(webgpu_executable *e, const void *const *inputs) {
     webgpu_device *d = e->device;
-    const tg_program *program = e->program;
+    const tg_program *program = e->replay.program;
+    const int64_t bytes = e->replay.bytes[TG_REPLAY_INPUTS];
     bool any = false;
     for (int32_t i = 0; i < program->input_count; ++i) {
-        if (e->input_offset[i] < 0 || inputs[i] == NULL) continue;
-        tg_dtype_to_device(program->inputs[i].dtype, e->feed + e->input_offset[i], inputs[i], tg_shape_count(program->inputs[i].shape));
+        if (e->replay.input_offset[i] < 0 || inputs[i] == NULL) continue;
+        tg_dtype_to_device(program->inputs[i].dtype, e->feed + e->replay.input_offset[i], inputs[i],
+                           tg_shape_count(program->inputs[i].shape));
         any = true;
     }
     if (!any) return;
-    d->host->api.queue_write_buffer(d->gpu->queue, e->inputs.handle, 0, e->feed, (size_t)e->input_bytes);
+    d->host->api.queue_write_buffer(d->gpu->queue, e->blocks[TG_REPLAY_INPUTS].handle, 0, e->feed, (size_t)bytes);
     d->count.writes++;
-    d->count.write_bytes += e->input_bytes;
+    d->count.write_bytes += bytes;
 }
 /* All bits set: a NaN as f32. What reads memory that this run did not write will show. */
 static void run_poison(webgpu_device *d, const webgpu_buffer *buffer) {
@@ -33,60 +33,49 @@ static void run_poison(webgpu_device *d, const webgpu_buffer *buffer) {
 
 void tg_webgpu_poison(webgpu_executable *e) {
     if (!e->poison) return;
-    run_poison(e->device, &e->workspace);
-    run_poison(e->device, &e->scratch);
+    run_poison(e->device, &e->blocks[TG_REPLAY_WORKSPACE]);
+    run_poison(e->device, &e->blocks[TG_REPLAY_SCRATCH]);
 }
 
-void tg_webgpu_encode_steps(const webgpu_executable *e, tg_wgpu_compute_pass pass, int32_t begin, int32_t end) {
-    const webgpu_device *d = e->device;
+void tg_webgpu_encode_steps(webgpu_device *d, const webgpu_bundle *bundle, tg_wgpu_compute_pass pass, int32_t begin, int32_t end) {
     int32_t pipeline = -1;
     for (int32_t s = begin; s < end; ++s) {
-        const webgpu_step *step = &e->steps[s];
-        if (step->pipeline != pipeline) d->host->api.pass_set_pipeline(pass, e->pipelines[step->pipeline].handle);
+        const webgpu_step *step = &bundle->steps[s];
+        if (step->pipeline != pipeline) d->host->api.pass_set_pipeline(pass, bundle->pipelines[step->pipeline].handle);
         pipeline = step->pipeline;
         d->host->api.pass_set_bind_group(pass, 0, step->group, 0, NULL);
         d->host->api.pass_dispatch(pass, step->groups[0], step->groups[1], step->groups[2]);
     }
-}
-static tg_status run_encode_pass(const webgpu_executable *e, tg_wgpu_command_encoder encoder, int32_t begin, int32_t end) {
-    webgpu_device *d = e->device;
-    if (begin == end) return TG_OK;
-    tg_wgpu_compute_pass pass = d->host->api.encoder_begin_compute_pass(encoder, NULL);
-    if (pass == NULL) return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no compute pass");
-    tg_webgpu_encode_steps(e, pass, begin, end);
-    d->host->api.pass_end(pass);
-    d->host->api.pass_release(pass);
     d->count.dispatches += end - begin;
+}
+/* Steps [begin, end) in a pass of their own, on an encoder that may be new, as tg_webgpu_begin_pass. */
+static tg_status run_record(const webgpu_executable *e, int32_t begin, int32_t end, tg_wgpu_command_encoder *encoder) {
+    webgpu_device *d = e->device;
+    tg_wgpu_compute_pass pass = NULL;
+    if (begin == end && *encoder == NULL) *encoder = tg_webgpu_encoder(d);
+    if (begin == end) return *encoder != NULL ? TG_OK : TG_ERROR_DEVICE;
+    tg_status status = tg_webgpu_begin_pass(d, encoder, &pass);
+    if (status != TG_OK) return status;
+    tg_webgpu_encode_steps(d, &e->bundle, pass, begin, end);
+    tg_webgpu_end_pass(d, pass);
     return TG_OK;
 }
-/* An encoder with steps [begin, end), to be submitted. */
-static tg_status run_record(const webgpu_executable *e, int32_t begin, int32_t end, tg_wgpu_command_encoder *out) {
-    webgpu_device *d = e->device;
-    tg_wgpu_command_encoder encoder = tg_webgpu_encoder(d);
-    if (encoder == NULL) return TG_ERROR_DEVICE;
-    tg_status status = run_encode_pass(e, encoder, begin, end);
-    if (status == TG_OK) {
-        *out = encoder;
-        return TG_OK;
-    }
-    d->host->api.encoder_release(encoder);
-    d->count.objects--;
-    return status;
-}
+static webgpu_place run_output(const webgpu_executable *e, int32_t i) { return tg_webgpu_place(e, tg_replay_output(&e->replay, i)); }
 /* Of the outputs that are wanted. [*from, *to) gets what of the readback buffer they fill. */
 static void run_encode_copies(webgpu_executable *e, tg_wgpu_command_encoder encoder, void *const *outputs, int64_t *from, int64_t *to) {
     webgpu_device *d = e->device;
+    const tg_program *program = e->replay.program;
     *from = *to = 0;
-    for (int32_t i = 0; outputs != NULL && i < e->program->output_count; ++i) {
+    for (int32_t i = 0; outputs != NULL && i < program->output_count; ++i) {
         if (outputs[i] == NULL) continue;
-        const webgpu_place *place = &e->places[e->program->outputs[i].buffer];
-        const int64_t bytes = tg_shape_count(e->program->outputs[i].shape) * tg_dtype_device_bytes(e->program->outputs[i].dtype);
-        d->host->api.encoder_copy_buffer_to_buffer(encoder, place->handle, (uint64_t)place->offset, e->readback.handle,
-                                                   (uint64_t)e->readback_offset[i], (uint64_t)bytes);
-        if (*to == 0) *from = e->readback_offset[i];
-        *to = e->readback_offset[i] + bytes;
+        const webgpu_place place = run_output(e, i);
+        const int64_t at = e->replay.readback_offset[i];
+        d->host->api.encoder_copy_buffer_to_buffer(encoder, place.handle, (uint64_t)place.offset, e->readback.handle, (uint64_t)at,
+                                                   (uint64_t)place.bytes);
+        if (*to == 0) *from = at;
+        *to = at + place.bytes;
         d->count.copies++;
-        d->count.copy_bytes += bytes;
+        d->count.copy_bytes += place.bytes;
     }
 }
 
@@ -98,7 +87,7 @@ static tg_status run_submission(webgpu_executable *e, int32_t begin, int32_t end
     tg_wgpu_command_encoder encoder = NULL;
     tg_status status = run_record(e, begin, end, &encoder);
     if (status == TG_OK) {
-        if (end == e->step_count) run_encode_copies(e, encoder, outputs, &from, &to);
+        if (end == e->pace.stages) run_encode_copies(e, encoder, outputs, &from, &to);
         status = tg_webgpu_submit(d, encoder);
     }
     tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "running a step");
@@ -107,26 +96,21 @@ static tg_status run_submission(webgpu_executable *e, int32_t begin, int32_t end
     if (to == 0) return tg_webgpu_finish(d);
     status = tg_webgpu_map(d, e->readback.handle, from, to - from, &data);
     if (status != TG_OK) return status;
-    for (int32_t i = 0; i < e->program->output_count; ++i)
+    const tg_program *program = e->replay.program;
+    for (int32_t i = 0; i < program->output_count; ++i)
         if (outputs[i] != NULL)
-            tg_dtype_from_device(e->program->outputs[i].dtype, outputs[i], (const char *)data + e->readback_offset[i] - from,
-                                 tg_shape_count(e->program->outputs[i].shape));
+            tg_dtype_from_device(program->outputs[i].dtype, outputs[i], (const char *)data + e->replay.readback_offset[i] - from,
+                                 tg_shape_count(program->outputs[i].shape));
     d->host->api.buffer_unmap(e->readback.handle);
     return TG_OK;
-}
-void tg_webgpu_adapt(webgpu_executable *e, int32_t dispatches, int64_t nanoseconds) {
-    const int64_t slow = e->device->slow;
-    if (nanoseconds > slow && dispatches > 1) e->per_submission = dispatches / 2;
-    else if (nanoseconds < slow / RUN_GROWS && dispatches == e->per_submission && dispatches < e->step_count)
-        e->per_submission = dispatches > e->step_count / 2 ? e->step_count : dispatches * 2;
 }
 void tg_webgpu_reset_counters(tg_webgpu_counters *count) {
     count->submissions = count->dispatches = count->copies = count->writes = count->maps = 0;
     count->copy_bytes = count->write_bytes = 0;
 }
 static bool run_has_work(const webgpu_executable *e, void *const *outputs) {
-    if (e->step_count > 0) return true;
-    for (int32_t i = 0; outputs != NULL && i < e->program->output_count; ++i)
+    if (e->pace.stages > 0) return true;
+    for (int32_t i = 0; outputs != NULL && i < e->replay.program->output_count; ++i)
         if (outputs[i] != NULL) return true;
     return false;
 }
@@ -141,16 +125,15 @@ static void run_open(webgpu_executable *e, int32_t begin, const void *const *inp
 static tg_status run_pieces(webgpu_executable *e, const void *const *inputs, void *const *outputs, int32_t *rest) {
     int32_t begin = 0;
     do {
-        const bool is_last = e->step_count - begin <= e->per_submission;
-        const int32_t end = is_last ? e->step_count : begin + e->per_submission;
+        const int32_t end = tg_pace_end(&e->pace, begin);
         const int64_t start = tg_webgpu_now();
-        if (is_last && rest != NULL) break;
+        if (end == e->pace.stages && rest != NULL) break;
         run_open(e, begin, inputs);
         tg_status status = run_submission(e, begin, end, outputs);
         if (status != TG_OK) return status;
-        tg_webgpu_adapt(e, end - begin, tg_webgpu_now() - start);
+        tg_pace_took(&e->pace, end - begin, tg_webgpu_now() - start, e->device->slow);
         begin = end;
-    } while (begin < e->step_count);
+    } while (begin < e->pace.stages);
     if (rest != NULL) *rest = begin;
     return TG_OK;
 }
@@ -177,11 +160,11 @@ static tg_status run_ready_flight(webgpu_device *d, webgpu_flight *flight) {
 /* The first output on its way to the flight's buffer. */
 static tg_status run_submit_flight(webgpu_flight *flight, const webgpu_executable *e, int32_t begin) {
     webgpu_device *d = e->device;
-    const webgpu_place *place = &e->places[e->program->outputs[0].buffer];
+    const webgpu_place place = run_output(e, 0);
     tg_wgpu_command_encoder encoder = NULL;
-    tg_status status = run_record(e, begin, e->step_count, &encoder);
+    tg_status status = run_record(e, begin, e->pace.stages, &encoder);
     if (status != TG_OK) return status;
-    d->host->api.encoder_copy_buffer_to_buffer(encoder, place->handle, (uint64_t)place->offset, flight->readback.handle, 0, 4);
+    d->host->api.encoder_copy_buffer_to_buffer(encoder, place.handle, (uint64_t)place.offset, flight->readback.handle, 0, 4);
     d->count.copies++;
     d->count.copy_bytes += 4;
     return tg_webgpu_submit(d, encoder);
@@ -200,7 +183,7 @@ tg_status tg_webgpu_start(tg_device *device, tg_executable *executable, const vo
     if (status != TG_OK) return status;
     flight->executable = e;
     flight->result = result;
-    flight->dispatches = e->step_count - rest;
+    flight->dispatches = e->pace.stages - rest;
     flight->start = tg_webgpu_now();
     run_open(e, rest, inputs);
     status = run_submit_flight(flight, e, rest);
@@ -245,7 +228,7 @@ tg_status tg_webgpu_collect(tg_device *device, bool wait, bool *done) {
     }
     tg_status status = run_take(d, flight);
     const int64_t now = tg_webgpu_now(), since = flight->start > d->landed ? flight->start : d->landed;
-    if (status == TG_OK && !had_landed) tg_webgpu_adapt(flight->executable, flight->dispatches, now - since);
+    if (status == TG_OK && !had_landed) tg_pace_took(&flight->executable->pace, flight->dispatches, now - since, d->slow);
     d->landed = now;
     d->first_flight = (d->first_flight + 1) % TG_FLIGHTS;
     d->flight_count--;
@@ -259,11 +242,12 @@ void tg_webgpu_drop_flights(webgpu_device *d) {
 
 tg_status tg_webgpu_put_now(webgpu_device *d, tg_executable *executable, int32_t buffer, const void *data) {
     const webgpu_executable *e = webgpu_executable_of(executable);
-    const webgpu_place *place = &e->places[buffer];
+    const tg_buffer *to = &e->replay.program->buffers[buffer];
+    const webgpu_place place = tg_webgpu_place(e, e->replay.places[buffer]);
     tg_status status = tg_webgpu_alive(d);
-    if (status != TG_OK || place->handle == NULL) return status;
+    if (status != TG_OK || place.handle == NULL) return status;
     tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
-    tg_webgpu_write(d, place->handle, place->offset, e->program->buffers[buffer].dtype, data, e->program->buffers[buffer].count);
+    tg_webgpu_write(d, place.handle, place.offset, to->dtype, data, to->count);
     return tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "writing a buffer");
 }
 tg_status tg_webgpu_time_now(webgpu_device *d, tg_executable *executable, int times, double *seconds) {
@@ -271,15 +255,10 @@ tg_status tg_webgpu_time_now(webgpu_device *d, tg_executable *executable, int ti
     tg_status status = tg_webgpu_alive(d);
     if (status != TG_OK) return status;
     tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
-    tg_wgpu_command_encoder encoder = tg_webgpu_encoder(d);
-    if (encoder == NULL) status = TG_ERROR_DEVICE;
-    for (int i = 0; i < times && status == TG_OK; ++i) status = run_encode_pass(e, encoder, 0, e->step_count);
+    tg_wgpu_command_encoder encoder = NULL;
+    for (int i = 0; i < times && status == TG_OK; ++i) status = run_record(e, 0, e->pace.stages, &encoder);
     const int64_t start = tg_webgpu_now();
     if (status == TG_OK) status = tg_webgpu_submit(d, encoder);
-    else if (encoder != NULL) {
-        d->host->api.encoder_release(encoder);
-        d->count.objects--;
-    }
     tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "timing a launch");
     if (status == TG_OK) status = scopes;
     if (status == TG_OK) status = tg_webgpu_finish(d);

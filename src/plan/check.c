@@ -1,5 +1,6 @@
-/* check: reads a program as an adversary. Shares no code with the planner: it replays the kernels over an ownership map of the
- * workspace (who wrote each block last) and enumerates index ranges by itself, of launches, too. */
+/* check: reads a program as an adversary. Shares no code with the planner: it replays the kernels
+ * over an ownership map of the workspace (which kernel wrote each range last) and enumerates index
+ * ranges by itself, also for launches. */
 #include "plan/program.h"
 
 #include <string.h>
@@ -46,7 +47,7 @@ static bool next_point(const tg_kernel *k, int64_t *index, int64_t end) {
 
 static int64_t extent_of_first(const tg_kernel *k) { return k->loop_count > 0 ? k->extent[0] : 1; }
 
-/* Does every bound that no other loop has a part in hold where loop d is at `index`? */
+/* Do all bounds that depend on loop d alone hold where loop d is at `index`? */
 static bool bounds_allow(const tg_kernel *k, const tg_instruction *x, int d, int64_t index) {
     for (int32_t i = 0; x && i < x->bound_count; i++) {
         const tg_bound *bound = &x->bounds[i];
@@ -59,7 +60,8 @@ static bool bounds_allow(const tg_kernel *k, const tg_instruction *x, int d, int
     return true;
 }
 
-/* Lowest and highest element an access touches while loop 0 is in [begin, end), as far as bounds on one loop each tell. */
+/* Lowest and highest element an access touches while loop 0 is in [begin, end), as far as bounds on
+ * one loop each tell. */
 static void access_reach(const tg_kernel *k, const tg_instruction *x, const tg_affine *at, int64_t begin, int64_t end, int64_t *lo,
                          int64_t *hi) {
     *lo = *hi = at->offset;
@@ -77,8 +79,8 @@ static void access_reach(const tg_kernel *k, const tg_instruction *x, const tg_a
     }
 }
 
-/* The same, exactly: bounded ones are walked point by point when that is affordable. False: it may touch nothing (then *lo > *hi), or
- * less than that. */
+/* The same, exactly: bounded ones are walked point by point when that is affordable. False: it may
+ * touch nothing (then *lo > *hi), or less than that. */
 static bool access_range_in(const tg_kernel *k, const tg_instruction *x, const tg_affine *at, int64_t begin, int64_t end, int64_t *lo,
                             int64_t *hi) {
     int64_t points = 1;
@@ -135,7 +137,7 @@ static tg_status check_instruction(const program_check *c, int32_t kernel, int32
     return check_access(c, kernel, x, x->argument, &x->at, extra);
 }
 
-/* A store over a buffer that the kernel also reads must be at the very element that was read. */
+/* A store over a buffer that the kernel also reads must be at the element that was read. */
 static tg_status check_overwrites(const program_check *c, int32_t kernel) {
     const tg_kernel *k = &c->program->kernels[kernel];
     for (int32_t i = 0; i < k->body_count; i++) {
@@ -238,7 +240,8 @@ typedef struct kernel_access {
     const tg_affine *at;
 } kernel_access;
 
-/* Access number i of a kernel's, whatever the argument: body first, then operands. at NULL: not an access. */
+/* Access number i of a kernel's, whatever the argument: body first, then operands. at NULL: not an
+ * access. */
 static kernel_access access_number(const tg_kernel *k, int32_t i, int32_t *argument) {
     if (i >= k->body_count) {
         const tg_operand_access *operand = i == k->body_count ? &k->a : &k->b;
@@ -255,7 +258,8 @@ static int32_t access_count(const tg_kernel *k) { return k->body_count + (k->kin
 
 static bool access_writes(kernel_access access) { return access.x && (access.x->op == TG_K_STORE || access.x->op == TG_K_SCATTER); }
 
-/* Elements that an access may touch while loop 0 is in [begin, end): from *lo to *hi. False: none. */
+/* Elements that an access may touch while loop 0 is in [begin, end): from *lo to *hi. False:
+ * none. */
 static bool touched_elements(const tg_kernel *k, kernel_access access, int64_t begin, int64_t end, int64_t *lo, int64_t *hi) {
     const tg_instruction *x = access.x;
     if (!access_range_in(k, x, access.at, begin, end, lo, hi) && *lo > *hi) return false;
@@ -272,12 +276,13 @@ static bool share_bytes(const program_check *c, const tg_buffer *a, const tg_buf
            b->offset < a->offset + check_bytes(c, a);
 }
 
-/* Ranges count, not whole states: kernels side by side may write parts of one. */
+/* Ranges are compared, not whole states: kernels side by side may write parts of one state. */
 static bool share_elements(const program_check *c, const tg_kernel *x, int32_t i, const tg_kernel *y, int32_t j) {
     const tg_buffer *a = &c->program->buffers[x->arguments[i].buffer], *b = &c->program->buffers[y->arguments[j].buffer];
     if (a->storage != TG_STORAGE_STATE || b->storage != TG_STORAGE_STATE || a->slot != b->slot) return false;
     const int64_t from = a->offset / tg_program_element_bytes(c->program, a->dtype) -
-                         b->offset / tg_program_element_bytes(c->program, b->dtype); /* of a's element 0, counted in b */
+                         /* of a's element 0, counted in b */
+                         b->offset / tg_program_element_bytes(c->program, b->dtype);
     for (int32_t n = 0; n < access_count(x); n++) {
         int32_t argument;
         int64_t a_lo, a_hi, b_lo, b_hi;
@@ -293,7 +298,7 @@ static bool share_elements(const program_check *c, const tg_kernel *x, int32_t i
     return false;
 }
 
-/* None of two kernels that run at once may write what the other touches. */
+/* Of two kernels that run at once, neither may write what the other touches. */
 static tg_status check_beside(const program_check *c, int32_t one, int32_t other) {
     const tg_kernel *x = &c->program->kernels[one], *y = &c->program->kernels[other];
     for (int32_t i = 0; i < x->argument_count; i++)
@@ -391,7 +396,8 @@ static tg_status check_launches(const program_check *c) {
     return status;
 }
 
-/* Inputs and constants have a place of their own in their block; an input may have several buffers. */
+/* Inputs and constants have a place of their own in their block; an input may have several
+ * buffers. */
 static tg_status check_blocks(const program_check *c) {
     for (int32_t i = 0; i < c->program->buffer_count; i++) {
         const tg_buffer *b = &c->program->buffers[i];

@@ -1,6 +1,7 @@
-/* launch: see plan.h and tg_launch. Looks for chains first: for every number of slices, the kernels that can follow each other slice by
- * slice; what must run before the best one and what is left over goes side by side, as soon as its operands are there. Owns which kernels
- * start together and the order that this asks for; must not know buffers or places. */
+/* launch: see plan.h and tg_launch. Looks for chains first: for each number of slices, the kernels
+ * that can follow each other slice by slice. Kernels that must run before the best chain, and those
+ * left over, go side by side, as soon as their operands are there. Owns which kernels start
+ * together and the order that this needs. Must not know buffers or places. */
 #include "kernel/cost.h"
 #include "plan/plan.h"
 
@@ -14,7 +15,7 @@ typedef enum launch_role {
 
 typedef struct launch_need {
     int32_t position; /* of a kernel that must have run */
-    bool aligned;     /* what is read of it is read slice by slice, for the slices looked at */
+    bool aligned;     /* all reads of it are slice by slice, for the slices looked at */
 } launch_need;
 
 typedef struct launch_kernel {
@@ -57,7 +58,8 @@ static double kernel_operations(const tg_kernel *k) {
     double points = 1;
     for (int d = 0; d < k->loop_count; d++) points *= (double)k->extent[d];
     if (k->kind == TG_KERNEL_CONTRACT) return k->flops;
-    for (int32_t i = 0; i < k->body_count; i++) /* every point is compared with every row of the table */
+    /* every point is compared with every row of the table */
+    for (int32_t i = 0; i < k->body_count; i++)
         if (k->body[i].op == TG_K_SCATTER) points *= (double)k->body[i].rows;
     return points * (double)k->body_count;
 }
@@ -100,7 +102,8 @@ static void collect_needs(launcher *l, const int32_t *position_of_group) {
 
 static int64_t divide_down(int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0)); }
 
-/* Narrows the range of the one loop that a bound speaks of; bounds on several loops are not looked at. */
+/* Narrows the range of a loop by a bound on that loop alone; bounds on several loops are
+ * ignored. */
 static void narrow_by_bound(const tg_kernel *k, const tg_bound *bound, int64_t *lowest, int64_t *highest) {
     int loop = -1;
     for (int d = 0; d < k->loop_count; d++) {
@@ -109,7 +112,8 @@ static void narrow_by_bound(const tg_kernel *k, const tg_bound *bound, int64_t *
         loop = d;
     }
     const int64_t stride = loop < 0 ? 0 : bound->at.stride[loop];
-    if (loop == 0 || stride == 0) return; /* loop 0 is cut in blocks: a bound on it does not hold in each in the same way */
+    /* loop 0 is cut in slices: a bound on it does not hold in each in the same way */
+    if (loop == 0 || stride == 0) return;
     const int64_t lo = bound->lo - bound->at.offset, hi = bound->hi - 1 - bound->at.offset;
     const int64_t first = stride > 0 ? -divide_down(-lo, stride) : -divide_down(-hi, stride);
     const int64_t last = stride > 0 ? divide_down(hi, stride) : divide_down(lo, stride);
@@ -149,7 +153,7 @@ bool tg_kernel_sliced(const tg_kernel *kernel, int32_t argument, int64_t count, 
 
 static int64_t elements_of(const tg_planner *p, int32_t node) { return tg_shape_count(p->graph->nodes.items[node].shape); }
 
-/* Whatever it reads: could the kernel write slice by slice, in no more time than alone? */
+/* For any reads: could the kernel write slice by slice, in no more time than alone? */
 static bool writes_slices(const launcher *l, const tg_kernel *k, int32_t slices) {
     if (k->kind == TG_KERNEL_SCATTER_ADD || k->outer_count < 1 || k->extent[0] % slices != 0) return false;
     for (int32_t i = 0; i < k->argument_count; i++) {
@@ -173,7 +177,7 @@ static bool reads_slices(const launcher *l, const tg_kernel *reader, int32_t gro
     return true;
 }
 
-/* The most that a chain of these slices could save. Members are to be among the given kernels. */
+/* The most that a chain of these slices could save. Members must be among the given kernels. */
 static double prepare_slices(launcher *l, const bool *among, int32_t slices) {
     double most = 0;
     for (int32_t i = l->begin; i < l->end; i++) {
@@ -200,7 +204,8 @@ static void bind_nothing(launcher *l) {
     l->binding = 0;
 }
 
-/* The state that argument i is the first of the kernel's to name, unless the launch binds it already; else -1. */
+/* The state that argument i is the first of the kernel's to name, unless the launch binds it
+ * already; else -1. */
 static int32_t state_to_bind(const launcher *l, const tg_kernel *k, int32_t i) {
     const int32_t state = tg_plan_state_of(l->p, k->arguments[i].buffer);
     for (int32_t j = 0; j < i && state >= 0; j++)
@@ -208,8 +213,8 @@ static int32_t state_to_bind(const launcher *l, const tg_kernel *k, int32_t i) {
     return state >= 0 && !l->bound[state] ? state : -1;
 }
 
-/* Adds the states that a kernel touches to what the launch binds, unless that is too much. The workspace, inputs, constants and a
- * scratch are always counted. */
+/* Adds the states that a kernel touches to what the launch binds, unless that is too much. The
+ * workspace, inputs, constants and a scratch are always counted. */
 static bool bind_states(launcher *l, const tg_kernel *k) {
     int32_t more = 0;
     for (int32_t i = 0; i < k->argument_count; i++) more += state_to_bind(l, k, i) >= 0;
@@ -243,7 +248,8 @@ static void grow_by(launcher *l, launch_chain *c, int32_t position) {
     c->members++;
 }
 
-/* Members that neither need a member nor are needed by one gain nothing by a chain. What waits for them goes on waiting. */
+/* Members that neither need a member nor are needed by one gain nothing by a chain. Kernels that
+ * wait for them keep waiting. */
 static void drop_loners(launcher *l, launch_chain *c) {
     memset(l->wanted + l->begin, 0, sizeof(bool) * (size_t)(l->end - l->begin));
     for (int32_t i = l->end - 1; i >= l->begin; i--) {
@@ -275,7 +281,8 @@ static void grow_chain(launcher *l, launch_chain *c) {
     c->gain += launch * (deepest - 1); /* side by side, the members would be `deepest` launches */
 }
 
-/* The kernel waits for members, the chain might go on behind it, and it is no member itself: is it the first such one on its way? */
+/* Is the kernel the first that blocks the chain: it waits for members, the chain could go on after
+ * it, and it is no member itself? */
 static bool blocks_chain(const launcher *l, const launch_chain *c, int32_t position) {
     const launch_kernel *k = &l->kernels[position];
     if (k->done || !k->feeds || c->role[position] != LAUNCH_AFTER) return false;
@@ -303,7 +310,7 @@ static void swap_chains(launch_chain *a, launch_chain *b) {
     *b = kept;
 }
 
-/* A chain that does without the members before a blocking kernel may reach beyond it. */
+/* A chain that leaves out the members before a blocking kernel may reach beyond it. */
 static void unblock_chain(launcher *l, launch_chain *c, launch_chain *trial) {
     int32_t tries = 0;
     for (int32_t i = l->begin; i < l->end && tries < TG_CHAIN_TRIES; i++) {
@@ -357,7 +364,7 @@ static bool find_chain(launcher *l, const bool *among) {
     return best->members > 0;
 }
 
-/* What must run before l->best; false when that is nothing. May be `among` itself. */
+/* The kernels that must run before l->best; false when there are none. May be `among` itself. */
 static bool find_needs(launcher *l, bool *needs) {
     bool any = false;
     memset(l->wanted + l->begin, 0, sizeof(bool) * (size_t)(l->end - l->begin));
@@ -395,8 +402,8 @@ static bool ready(const launcher *l, int32_t position) {
     return !k->done;
 }
 
-/* One launch that begins with the first kernel of `wanted` that is ready; false when none is. Small ones join, also those that are not
- * wanted yet unless they are `kept` for a chain. */
+/* One launch that begins with the first kernel of `wanted` that is ready; false when none is. Small
+ * ones join, also those that are not wanted yet unless they are `kept` for a chain. */
 static bool launch_beside(launcher *l, const bool *wanted, const uint8_t *kept) {
     int32_t joined[TG_MAX_JOINED], count = 0, first = l->begin;
     const double longest = l->p->options->device->rates->longest_joined;
@@ -426,15 +433,17 @@ static void launch_best_chain(launcher *l) {
     end_launch(l, members, count);
 }
 
-/* The first of what the waiting chain needs; in a very large program all of it, as finding the chain again would take too long. */
+/* The first of what the waiting chain needs; in a very large program all of it, as finding the
+ * chain again would take too long. */
 static bool launch_needs(launcher *l) {
     bool any = launch_beside(l, l->among, l->waiting.role);
     while (any && l->count > TG_LAUNCH_WINDOW && launch_beside(l, l->among, l->waiting.role)) continue;
     return any;
 }
 
-/* One launch on the way to the best chain: that chain, or the best one among what it needs, and so on; where nothing needed makes a
- * chain, the first of it side by side. False: there is no chain any more. */
+/* One launch on the way to the best chain: that chain, or the best one among the kernels that it
+ * needs, and so on. If no needed kernels make a chain, the first of them side by side. False: there
+ * is no chain left. */
 static bool launch_towards_chain(launcher *l) {
     for (int32_t i = l->begin; i < l->end; i++) l->among[i] = !l->kernels[i].done;
     if (!find_chain(l, l->among)) return false;

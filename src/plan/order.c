@@ -1,4 +1,5 @@
-/* order: see plan.h. Kernels in the order of the trace as far as dependencies allow, which keeps lifetimes short. */
+/* order: see plan.h. Kernels in the order of the graph as far as dependencies allow, which keeps
+ * lifetimes short. */
 #include "plan/plan.h"
 
 #include <string.h>
@@ -34,7 +35,8 @@ void tg_kernel_read_range(const tg_kernel *kernel, int32_t argument, int64_t *lo
         }
 }
 
-/* How many reductions lie below each instruction: the pass over the inner loops in which it runs. */
+/* The number of reductions below each instruction: the sweep over the inner loops in which it
+ * runs. */
 static int deepest_pass(const tg_kernel *kernel, int32_t *depth) {
     int deepest = 0;
     for (int32_t i = 0; i < kernel->body_count; i++) {
@@ -185,7 +187,8 @@ typedef struct order_queue {
     int32_t count;
     int32_t *first_edge, *next_edge; /* by group, by edge: edges of what waits for the group */
     int32_t *waiting;                /* by group: edges not yet settled */
-    bool *settled;                   /* by edge: what it waits for is in the order, or is taken out */
+    /* by edge: what it waits for is in the order, or is taken out */
+    bool *settled;
 } order_queue;
 
 static int64_t group_key(const tg_fusion *f, int32_t group) {
@@ -245,8 +248,9 @@ static void queue_run(tg_planner *p, order_queue *q) {
     }
 }
 
-/* Orders what it can. Where groups wait for each other, an item on the way that writes a state is taken out, as if it were redirected:
- * *count of them, into `items`, until all is ordered. False: it could not be. */
+/* Orders what it can. Where groups wait for each other, an item on the way that writes a state is
+ * taken out, as if it were redirected: *count of them, into `items`, until all is ordered. False:
+ * it could not be. */
 static bool sort_groups(tg_planner *p, order_queue *q, int32_t *items, int32_t *count) {
     tg_fusion *f = &p->fusion;
     int32_t groups = (int32_t)f->groups.count, all = 0;
@@ -273,7 +277,7 @@ static tg_status redirect_all(tg_planner *p, const int32_t *items, int32_t count
     return status;
 }
 
-/* *done: there is an order. Else what stood in its way has been redirected. */
+/* *done: there is an order. Else the items that prevented it have been redirected. */
 static tg_status try_order(tg_planner *p, bool *done) {
     order_queue queue;
     tg_arena arena;

@@ -1,6 +1,6 @@
-/* place: see plan.h. Lifetimes come from the order and the launches; a result takes over a dying operand's buffer where the kernel and
- * its launch allow it; within a chain, a place goes from one dead buffer to the next of its size; what remains is placed first-fit,
- * largest first. */
+/* place: see plan.h. Lifetimes come from the order and the launches. A result takes over the buffer
+ * of a dying operand if the kernel and its launch allow it. Within a chain, a place goes from one
+ * dead buffer to the next of its size. The rest is placed first-fit, largest first. */
 #include "ir/dtype.h"
 #include "plan/plan.h"
 
@@ -36,7 +36,7 @@ static int32_t state_buffer_of(tg_planner *p, int32_t state) {
     return p->state_buffer[state];
 }
 
-/* The buffer behind a kernel's unresolved argument. */
+/* The buffer of a kernel's unresolved argument. */
 static int32_t argument_buffer(tg_planner *p, int32_t reference) {
     tg_fusion *f = &p->fusion;
     const int32_t item = reference < 0 ? -(reference + 1) : f->item_of[reference];
@@ -148,7 +148,8 @@ static bool reuse_in_place(tg_planner *p) {
     return true;
 }
 
-/* ---- places: a place holds one buffer, or several that follow each other in a chain. It is named after the first of them. */
+/* ---- places: a place holds one buffer, or several that follow each other in a chain. It is named
+ * after the first of them. */
 
 typedef struct buffer_places {
     int32_t *place;        /* buffer -> place */
@@ -189,7 +190,8 @@ static void take_place(buffer_places *places, int32_t buffer, int32_t place) {
     if (places->last[buffer] > places->last[place]) places->last[place] = places->last[buffer];
 }
 
-/* A buffer that the kernel at `position` is the first to touch takes over the place that fell idle last. */
+/* A buffer that the kernel at `position` is the first to touch takes over the place that fell idle
+ * last. */
 static int32_t take_idle(tg_planner *p, buffer_places *places, int32_t buffer, int32_t idle) {
     const tg_program *program = p->program;
     for (int32_t i = idle - 1; i >= 0; i--) {
@@ -223,7 +225,8 @@ static void share_places_in(tg_planner *p, buffer_places *places, const tg_launc
 
 /* ---- offsets */
 
-/* Lowest offset at which place b fits among the `count` placed so far, which are in the order of their offsets. */
+/* Lowest offset at which place b fits among the `count` placed so far, which are in the order of
+ * their offsets. */
 static int64_t first_fit(const tg_program *program, const buffer_places *places, const int32_t *placed, int count, int32_t b) {
     int64_t offset = 0, size = padded_bytes(program, &program->buffers[b]);
     for (int i = 0; i < count && program->buffers[placed[i]].offset < offset + size; i++) {
@@ -238,7 +241,7 @@ static int64_t first_fit(const tg_program *program, const buffer_places *places,
 
 static void place_behind(const tg_program *program, int32_t *placed, int count, int32_t b) {
     int at = count, low = 0;
-    while (low < at) { /* the first that begins behind it */
+    while (low < at) { /* the first that begins after it */
         const int middle = low + (at - low) / 2;
         if (program->buffers[placed[middle]].offset <= program->buffers[b].offset) low = middle + 1;
         else at = middle;
@@ -365,7 +368,8 @@ static bool finish_kernels(tg_planner *p) {
     return true;
 }
 
-/* Constants live as long as the program does, and are kept as they lie in host memory, whatever the device needs. */
+/* Constants live as long as the program, and are kept in the form of host memory, for any
+ * device. */
 static bool copy_constants(tg_planner *p) {
     tg_program *program = p->program;
     for (int32_t i = 0; i < program->buffer_count; i++) {

@@ -1,4 +1,5 @@
-/* print: programs as text for people and for tests that pin them: the plan (buffers, order) and the kernel IR. */
+/* print: programs as text for people and for tests that pin them: the plan (buffers, order) and the
+ * kernel IR. */
 #include "plan/program.h"
 #include "ir/dtype.h"
 

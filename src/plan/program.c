@@ -1,13 +1,14 @@
-/* program: from a finished graph to a program. Prepares the graph (index checks on computed values become outputs), has
- * it fused, ordered and placed, and copies what executors and sessions need to know. */
+/* program: from a finished graph to a program. Prepares the graph (index checks on computed values
+ * become outputs), has it fused, ordered and placed, and copies what executors and sessions need to
+ * know. */
 #include "plan/plan.h"
 
 #include <string.h>
 
 static const tg_node *plan_node(const tg_planner *p, int32_t id) { return &p->graph->nodes.items[id]; }
 
-/* ---- index checks: none where it is known that they are right; on the host where they are fed, else as a flag computed
- * beside the step */
+/* ---- index checks: none where it is known that they are right; on the host where they are fed,
+ * else as a flag computed beside the step */
 
 static int32_t fed_through_views(const tg_planner *p, int32_t node) {
     for (;;) {
@@ -48,7 +49,8 @@ static bool make_checks(tg_planner *p) {
     if (known) tg_plan_ranges(g, known);
     for (int64_t i = 0; i < g->checks.count; i++) {
         const tg_index_check check = g->checks.items[i];
-        if (known[check.node].lo >= check.lo && known[check.node].hi < check.hi) continue; /* always right */
+        /* always right */
+        if (known[check.node].lo >= check.lo && known[check.node].hi < check.hi) continue;
         tg_site site = tg_site_make(tg_arena_text(&program->arena, check.site.file ? check.site.file : ""), check.site.line);
         const char *op = tg_arena_text(&program->arena, check.op);
         if (!site.file || !op) return false;
@@ -66,7 +68,8 @@ static bool make_checks(tg_planner *p) {
     return true;
 }
 
-/* A state that takes over another state's value as it is gets a view of it, so that it can be held back if both move. */
+/* A state that takes over the unchanged value of another state gets a view of it, so that it can be
+ * held back if both move. */
 static bool detach_state_sources(tg_planner *p) {
     tg_graph *g = p->graph;
     for (int64_t i = 0; i < g->writebacks.count; i++) {
@@ -134,8 +137,8 @@ static bool choose_outputs(tg_planner *p) {
 
 /* ---- the whole */
 
-/* Blocks that kernels of one launch share must be small enough to be bound whole; if not, every kernel is launched alone, and binds
- * what it touches. */
+/* Blocks that kernels of one launch share must be small enough to be bound whole. If not, each
+ * kernel is launched alone and binds what it touches. */
 static tg_status plan_launches_and_buffers(tg_planner *p) {
     bool joined = false, fits = true;
     const bool joins = p->options->device->joins && !p->options->no_fusion;

@@ -1,5 +1,6 @@
-/* range: what is known of whole numbers and truth values before anything runs: between which two numbers every element lies. Enough
- * for indices that are counted, constant, clamped, taken modulo or found by argmax: they need no check. Must not know kernels. */
+/* range: the facts about whole numbers and truth values before anything runs: two numbers between
+ * which all elements are. Enough for indices that are counted, constant, clamped, taken modulo or
+ * found by argmax: they need no check. Must not know kernels. */
 #include "plan/plan.h"
 #include "ir/dtype.h"
 
@@ -34,7 +35,7 @@ static tg_plan_range of_constant(const tg_node *n) {
     return all;
 }
 
-/* a - a / b b: what is left, of the sign of a, when b > 0 is one number. */
+/* a - a / b b: the remainder, of the sign of a, when b > 0 is one number. */
 static bool is_remainder(const tg_graph *g, const tg_node *n, const tg_plan_range *known, tg_plan_range *out) {
     const int32_t a = n->inputs[0];
     const tg_node *times = tg_graph_node(g, n->inputs[1]);

@@ -1,5 +1,6 @@
-/* advise: says of a model that something of it cannot learn, where that was hardly meant. Warnings for the context's log, each with a
- * site; never an error. Reads the traced graph, before training nodes. Cost: one walk over the nodes, for each root compiled. */
+/* advise: warns that a part of a model cannot learn, if that was hardly intended. Warnings go to
+ * the context's log, each with a site; never an error. Reads the traced graph, before training
+ * nodes. Cost: one walk over the nodes, for each root compiled. */
 #include "run/model.h"
 
 #include "grad/grad.h"
@@ -15,8 +16,9 @@ enum {
 
 typedef struct advise_walk {
     const tg_graph *g;
-    uint8_t *marks;    /* by node */
-    int32_t *blockers; /* by node: the operation without a gradient through which it reaches the loss; 0: none */
+    uint8_t *marks; /* by node */
+    /* by node: the operation without a gradient through which it reaches the loss; 0: none */
+    int32_t *blockers;
 } advise_walk;
 
 /* What of a node's marks its input number i has, too. */
@@ -123,7 +125,8 @@ void tg_advise_training(tg_graph *g) {
     tg_release(g->ctx, w.blockers, count * sizeof(int32_t));
 }
 
-/* What the build function writes itself may be how it trains; but not where random numbers begin. */
+/* Writebacks of the build function may be how it trains; but not the one that counts random
+ * numbers. */
 static bool advise_writes(const tg_graph *g) {
     for (int64_t i = 0; i < g->writebacks.count; i++) {
         const tg_node *to = tg_graph_node(g, g->writebacks.items[i].destination);

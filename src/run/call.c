@@ -1,5 +1,6 @@
-/* call: the phases of a step or run: everything checked; then the program of index checks, where there is one; then the program
- * itself; then what it brought back. Owns the order in which these may change a model. Must not know how a program is executed. */
+/* call: the phases of a step or run: all checks; then the program of index checks, if there is one;
+ * then the program itself; then its results. Owns the order in which these may change a model. Must
+ * not know how a program is executed. */
 #include "run/call.h"
 
 #include <math.h>
@@ -56,7 +57,7 @@ static tg_status call_aim_main(tg_model_call *call) {
     return TG_OK;
 }
 
-/* The search for what is not finite, of models that want it. */
+/* The search for values that are not finite, for models with check_finite. */
 static tg_status call_aim_find(tg_model_call *call) {
     tg_variant *finite = call_is_step(call) && call->model->check_finite ? tg_model_variant(call->model, TG_VARIANT_FINITE) : NULL;
     if (finite == NULL) return call_is_step(call) && call->model->check_finite ? call->model->ctx->status : call_aim_main(call);

@@ -1,5 +1,6 @@
-/* captures: the values a step or run was asked to bring back, by name. One block of memory holds the table, the names and the
- * data, so that it outlives the model and goes in one release. Must not know how they were computed. */
+/* captures: the values that a step or run was asked to bring back, by name. One block of memory
+ * holds the list, the names and the data, so it outlives the model and is released at once. Must
+ * not know how they were computed. */
 #include "run/model.h"
 
 #include <string.h>

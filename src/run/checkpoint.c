@@ -1,7 +1,9 @@
-/* checkpoint: a model as a safetensors file. A parameter is stored under its own name, a user state (statistics of a batch norm) as
- * "tg.state/NAME"; of a training model also the optimiser's flat states, cut up per trained parameter ("tg.m/l1.W"), "tg.step" and "tg.lr"
- * (the schedule, so that a resumed run continues bit for bit); metadata: format, version, and of a training model step, seed and how many
- * steps were skipped. A load checks all of it before it writes any of it. Must not know devices. */
+/* checkpoint: a model as a safetensors file. A parameter is stored under its own name, a user state
+ * (statistics of a batch norm) as "tg.state/NAME"; of a training model also the optimiser's flat
+ * states, cut up per trained parameter ("tg.m/l1.W"), "tg.step" and "tg.lr" (the schedule, so that
+ * a resumed run continues bit for bit); metadata: format, version, and of a training model step,
+ * seed and how many steps were skipped. A load checks all of it before it writes any of it. Must
+ * not know devices. */
 #include "run/model.h"
 
 #include "io/safetensors.h"
@@ -43,7 +45,8 @@ static tg_status checkpoint_add(checkpoint_map *map, checkpoint_place place) {
     return TG_OK;
 }
 
-/* Entry by entry of a flat state: all parameters under their names, or the trained ones under "STATE/NAME". */
+/* Entry by entry of a flat state: all parameters under their names, or the trained ones under
+ * "STATE/NAME". */
 static tg_status checkpoint_add_flat(checkpoint_map *map, const tg_family *family, int32_t slot, const char *prefix) {
     for (int i = 0; i < family->layout.count; i++) {
         const tg_layout_entry *entry = &family->layout.entries[i];
@@ -56,10 +59,11 @@ static tg_status checkpoint_add_flat(checkpoint_map *map, const tg_family *famil
     return TG_OK;
 }
 
-/* Not one that only a sibling has: the file must fit the model without its siblings. */
+/* Leaves out a state that only a sibling has: the file must fit the model without its siblings. */
 static bool checkpoint_has_state(const tg_model *model, const char *name) { return tg_ir_find_state(model->traced, name) != 0; }
 
-/* User states and, of a training model, everything of training but the parameters. Gradients are not kept. */
+/* User states and, of a training model, all training state except the parameters. Gradients are not
+ * kept. */
 static tg_status checkpoint_add_states(checkpoint_map *map, const tg_model *model) {
     const tg_family *family = model->family;
     for (int32_t slot = 0; slot < family->states.count; slot++) {
@@ -142,7 +146,7 @@ typedef struct checkpoint_load {
     uint64_t seed;
 } checkpoint_load;
 
-/* A model that is to predict needs its states; training may begin them anew where the file has none. */
+/* A model that predicts needs its states; training may begin them again if the file has none. */
 static bool checkpoint_wanted(const checkpoint_load *load, const checkpoint_place *place) {
     if (load->training || !checkpoint_is_training_name(place->name)) return true;
     if (place->slot == tg_family_find(load->model->family, "tg.parameters")) return true;
@@ -163,7 +167,7 @@ static const checkpoint_place *checkpoint_place_named(const checkpoint_map *map,
     return NULL;
 }
 
-/* NULL for a tensor the model has a place for, or may ignore: a forward model needs no optimiser state */
+/* NULL for a tensor that the model has, or may ignore: a forward model needs no optimiser state */
 static const char *checkpoint_unknown_name(const void *user, int64_t i) {
     const checkpoint_load *load = user;
     const char *name = load->file->tensors.items[i].name;
@@ -239,7 +243,7 @@ static tg_status checkpoint_check_schedule(const checkpoint_load *load) {
     return TG_OK;
 }
 
-/* The counter on the device and the metadata tell of the same steps, where both are there. */
+/* The counter on the device and the metadata must agree about the steps, if both are there. */
 static tg_status checkpoint_counters(checkpoint_load *load) {
     const tg_file_tensor *counter = tg_safetensors_find(load->file, "tg.step");
     int32_t value = 0;
@@ -299,13 +303,15 @@ static tg_status checkpoint_write(const checkpoint_load *load) {
     return tg_family_snapshot(family);
 }
 
-/* Its step is told by the metadata or is a tensor; user states alone are those of a model that predicts. */
+/* Its step is in the metadata or is a tensor; a file with only user states is that of a model that
+ * predicts. */
 static bool checkpoint_has_training(const tg_safetensors *file, const checkpoint_map *map, int32_t parameters) {
     if (tg_safetensors_metadata(file, "step") != NULL) return true;
     for (int64_t i = 0; i < file->tensors.count; i++) {
         if (!checkpoint_is_training_name(file->tensors.items[i].name) || checkpoint_is_state_name(file->tensors.items[i].name)) continue;
         const checkpoint_place *place = checkpoint_place_named(map, file->tensors.items[i].name);
-        if (place == NULL || place->slot != parameters) return true; /* not a parameter that happens to be called so */
+        /* not a parameter that happens to be called so */
+        if (place == NULL || place->slot != parameters) return true;
     }
     return false;
 }

@@ -1,5 +1,6 @@
-/* dataset: rows for the inputs of a model, checked once as a whole. They lie on the device with the kernel that draws batches from them,
- * or, where a device gains nothing by that, on the host. Must not know what is done with the batches. */
+/* dataset: rows for the inputs of a model, checked once as a whole. They are on the device with the
+ * kernel that draws batches from them, or on the host if the device gains nothing. Must not know
+ * what the batches are for. */
 #include "run/model.h"
 
 #include <string.h>
@@ -26,7 +27,8 @@ static tg_status dataset_check_batch(tg_dataset *dataset, const tg_input_info *i
                    (long long)dataset->batch);
 }
 
-/* Asked for and what the inputs have: the size of TG_ANY may be on another axis than the first. */
+/* The batch asked for and that of the inputs: the size of TG_ANY may be on another axis than the
+ * first. */
 static bool dataset_has_batch(const tg_dataset *dataset, int64_t batch) {
     if (batch == 0 || batch == dataset->batch) return true;
     tg_fail(dataset->ctx, TG_ERROR_SHAPE, TG_SITE_NONE, "dataset: batches of %lld rows are asked for, the inputs listed take %lld",
@@ -91,7 +93,8 @@ static tg_status dataset_put_on_device(tg_dataset *dataset, const tg_variant *va
     return status;
 }
 
-/* A model that computes indices has them looked at on the host before every step: there is no gain in more than one then. */
+/* For a model that computes indices the host looks at them before each step: then more than one
+ * step at a time gains nothing. */
 static tg_status dataset_place(tg_dataset *dataset) {
     tg_model *model = dataset->model;
     const tg_variant *variant = tg_model_variant(model, TG_VARIANT_STEP);

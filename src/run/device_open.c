@@ -1,5 +1,5 @@
-/* device_open: which device a family runs on, opened as the options and the environment ask, and the precision of its contractions.
- * Must not know states, programs or files. */
+/* device_open: opens the device of a family as the options and the environment ask, and sets the
+ * precision of its contractions. Must not know states, programs or files. */
 #include "run/model.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ static void device_log(const tg_context *ctx, const char *message) {
     if (ctx->log != NULL) ctx->log(ctx->log_user, TG_LOG_WARNING, message);
 }
 
-/* TENSORGRAD_THREADS as a number; 0: not set, or nonsense, which is logged. */
+/* TENSORGRAD_THREADS as a number; 0: not set, or no number, which is logged. */
 static int device_threads_from_environment(const tg_context *ctx) {
     const char *text = getenv("TENSORGRAD_THREADS");
     if (text == NULL || text[0] == '\0') return 0;
@@ -35,7 +35,8 @@ static tg_status device_threads(tg_context *ctx, int asked, int *threads) {
     return TG_OK;
 }
 
-/* TENSORGRAD_ADAPTER stands in for an adapter that was not named. Copied: a lost device is opened again long after the call. */
+/* TENSORGRAD_ADAPTER is used when no adapter is named. Copied: a lost device is opened again long
+ * after the call. */
 static tg_status device_keep_adapter(tg_family *family, const tg_compile_options *options) {
     const char *name = options->adapter != NULL && options->adapter[0] != '\0' ? options->adapter : getenv("TENSORGRAD_ADAPTER");
     if (name == NULL || name[0] == '\0') return TG_OK;
@@ -43,7 +44,7 @@ static tg_status device_keep_adapter(tg_family *family, const tg_compile_options
     return family->open.adapter != NULL ? TG_OK : TG_ERROR_MEMORY;
 }
 
-/* AUTO: a real GPU or the CPU; why there is none is not an error, but it is logged. */
+/* AUTO: a real GPU or the CPU. Without a GPU the reason is logged; it is no error. */
 static tg_status device_open_auto(tg_family *family, tg_open_options *open) {
     tg_context *ctx = family->ctx;
     char reason[512];
@@ -92,7 +93,8 @@ static tg_status device_choose(tg_family *family, const tg_compile_options *opti
     if (status == TG_OK) status = device_keep_precision(family, options);
     if (status == TG_OK) status = device_keep_adapter(family, options);
     if (status != TG_OK) return status;
-    if (options->webgpu != NULL) { /* the struct is the caller's for the call only; the handles stay */
+    /* the struct is the caller's for the call only; the handles stay */
+    if (options->webgpu != NULL) {
         family->foreign = *options->webgpu;
         open->foreign = &family->foreign;
     }

@@ -1,4 +1,5 @@
-/* family: what a model and its siblings share, from its beginning to its end. Must not know programs or files. */
+/* family: what a model and its siblings share, from its beginning to its end. Must not know
+ * programs or files. */
 #include "run/model.h"
 
 static tg_status family_init(tg_family *family, const tg_compile_options *options) {

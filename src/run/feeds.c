@@ -1,6 +1,7 @@
-/* feeds: the inputs of one call, checked as a whole before anything runs: names, dtypes, counts, and the values of those that
- * are used as indices or bools. Owns the messages about them. Must not know programs beyond their index checks. No
- * allocation. Cost: O(inputs x feeds), plus one pass over fed bools and indices. */
+/* feeds: the inputs of one call, checked as a whole before anything runs: names, dtypes, counts,
+ * and the values of those that are used as indices or bools. Owns the messages about them. Must not
+ * know programs beyond their index checks. No allocation. Cost: O(inputs x feeds), plus one pass
+ * over fed bools and indices. */
 #include "run/model.h"
 
 #include <string.h>
@@ -136,7 +137,8 @@ tg_status tg_feeds_size(tg_model *model, const char *call, const tg_feed *feeds,
     for (int i = 0; feeds != NULL && i < n; i++) {
         const int64_t at = feeds[i].name != NULL ? feeds_find(model, feeds[i].name) : -1;
         const tg_input_info *input = at >= 0 ? &model->traced->inputs.items[at] : NULL;
-        if (input == NULL || input->any == 0 || feeds[i].dtype != input->dtype) continue; /* or said below */
+        /* or said below */
+        if (input == NULL || input->any == 0 || feeds[i].dtype != input->dtype) continue;
         tg_status status = feeds_size_of(model, call, &feeds[i], input, size);
         if (status != TG_OK) return status;
         if (first != NULL && *size != found)
@@ -158,7 +160,7 @@ tg_status tg_feeds_check_beside(tg_model *model, const tg_dataset *dataset, cons
     return feeds_take_all(model, "train", feeds, n, 0);
 }
 
-/* lo <= value < hi, or the ignored value: the first that is not is named. */
+/* lo <= value < hi, or the ignored value; the message names the first value that is neither. */
 static tg_status feeds_check_indices(tg_context *ctx, const tg_feed_check *check, const int32_t *values, int64_t count) {
     for (int64_t i = 0; i < count; i++) {
         bool inside = values[i] >= check->lo && values[i] < check->hi;

@@ -1,6 +1,8 @@
-/* finite: the graph that finds the first value of a step that is not finite: forward, then the gradients, nothing written. Of every value
- * the worst class (0 finite, 1 infinite, 2 NaN) is reduced to one number; an operation whose result is worse than all it was given is a
- * suspect. Owns the suspects' names. Must not know programs. Cost: every value is read once more; a program of its own. */
+/* finite: the graph that finds the first value of a step that is not finite: forward, then the
+ * gradients, without writing. The worst class of each value (0 finite, 1 infinite, 2 NaN) is
+ * reduced to one number. An operation whose result is worse than all its operands is a suspect.
+ * Owns the suspects' names. Must not know programs. Cost: reads each value once more, in a program
+ * of its own. */
 #include "run/model.h"
 
 #include <math.h>
@@ -17,7 +19,8 @@ typedef struct finite_search {
 
 static int32_t finite_constant(const finite_search *s, double value) { return tg_ir_const(s->g, TG_SCALAR, TG_F32, value); }
 
-/* The worst of a value's elements. A comparison with a number of which there are larger ones is one that no compiler folds away. */
+/* The worst of a value's elements. Larger f32 numbers exist, so no compiler removes the
+ * comparison. */
 static int32_t finite_class(const finite_search *s, int32_t id) {
     tg_graph *g = s->g;
     const int rank = tg_graph_node(g, id)->shape.rank;
@@ -61,7 +64,7 @@ static bool finite_suspect(finite_search *s, int32_t id, int32_t given, bool bac
     return s->found[s->count - 1] != 0;
 }
 
-/* Constants may be infinite on purpose: they are no suspects, and what they make of others is. */
+/* Constants may be infinite on purpose: they are no suspects, but the operations on them are. */
 static bool finite_look_at(finite_search *s, int32_t id, bool backward) {
     const tg_op op = tg_graph_node(s->g, id)->op;
     s->class_of[id] = 0;
@@ -86,7 +89,7 @@ static int32_t finite_least(const finite_search *s) {
     return s->found[0];
 }
 
-/* Where loss and gradients are finite, whatever went by on the way may be what was meant. */
+/* If loss and gradients are finite, values in between may be infinite on purpose. */
 static int32_t finite_result(const finite_search *s) {
     tg_graph *g = s->g;
     int32_t bad = s->class_of[g->result];

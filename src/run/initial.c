@@ -1,11 +1,12 @@
-/* initial: the values that states begin with, and begin with again after a reset. A parameter's depend on the seed, its full name and
- * the element's index alone. Must not know programs or files. */
+/* initial: the values that states begin with, and again after a reset. A parameter's values depend
+ * only on the seed, its full name and the element's index. Must not know programs or files. */
 #include "run/model.h"
 
 #include <math.h>
 #include <string.h>
 
-/* `stream` is the hash of the parameter's full name. Normal and uniform values are rounded to f32 once. */
+/* `stream` is the hash of the parameter's full name. Normal and uniform values are rounded to f32
+ * once. */
 static float initial_value(const tg_param_info *param, uint64_t seed, uint64_t stream, int64_t i) {
     double scale = param->init.scale, value;
     float rounded;
@@ -15,7 +16,8 @@ static float initial_value(const tg_param_info *param, uint64_t seed, uint64_t s
     case TG_INIT_LITERAL: return param->init.data[i];
     case TG_INIT_UNIFORM:
         rounded = (float)((2.0 * tg_random_uniform(seed, stream, (uint64_t)i) - 1.0) * scale);
-        return rounded < (float)scale ? rounded : nextafterf((float)scale, 0.0f); /* the upper end is open */
+        /* the upper end is open */
+        return rounded < (float)scale ? rounded : nextafterf((float)scale, 0.0f);
     case TG_INIT_KAIMING:
         value = tg_value_or(scale, sqrt(2.0)) / sqrt(param->shape.rank > 0 ? (double)param->shape.dim[0] : 1.0);
         return (float)(value * tg_random_normal(seed, stream, (uint64_t)i));
@@ -69,7 +71,8 @@ static bool initial_is_schedule(const tg_family_state *state) {
     return strcmp(state->name, "tg.lr") == 0 && state->dtype == TG_F32 && state->count == TG_LR_STATE;
 }
 
-/* A schedule that tg_model_set_lr put in place stays, and begins again. All zeros, the optimiser's own, need nothing. */
+/* A schedule of tg_model_set_lr stays, and begins again. All zeros, the optimiser's own schedule,
+ * need nothing. */
 static tg_status initial_restart_schedule(tg_family *family, int32_t slot) {
     float encoded[TG_LR_STATE];
     tg_status status = tg_family_read_kept(family, slot, 0, encoded, TG_LR_STATE);
@@ -84,8 +87,8 @@ static bool initial_is_random(const tg_family_state *state) {
            state->count == TG_RANDOM_WORDS;
 }
 
-/* A key of random numbers is itself random bits of the seed: counting it up from step to step, as draws do, never meets what another
- * seed, however near, or the runs use. */
+/* A key of random numbers is itself random bits of the seed. Draws count it up from step to step,
+ * and it never meets the key of another seed, however near, or that of runs. */
 static tg_status initial_fill_random(tg_family *family, int32_t slot) {
     const uint32_t counter[4] = {0, 0, 0, 1}, seed[2] = {(uint32_t)family->seed, (uint32_t)(family->seed >> 32)};
     uint32_t word[4];
@@ -115,7 +118,8 @@ tg_status tg_family_reset(tg_family *family, tg_reset_kind kind) {
     }
     family->steps = family->skipped = 0;
     family->has_gradients = false;
-    /* what was not written is as it was trained; of a device that answers later it was read right before */
+    /* what was not written is as trained; for a device that answers later it was read right
+     * before */
     if (kind != TG_RESET_ALL && !family->executor->asynchronous) return tg_family_snapshot(family);
     family->kept_steps = family->kept_skipped = 0;
     family->kept_gradients = false;

@@ -1,5 +1,5 @@
-/* inspect: a model as numbers and as text. Reads the main variant: the step of a training model, the run of any other. Must
- * not change anything. */
+/* inspect: a model as numbers and as text. Reads the main variant: the step of a training model,
+ * the run of any other. Must not change anything. */
 #include "run/model.h"
 
 #include "emit/emit.h"
@@ -41,7 +41,8 @@ tg_dtype tg_model_output_dtype(const tg_model *model) {
     return model != NULL ? tg_graph_node(model->traced, model->traced->result)->dtype : TG_F32;
 }
 
-/* A program planned for the CPU keeps bools in bytes, and may bind more than a GPU does: it is planned again. */
+/* A program planned for the CPU keeps bools in bytes, and may bind more than a GPU does: it is
+ * planned again. */
 static tg_status inspect_wgsl(const tg_model *model, const tg_variant *variant, tg_text_buffer *text) {
     const tg_executor *executor = model->family->executor;
     if (executor->wgsl) return tg_emit_wgsl_text(variant->program, executor->model(model->family->device), text);
@@ -53,7 +54,8 @@ static tg_status inspect_wgsl(const tg_model *model, const tg_variant *variant, 
     return status;
 }
 
-/* What a program does not know: how its states begin, and where the parameters lie in them. */
+/* Facts that a program does not know: how its states begin, and where the parameters are in
+ * them. */
 static tg_status inspect_c(const tg_model *model, const tg_variant *variant, tg_text_buffer *text) {
     const tg_layout *layout = &model->family->layout;
     tg_text_add(text, "/* Before the first call, states are 0 unless the list below says otherwise; tg.parameters and tg.average hold the\n"

@@ -1,6 +1,7 @@
-/* model: the session. Compiles a build function, and runs steps and forward passes. A call checks everything before anything
- * changes: feeds, fed indices, then (with a small program of their own) computed indices. Once warm, a step allocates
- * nothing. Destroying a model destroys its siblings: their handles are dead then. Must not know kernels or instruction sets. */
+/* model: the session. Compiles a build function, and runs steps and forward passes. A call checks
+ * everything before anything changes: feeds, fed indices, then (with a small program of their own)
+ * computed indices. Once warm, a step allocates nothing. Destroying a model destroys its siblings:
+ * their handles are dead then. Must not know kernels or instruction sets. */
 #include "run/call.h"
 
 #include "trace/trace.h"
@@ -10,7 +11,8 @@
 #define MODEL_ANY_SIZE 2
 #define MODEL_MAX_SIZES 8
 
-/* ---------------------------------------------------------------- small things all of src/run uses */
+/* ---------------------------------------------------------------- small things all of src/run
+ * uses */
 
 void tg_model_begin(tg_context *ctx, tg_site site) {
     if (ctx->trace == NULL) tg_clear_error(ctx);
@@ -52,7 +54,8 @@ static tg_status model_check_loss(const tg_graph *g) {
                    tg_node_text(g, g->result, text, sizeof text));
 }
 
-/* What the optimiser needs and says of the parameters; that nobody else writes them is checked where the writes meet. */
+/* The optimiser's needs and marks of the parameters. Whether another call writes them too is
+ * checked where the writes meet. */
 static tg_status model_take_optimizer(tg_graph *g, const tg_optimizer *optimizer) {
     tg_status status = tg_optimizer_check(g->ctx, TG_SITE_NONE, optimizer);
     if (optimizer->kind == TG_OPTIMIZER_NONE) return status;
@@ -82,7 +85,8 @@ static tg_model *model_create(tg_context *ctx, tg_graph *traced) {
     return NULL;
 }
 
-/* A training model is compiled for steps at once, any other for runs: all errors of compiling surface here. */
+/* A training model is compiled for steps at once, other models for runs, so that all errors of
+ * compiling appear here. */
 static tg_status model_compile_main(tg_model *model) {
     tg_status status = tg_family_check_names(model->family, model->traced);
     if (status != TG_OK) return status;
@@ -126,7 +130,8 @@ static tg_model *model_compile_root(tg_context *ctx, tg_graph *traced, const tg_
     return NULL;
 }
 
-/* A model that was refused takes the states it brought along, so that another may bring others of these names. */
+/* A model that was refused takes back the states that it made, so that another may make states of
+ * these names. */
 static void model_refuse(tg_model *model, int64_t states) {
     tg_family *family = model->family;
     tg_model_destroy(model);
@@ -298,7 +303,7 @@ tg_context *tg_model_context(const tg_model *model) { return model != NULL ? mod
 
 /* ---------------------------------------------------------------- running */
 
-/* All phases of a call on a device that answers at once. What it brought back is in *call, to be ended. */
+/* All phases of a call on a device that answers at once. The results are in *call, to be ended. */
 static tg_status model_call(tg_model_call *call, tg_model *model, tg_call_kind kind, const tg_feed *feeds, int n, void *output) {
     tg_status status = tg_model_call_begin(call, model, kind, feeds, n, output);
     return status == TG_OK ? tg_model_call_run(call) : status;
@@ -306,7 +311,8 @@ static tg_status model_call(tg_model_call *call, tg_model *model, tg_call_kind k
 
 static tg_status model_step(tg_model *model, const tg_feed *feeds, int n, float *loss, tg_captures **captures) {
     tg_model_call call = {.captures = NULL};
-    tg_status status = model->training ? tg_sizes_choose(&model, "step", feeds, n) : TG_OK; /* a forward model is refused next */
+    /* a forward model is refused next */
+    tg_status status = model->training ? tg_sizes_choose(&model, "step", feeds, n) : TG_OK;
     if (status == TG_OK) status = model_call(&call, model, captures != NULL ? TG_CALL_STEP_CAPTURES : TG_CALL_STEP, feeds, n, NULL);
     if (status != TG_OK && status != TG_ERROR_NOT_FINITE) return status;
     tg_sizes_used(model);

@@ -1,6 +1,7 @@
-/* model (private to src/run): a compiled model and its parts. A family is what a model shares with its siblings: the device,
- * the states on it, the parameters' layout. A variant is one loaded program of a model: the training step, the forward run,
- * each with or without captures; made when first needed and kept. Nothing outside src/run includes this. */
+/* model (private to src/run): a compiled model and its parts. A family is what a model shares with
+ * its siblings: the device, the states on it, the parameters' layout. A variant is one loaded
+ * program of a model: the training step, the forward run, each with or without captures; made when
+ * first needed and kept. Nothing outside src/run includes this. */
 #ifndef TG_MODEL_H
 #define TG_MODEL_H
 
@@ -20,8 +21,8 @@ typedef struct tg_family_state {
     void *kept; /* the snapshot's values, on the host; NULL where the device cannot be lost */
 } tg_family_state;
 
-/* Where runs draw their random numbers: a state like TG_RANDOM_STATE, which is of steps. So a run between two steps leaves what the
- * steps draw as it was. Shared by all models of a family. */
+/* Where runs draw their random numbers: a state like TG_RANDOM_STATE, which is of steps. So a run
+ * between two steps leaves what the steps draw as it was. Shared by all models of a family. */
 #define TG_RANDOM_RUNS "tg.random.runs"
 
 #define TG_CHUNK_BYTES 16384 /* initial values are made and written in pieces of this size */
@@ -32,7 +33,8 @@ typedef struct tg_step_end {
     bool bad_gradient; /* a gradient was not finite; the loss, which was, is NaN here */
     bool skipped;      /* nothing was changed */
 } tg_step_end;
-/* In the place of a loss: a gradient is not finite, though the loss is. Of models whose optimiser watches the gradients. */
+/* Instead of a loss: a gradient is not finite, though the loss is. For models whose optimiser
+ * watches the gradients. */
 #define TG_BAD_GRADIENT (-FLT_MAX)
 
 /* Steps that are not waited for: ticket n is entry n % TG_TICKETS. */
@@ -42,7 +44,8 @@ typedef struct tg_ticket_entry {
     tg_step_end end;
     const tg_model *model; /* under way */
     int64_t step;          /* its number in training */
-    char *message;         /* why the device failed it; NULL: it did not, or there was no memory to keep it in */
+    /* why the device failed it; NULL: it did not, or there was no memory to keep it in */
+    char *message;
 } tg_ticket_entry;
 typedef struct tg_tickets {
     tg_ticket given, finished; /* the last ones; those between are under way, at most TG_FLIGHTS */
@@ -60,12 +63,14 @@ typedef struct tg_family {
     const tg_graph *traced; /* the root model's: how its parameters begin */
     TG_LIST(tg_family_state) states;
     uint64_t seed;
-    double loss_scale;                /* where halves are used */
-    int64_t steps;                    /* training steps since the start, skipped ones too */
-    int64_t skipped;                  /* of them; tg.step on the device has the others */
-    bool gradients_read;              /* somebody asked for them */
-    bool has_gradients;               /* a step has run since the start, the last reset and the last load */
-    bool keeps;                       /* the device can be lost and may be opened again: there is a snapshot of every state */
+    double loss_scale;   /* where halves are used */
+    int64_t steps;       /* training steps since the start, skipped ones too */
+    int64_t skipped;     /* of them; tg.step on the device has the others */
+    bool gradients_read; /* somebody asked for them */
+    /* a step has run since the start, the last reset and the last load */
+    bool has_gradients;
+    /* the device can be lost and may be opened again: there is a snapshot of every state */
+    bool keeps;
     int64_t kept_steps, kept_skipped; /* of the snapshot */
     bool kept_gradients;
     uint8_t *chunk;      /* TG_CHUNK_BYTES */
@@ -78,9 +83,15 @@ typedef enum tg_variant_kind {
     TG_VARIANT_STEP_CAPTURES,
     TG_VARIANT_RUN,
     TG_VARIANT_RUN_CAPTURES,
-    TG_VARIANT_CHECK,     /* nothing but the index checks on computed values: runs before a step, so that a bad index changes nothing */
-    TG_VARIANT_RUN_CHECK, /* the same before a run that draws random numbers: what it changes is where the next run's begin */
-    TG_VARIANT_FINITE,    /* finds the first value that is not finite, and changes nothing: runs before a step that is checked */
+    /* nothing but the index checks on computed values: runs before a step, so that a bad index
+     * changes nothing */
+    TG_VARIANT_CHECK,
+    /* the same before a run that draws random numbers: what it changes is where the next run's
+     * begin */
+    TG_VARIANT_RUN_CHECK,
+    /* finds the first value that is not finite, and changes nothing: runs before a step that is
+     * checked */
+    TG_VARIANT_FINITE,
     TG_VARIANT_COUNT
 } tg_variant_kind;
 
@@ -100,7 +111,8 @@ typedef struct tg_variant {
     const void **inputs;  /* of the call in progress, as executor->run wants them */
     void **outputs;
     int32_t *flags; /* one per computed check */
-    void *result;   /* where the result goes when it must not be written before the flags are read; or NULL */
+    /* where the result goes when it must not be written before the flags are read; or NULL */
+    void *result;
     size_t result_bytes;
     tg_suspect *suspects; /* of TG_VARIANT_FINITE */
     int64_t suspect_count;
@@ -112,7 +124,7 @@ struct tg_model {
     tg_model *root;   /* itself, unless a sibling */
     tg_model *next;   /* root: first sibling; sibling: the next one */
     tg_model *owner;  /* the model it is another size of (sizes.c); else itself */
-    int64_t size;     /* what TG_ANY stands for; 0: it has none */
+    int64_t size;     /* the size of TG_ANY; 0: it has none */
     int64_t used;     /* by the owner's clock, when a call last had this size */
     bool timed;       /* its kernels are (tg_model_time_kernels) */
     tg_graph *traced; /* as built: before training nodes, flattening and passes */
@@ -147,8 +159,8 @@ struct tg_captures {
     } item[];
 };
 
-/* ---- every public call that reports a status begins with this: the last call's error is forgotten, a trace's is not; errors
- * that name no other line are at `site` from now on */
+/* ---- every public call that reports a status begins with this: the last call's error is
+ * forgotten, a trace's is not; errors that name no other line are at `site` from now on */
 void tg_model_begin(tg_context *ctx, tg_site site);
 /* The same of a call that needs the device: first, all steps that are under way end. */
 void tg_model_enter(const tg_model *model, tg_site site);
@@ -161,31 +173,38 @@ tg_step_end tg_model_step_end(const tg_model *model, float loss);
 /* A step has been made, or skipped: counts it. TG_OK, TG_ERROR_NOT_FINITE. */
 tg_status tg_model_count_step(const tg_model *model, const tg_step_end *end);
 tg_status tg_model_check_step(tg_context *ctx, int64_t step, const tg_step_end *end);
-/* "a, b, c" of at most size - 1 bytes, "..." when cut; "none" for no names. name(user, i) may return NULL: left out. */
+/* "a, b, c" of at most size - 1 bytes, "..." when cut; "none" for no names. name(user, i) may
+ * return NULL: left out. */
 typedef const char *(*tg_name_fn)(const void *user, int64_t i);
 const char *tg_names_text(char *buffer, size_t size, tg_name_fn name, const void *user, int64_t count);
 #define TG_NAMES_TEXT 1024
 
-/* ---- tg_compile (training), tg_compile_forward and tg_compile_sibling of a graph as tg_graph_write wrote it. Nothing in the bytes is
- * trusted. */
+/* ---- tg_compile (training), tg_compile_forward and tg_compile_sibling of a graph as
+ * tg_graph_write wrote it. Nothing in the bytes is trusted. */
 tg_model *tg_compile_bytes(tg_context *ctx, const void *bytes, size_t size, const tg_compile_options *options, bool training);
 tg_model *tg_compile_sibling_bytes(tg_model *parent, const void *bytes, size_t size, bool averaged);
 
-/* One more size of a model that came from bytes, as a model of its own: for whoever chooses the sizes of calls himself. */
+/* One more size of a model that came from bytes, as a model of its own: for callers that choose the
+ * sizes of calls themselves. */
 tg_model *tg_compile_size_bytes(tg_model *owner, const void *bytes, size_t size);
 
 /* Values `first` .. `first` + `count` - 1 that a parameter begins with. */
 void tg_param_initial_values(const tg_param_info *param, uint64_t seed, int64_t first, int64_t count, float *out);
 
 /* ---- sizes */
-/* *model becomes the model of the size that a call feeds, compiled when it is new. Everything is checked first that can be, so that a call
- * that is refused costs no compiling. Nothing to do for a model without TG_ANY. */
+/* *model becomes the model of the size that a call feeds, compiled when it is new. Everything is
+ * checked first that can be, so that a call that is refused costs no compiling. Nothing to do for a
+ * model without TG_ANY. */
 tg_status tg_sizes_choose(tg_model **model, const char *call, const tg_feed *feeds, int n);
-tg_model *tg_sizes_get(tg_model *owner, int64_t size);               /* NULL recorded */
-void tg_sizes_used(tg_model *model);                                 /* a call has been made with this size; those too many go */
-tg_model *tg_sizes_add(tg_model *owner, tg_graph *traced);           /* checks that it is the same model; traced is destroyed on an error */
-tg_model *tg_sizes_last(tg_model *model);                            /* the size that the last call had */
-void tg_sizes_begin(tg_model *model, tg_build_fn build, void *user); /* a model has been traced, maybe with TG_ANY */
+tg_model *tg_sizes_get(tg_model *owner, int64_t size); /* NULL recorded */
+/* a call has been made with this size; those too many go */
+void tg_sizes_used(tg_model *model);
+/* checks that it is the same model; traced is destroyed on an error */
+tg_model *tg_sizes_add(tg_model *owner, tg_graph *traced);
+/* the size that the last call had */
+tg_model *tg_sizes_last(tg_model *model);
+/* a model has been traced, maybe with TG_ANY */
+void tg_sizes_begin(tg_model *model, tg_build_fn build, void *user);
 tg_status tg_sizes_check_options(tg_context *ctx, const tg_compile_options *options);
 
 /* A model of the owner's kind and family, compiled; traced is its own then, or destroyed. */
@@ -193,35 +212,44 @@ tg_model *tg_model_add_size(tg_model *owner, tg_graph *traced);
 
 /* ---- family */
 tg_family *tg_family_create(tg_context *ctx, const tg_compile_options *options, const tg_graph *traced);
-void tg_family_destroy(tg_family *family);                         /* NULL is fine */
-/* The device that the options and the environment ask for, into family->executor and family->device. */
+void tg_family_destroy(tg_family *family); /* NULL is fine */
+/* The device that the options and the environment ask for, into family->executor and
+ * family->device. */
 tg_status tg_family_open(tg_family *family, const tg_compile_options *options);
-tg_precision tg_family_precision(const tg_family *family);         /* of contractions on the device at hand */
+/* of contractions on the device at hand */
+tg_precision tg_family_precision(const tg_family *family);
 double tg_family_loss_scale(const tg_family *family);              /* 1 unless halves are used */
 int32_t tg_family_find(const tg_family *family, const char *name); /* slot, -1: none */
-/* The slot of a state of that name; made, and filled with its first value, when new. -1 recorded. */
+/* The slot of a state of that name; made, and filled with its first value, when new. -1
+ * recorded. */
 int32_t tg_family_state_slot(tg_family *family, const tg_state_info *info);
-/* The flat parameters, and the states the build function made: they exist whether or not a program uses them. */
+/* The flat parameters, and the states the build function made: they exist whether or not a program
+ * uses them. */
 tg_status tg_family_make_states(tg_family *family);
 /* Gives a state its first values. */
 tg_status tg_family_fill(tg_family *family, int32_t slot);
 /* Those from `count` on, which no program uses any more. */
 void tg_family_forget_states(tg_family *family, int64_t count);
-/* Names that begin with "tg." are those of training, and look as training makes them: bytes may claim anything. */
+/* Names that begin with "tg." are those of training and must be as training makes them: bytes may
+ * claim anything. */
 tg_status tg_family_check_names(const tg_family *family, const tg_graph *g);
 typedef enum tg_reset_kind { TG_RESET_OPTIMIZER, TG_RESET_OPTIMIZER_AND_USER, TG_RESET_ALL } tg_reset_kind;
 tg_status tg_family_reset(tg_family *family, tg_reset_kind kind);
-tg_status tg_family_write(tg_family *family, int32_t slot, int64_t first, const void *data, int64_t count); /* in elements */
-/* Elements of "tg.parameters"; until the first step their averages, if there are any, are the same. */
+/* in elements */
+tg_status tg_family_write(tg_family *family, int32_t slot, int64_t first, const void *data, int64_t count);
+/* Elements of "tg.parameters"; until the first step their averages, if there are any, are the
+ * same. */
 tg_status tg_family_write_parameters(tg_family *family, int64_t first, const float *data, int64_t count);
 tg_status tg_family_read(tg_family *family, int32_t slot, int64_t first, void *data, int64_t count);
 /* The snapshot alone. Nothing where there is none. */
 void tg_family_keep(tg_family *family, int32_t slot, int64_t first, const void *data, int64_t count);
 /* Every state into the snapshot, which stays as it was on an error. */
 tg_status tg_family_snapshot(tg_family *family);
-/* From the snapshot where there is one, else from the device: right after tg_family_snapshot both are the same. */
+/* From the snapshot where there is one, else from the device: right after tg_family_snapshot both
+ * are the same. */
 tg_status tg_family_read_kept(tg_family *family, int32_t slot, int64_t first, void *data, int64_t count);
-/* Opens another device into *device and puts every state of the snapshot on it. On an error there is no device. */
+/* Opens another device into *device and puts every state of the snapshot on it. On an error there
+ * is no device. */
 tg_status tg_family_open_again(tg_family *family, tg_device **device);
 
 /* TG_ERROR_STATE unless there are gradients of a last step. */
@@ -232,32 +260,38 @@ void tg_advise_training(tg_graph *g);        /* a root that an optimiser trains 
 void tg_advise_steps(const tg_model *model); /* a step has been counted */
 
 /* ---- variants */
-tg_variant *tg_model_variant(tg_model *model, tg_variant_kind kind); /* made when first asked for; NULL recorded */
-/* The program of index checks that must pass before `main` may run, because it changes something; NULL: none. */
+/* made when first asked for; NULL recorded */
+tg_variant *tg_model_variant(tg_model *model, tg_variant_kind kind);
+/* The program of index checks that must pass before `main` may run, because it changes something;
+ * NULL: none. */
 tg_status tg_model_check_variant(tg_model *model, const tg_variant *main, bool is_step, tg_variant **out);
 void tg_variant_destroy(const tg_family *family, tg_variant *variant); /* NULL is fine */
 
 /* ---- what is not finite (finite.c) */
-/* g: a step that ends with its gradients; nodes from `forward` on are of the way back. Its result becomes a number that names the first
- * suspect, and it writes nothing any more. Suspects and scratch in `arena`, their texts in g's. */
+/* g: a step that ends with its gradients; nodes from `forward` on are the backward half. Its result
+ * becomes a number that names the first suspect, and it writes nothing any more. Suspects and
+ * scratch in `arena`, their texts in g's arena. */
 tg_status tg_finite_append(tg_graph *g, int64_t forward, tg_arena *arena, tg_suspect **suspects, int64_t *count);
-tg_status tg_finite_tell(const tg_model *model, const tg_variant *variant, float found); /* TG_OK: there is none */
+/* TG_OK: there is none */
+tg_status tg_finite_tell(const tg_model *model, const tg_variant *variant, float found);
 
 /* ---- feeds: all checks of one call, then model->fed is filled */
 tg_status tg_feeds_check(tg_model *model, const char *call, const tg_feed *feeds, int n);
-/* The size that feeds give TG_ANY: the same for all inputs. They are checked as tg_feeds_check does for that size. */
+/* The size that feeds give TG_ANY: the same for all inputs. They are checked as tg_feeds_check does
+ * for that size. */
 tg_status tg_feeds_size(tg_model *model, const char *call, const tg_feed *feeds, int n, int64_t *size);
 /* The variant's inputs from model->fed, and its checks on fed indices. */
 tg_status tg_feeds_bind(tg_model *model, tg_variant *variant);
 /* The same without the checks. */
 void tg_feeds_place(const tg_model *model, tg_variant *variant);
-/* One array for an input: its name, dtype, bools. `rows`: of these the batches are made; 0: it is a batch itself. size: what TG_ANY
- * stands for; 0: as traced. *input gets its number. */
+/* One array for an input: its name, dtype, bools. `rows`: of these the batches are made; 0: it is a
+ * batch itself. size: what TG_ANY stands for; 0: as traced. *input gets its number. */
 tg_status tg_feeds_check_array(const tg_model *model, const char *call, const tg_feed *feed, int position, int64_t rows, int64_t size,
                                int64_t *input);
 /* The checks of a variant on one input of the trace, over `count` values. */
 tg_status tg_feeds_check_values(const tg_model *model, const tg_variant *variant, int64_t input, const void *values, int64_t count);
-/* model->fed from feeds beside a data set, whose inputs get a pointer that is not to be read. */
+/* model->fed from feeds in addition to a data set, whose inputs get a pointer that must not be
+ * read. */
 tg_status tg_feeds_check_beside(tg_model *model, const tg_dataset *dataset, const tg_feed *feeds, int n);
 
 /* ---- data sets */

@@ -1,5 +1,6 @@
-/* params: what users read and write between steps: parameters and gradients by name, the learning rate, reset. Uploads check
- * every name, dtype and length before the first byte is written. Must not know programs or files. */
+/* params: what users read and write between steps: parameters and gradients by name, the learning
+ * rate, reset. Uploads check every name, dtype and length before the first byte is written. Must
+ * not know programs or files. */
 #include "run/model.h"
 
 #include <string.h>
@@ -192,14 +193,15 @@ static int32_t params_twin_state(const tg_family *from, const tg_family_state *s
     return twin->dtype == state->dtype && tg_shape_equal(twin->shape, state->shape) ? slot : -1;
 }
 
-/* How many bytes all states take with a word for each element, of whatever dtype: so each state is aligned. */
+/* Bytes of all states with a word for each element, for all dtypes: so each state is aligned. */
 static size_t params_state_bytes(const tg_family *family) {
     size_t bytes = 0;
     for (int64_t i = 0; i < family->states.count; i++) bytes += (size_t)family->states.items[i].count * TG_WORD_BYTES;
     return bytes;
 }
 
-/* Into `values`, one state behind the other, those that `from` lacks too; or from there into `to`. */
+/* Into `values`, one state after the other, also those that `from` lacks; or from there into
+ * `to`. */
 static tg_status params_move_states(tg_model *to, const tg_model *from, char *values, bool write) {
     for (int32_t slot = 0; slot < to->family->states.count; slot++) {
         const tg_family_state *state = &to->family->states.items[slot];
@@ -242,7 +244,8 @@ tg_status tg_model_reset_at(tg_site site, tg_model *model) {
     return tg_family_reset(model->family, TG_RESET_ALL);
 }
 
-/* Moments, step counter and gradients to 0, the schedule in force begins again; parameters and user states stay. */
+/* Moments, step counter and gradients to 0, the schedule in force begins again; parameters and user
+ * states stay. */
 tg_status tg_model_reset_optimizer_at(tg_site site, tg_model *model) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
     tg_model_enter(model, site);

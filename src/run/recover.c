@@ -1,6 +1,6 @@
-/* recover: a model whose device was lost goes on from its snapshot on a device opened anew. Programs are compiled again, since the
- * new device may have other limits; the lost device and what is loaded on it are kept until all of that has worked. Must not know
- * what losing a device means. */
+/* recover: a model whose device was lost continues from its snapshot on a new device. Programs are
+ * compiled again, because the new device may have other limits. The lost device and what is loaded
+ * on it are kept until all of that has worked. Must not know what losing a device means. */
 #include "run/model.h"
 
 #include <string.h>

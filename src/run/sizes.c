@@ -1,6 +1,8 @@
-/* sizes: a model whose inputs have TG_ANY is compiled once for each size that calls feed. Each size is a model of the family like any
- * sibling, training included, and shares every state by its name; the model that the user holds is the first of them and stays. Owns which
- * size a call has, that all sizes are one model, and which one goes when there are too many. Must not know how a model is compiled. */
+/* sizes: a model whose inputs have TG_ANY is compiled once for each size that calls feed. Each size
+ * is a model of the family like any sibling, training included, and shares every state by its name;
+ * the model that the user holds is the first of them and stays. Owns which size a call has, that
+ * all sizes are one model, and which one goes when there are too many. Must not know how a model is
+ * compiled. */
 #include "run/model.h"
 
 #include "trace/trace.h"
@@ -107,7 +109,8 @@ static tg_model *sizes_find(tg_model *owner, int64_t size) {
     return NULL;
 }
 
-/* The one to go: not used for longest, not the one used last, and needed neither by a data set nor by who times its kernels. */
+/* The one to drop: not used for longest, not the one used last, without data sets and without timed
+ * kernels. */
 static tg_model *sizes_oldest(const tg_model *owner, const tg_model *kept, int *count) {
     tg_model *oldest = NULL;
     *count = 0;

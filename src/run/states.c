@@ -1,5 +1,6 @@
-/* states: the states of a family on its device, known by name, and the snapshot of them that outlives a lost device. Those of training
- * are "tg.parameters", "tg.gradients", the optimiser's moments, "tg.step" and "tg.lr". Must not know programs or files. */
+/* states: the states of a family on its device, known by name, and the snapshot of them that
+ * outlives a lost device. Those of training are "tg.parameters", "tg.gradients", the optimiser's
+ * moments, "tg.step" and "tg.lr". Must not know programs or files. */
 #include "run/model.h"
 
 #include <string.h>
@@ -129,7 +130,8 @@ static tg_status states_read_all(tg_family *family, void **copies) {
     return TG_OK;
 }
 
-/* Read into new blocks first: a device that is lost half-way through leaves the old snapshot whole. */
+/* Read into new blocks first: a device that is lost half-way through leaves the old snapshot
+ * whole. */
 tg_status tg_family_snapshot(tg_family *family) {
     if (!family->keeps || family->executor->asynchronous) return TG_OK;
     const size_t bytes = (size_t)(family->states.count + 1) * sizeof(void *);

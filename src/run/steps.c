@@ -1,5 +1,5 @@
-/* steps: many steps in one call, on a data set. Owns what is checked before, when training ends, and what is told of it. The steps are
- * those of tg_step. Must not know where the batches are made. */
+/* steps: many steps in one call, on a data set. Owns the checks before, when training ends, and
+ * what is reported. The steps are those of tg_step. Must not know where the batches are made. */
 #include "run/steps.h"
 
 #include <math.h>
@@ -116,7 +116,7 @@ static void steps_look_at(tg_train_call *call, float loss) {
     else if (options->patience > 0 && result->steps - call->best_at >= options->patience) result->end = TG_TRAIN_PATIENCE;
 }
 
-/* Whatever progress asks of the model, its errors are its own. False: no more. */
+/* Errors of calls that progress makes are its own. False: stop. */
 static bool steps_tell(const tg_train_call *call, int64_t step, float loss) {
     const tg_train_options *options = &call->options;
     if (options->progress == NULL) return true;
@@ -126,8 +126,8 @@ static bool steps_tell(const tg_train_call *call, int64_t step, float loss) {
     return more;
 }
 
-/* All of them were made: each is told of, up to the one where progress has had enough. Returns how many were finite before the first that
- * was not, whose end *bad gets. */
+/* All of them were made. Reports each, up to the one where progress stops. Returns how many were
+ * finite before the first that was not, whose end *bad gets. */
 static int64_t steps_take(tg_train_call *call, float *losses, int64_t count, tg_step_end *bad) {
     const int64_t before = call->draw.step;
     int64_t good = count;
@@ -165,7 +165,7 @@ tg_status tg_train_next(tg_train_call *call, tg_status executed, float *losses, 
     return status;
 }
 
-/* Calls of the model since the submission was aimed have fed it otherwise. */
+/* Calls of the model since the submission was prepared have fed it other inputs. */
 tg_status tg_train_begin_step(tg_train_call *call, tg_model_call *step) {
     tg_dataset_fill(call->dataset, &call->draw);
     tg_status status = steps_bind(call, false);
@@ -192,7 +192,8 @@ void tg_train_end_call(tg_train_call *call) {
     call->model = NULL;
 }
 
-/* ---------------------------------------------------------------- on a device that answers at once */
+/* ---------------------------------------------------------------- on a device that answers at
+ * once */
 
 static tg_status steps_submit(tg_train_call *call, int64_t *count) {
     const tg_family *family = call->model->family;

@@ -1,5 +1,6 @@
-/* tickets: steps that are not waited for. A step is checked and handed over as any other, and counted then; what the device says of it is
- * kept under its ticket until the entry is used again. Owns the order in which steps end. Must not know how a device runs ahead. */
+/* tickets: steps that nobody waits for. A step is checked and submitted like any other, and counted
+ * then. The device's answer is kept under its ticket until the entry is used again. Owns the order
+ * in which steps end. Must not know how a device runs ahead. */
 #include "run/call.h"
 
 #include <stdio.h>
@@ -22,7 +23,7 @@ void tg_tickets_destroy(tg_family *family) {
     family->tickets = NULL;
 }
 
-/* An error here belongs to the ticket, not to the call that happens to hear of it. */
+/* An error here belongs to the ticket, not to the call that collects it. */
 static void tickets_end(tg_family *family, tg_ticket_entry *entry, tg_status executed) {
     tg_context *ctx = family->ctx;
     entry->status = executed;
@@ -89,7 +90,7 @@ static tg_status tickets_start(tg_model *model, tg_variant *variant) {
     return TG_OK;
 }
 
-/* Done when it returns; a loss that is not finite is the ticket's to tell. */
+/* Done when it returns; the ticket reports a loss that is not finite. */
 static tg_status tickets_in_place(tg_model *model) {
     tg_family *family = model->family;
     tg_model_call call;

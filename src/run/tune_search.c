@@ -1,6 +1,8 @@
-/* tune_search: times the schedules that a model's launches could have on its adapter. Each distinct launch with a choice becomes a program
- * of its own on a second device, over numbers of our own, so that the model is not touched. A schedule is taken only if its results are the
- * default's, up to rounding, and if it is faster by a clear margin when the two are timed in turn. Must not know kernels or shaders. */
+/* tune_search: times the schedules that a model's launches could have on its adapter. Each distinct
+ * launch with a choice becomes a program of its own on a second device, with its own numbers, so
+ * the model does not change. A schedule wins only if its results are the default's up to rounding,
+ * and if it is faster by a clear margin when the two are timed in turn. Must not know kernels or
+ * shaders. */
 #include "run/model.h"
 #include "emit/emit.h"
 #include "run/tuning_table.h"
@@ -11,16 +13,18 @@
 #include <string.h>
 
 #define TUNE_SECONDS 30.0
-#define TUNE_MARGIN 1.05   /* what is not faster by this is noise */
-#define TUNE_HOPELESS 2.0  /* slower than the default by this: not looked at twice */
-#define TUNE_SAMPLE 0.008  /* seconds of one timing */
-#define TUNE_REPEATS 512   /* at most, in one timing */
-#define TUNE_LOOKS 3       /* timings of one schedule, each beside one of the default */
-#define TUNE_DUELS 9       /* timings of the winner, likewise */
-#define TUNE_FIRST 48      /* schedules looked at before the neighbours of the best */
-#define TUNE_ERROR 1e-3    /* largest root of the mean square of differences, over that of the values */
-#define TUNE_OUTLIER 1e-2  /* a difference of so much, over the same, */
-#define TUNE_OUTLIERS 1e-5 /* may have so many of all elements: where a sum near zero decides about something */
+#define TUNE_MARGIN 1.05  /* a smaller gain is noise */
+#define TUNE_HOPELESS 2.0 /* slower than the default by this: not looked at twice */
+#define TUNE_SAMPLE 0.008 /* seconds of one timing */
+#define TUNE_REPEATS 512  /* at most, in one timing */
+#define TUNE_LOOKS 3      /* timings of one schedule, each beside one of the default */
+#define TUNE_DUELS 9      /* timings of the winner, likewise */
+#define TUNE_FIRST 48     /* schedules looked at before the neighbours of the best */
+/* largest root of the mean square of differences, over that of the values */
+#define TUNE_ERROR 1e-3
+#define TUNE_OUTLIER 1e-2 /* a difference of so much, over the same, */
+/* share of all elements that may have it: where a sum near zero decides about something */
+#define TUNE_OUTLIERS 1e-5
 
 /* All launches of one model. */
 typedef struct tune_run {
@@ -140,7 +144,7 @@ static tg_status tune_fill_inputs(tune_case *c) {
     return TG_OK;
 }
 
-/* All that is on the device as it is before every run whose results count. */
+/* The contents of the device before each run whose results count. */
 static tg_status tune_fill(tune_case *c, tg_executable *executable) {
     tg_status status = TG_OK;
     for (int32_t b = 0; b < c->program.buffer_count && status == TG_OK; b++) {
@@ -155,7 +159,8 @@ static tg_status tune_fill(tune_case *c, tg_executable *executable) {
     return status;
 }
 
-/* Up to rounding, as a whole, and all but very few elements each; what is not finite in both is taken for equal. */
+/* Equal up to rounding, as a whole, and in all but very few elements each. Values that are not
+ * finite in both count as equal. */
 static bool tune_agrees(const float *got, const float *wanted, int64_t count) {
     double squares = 0.0, wanted_squares = 0.0;
     int64_t outliers = 0;
@@ -211,7 +216,8 @@ static int tune_compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The usual one and this one in turn. *ratio: of the least times, or the median of the pairs', whichever is worse for it. */
+/* The usual schedule and this one in turn. *ratio: of the least times, or the median over the
+ * pairs; the worse of the two. */
 static tg_status tune_compare_times(tune_case *c, tg_executable *executable, int times, double *ratio) {
     double least = 0.0, usual = 0.0, ratios[TUNE_DUELS], warm = 0.0;
     tg_status status = tg_webgpu_time(c->run->device, executable, 1, &warm);
@@ -234,7 +240,7 @@ static tg_status tune_compare_times(tune_case *c, tg_executable *executable, int
     return TG_OK;
 }
 
-/* The results of one run of it, from the same numbers as ever, into `outputs`. */
+/* The results of one run of it, always from the same numbers, into `outputs`. */
 static tg_status tune_results(tune_case *c, tg_executable *executable, void **outputs) {
     tg_status status = tune_fill(c, executable);
     return status == TG_OK ? tg_webgpu_executor.run(c->run->device, executable, c->inputs, outputs) : status;
@@ -242,7 +248,7 @@ static tg_status tune_results(tune_case *c, tg_executable *executable, void **ou
 
 /* ---------------------------------------------------------------- the search */
 
-/* It seems to be the best: it is if its results are right and a second look says so too. */
+/* It seems to be the best: it is, if its results are correct and a second timing confirms it. */
 static tg_status tune_promote(tune_case *c, int32_t choice, tg_executable *executable, double ratio) {
     double again = 0.0;
     tg_status status = tune_results(c, executable, c->got);
@@ -291,7 +297,7 @@ static bool tune_is_first(const tune_case *c, int32_t choice) {
 
 static bool tune_has_time(const tune_case *c) { return tg_webgpu_now() < c->end; }
 
-/* Those that differ from the best one in one thing, until none of them is better. */
+/* Schedules that differ from the best one in one field, until none of them is better. */
 static tg_status tune_climb(tune_case *c) {
     tg_status status = TG_OK;
     for (int32_t i = 0; i < c->candidates.count && status == TG_OK && tune_has_time(c); i++) {

@@ -1,5 +1,6 @@
-/* tuning_table: reads and writes the tuning table. The file is anybody's: it is read as a whole, with a limit, and believed only if
- * every line is as this file would write it. Must not know what a schedule means, nor devices. */
+/* tuning_table: reads and writes the tuning table. The file is anybody's: it is read as a whole,
+ * with a limit, and believed only if every line is as this file would write it. Must not know what
+ * a schedule means, nor devices. */
 #include "run/tuning_table.h"
 
 #include "io/file.h"
@@ -27,7 +28,8 @@ bool tg_tuning_path(char path[TG_TUNING_PATH]) {
     return local != NULL && local[0] != '\0' && tuning_join(path, local, "\\tensorgrad\\tuning.txt");
 #else
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (cache != NULL && cache[0] == '/') return tuning_join(path, cache, "/tensorgrad/tuning.txt"); /* a relative one is to be ignored */
+    /* a relative one is to be ignored */
+    if (cache != NULL && cache[0] == '/') return tuning_join(path, cache, "/tensorgrad/tuning.txt");
     return home != NULL && home[0] != '\0' && tuning_join(path, home, "/.cache/tensorgrad/tuning.txt");
 #endif
 }
@@ -74,7 +76,8 @@ static bool tuning_is(const char *text, size_t length, const char *wanted) {
     return strlen(wanted) == length && memcmp(text, wanted, length) == 0;
 }
 
-/* Reads it and checks every line. A file that is not there has no lines. TG_ERROR_FORMAT, TG_ERROR_LIMIT, TG_ERROR_IO. */
+/* Reads it and checks every line. A file that is not there has no lines. TG_ERROR_FORMAT,
+ * TG_ERROR_LIMIT, TG_ERROR_IO. */
 static tg_status tuning_open(tg_context *ctx, const char *path, tuning_file *file) {
     const size_t head = strlen(TUNING_HEAD TUNING_VERSION);
     memset(file, 0, sizeof *file);
@@ -187,7 +190,8 @@ tg_status tg_tuning_store(tg_context *ctx, const char *adapter, const tg_schedul
                        "tuning: nowhere to store it: TENSORGRAD_TUNING is off, or no home folder is known");
     tg_status status = tg_file_make_folders(ctx, path);
     if (status != TG_OK) return status;
-    const int lock = tg_file_lock(path); /* who stores at the same time adds to what is written here */
+    /* who stores at the same time adds to what is written here */
+    const int lock = tg_file_lock(path);
     status = tuning_open(ctx, path, &file);
     if (status == TG_OK) {
         tg_text_buffer text;

@@ -1,6 +1,7 @@
-/* variant: from a model's traced graph to a loaded program: copy the graph, append training or drop the updates, flatten the
- * parameters, run the passes, plan, give every state its slot, load. Owns graph, program and executable of each variant.
- * Must not know feeds or files. Cost: one compilation per variant, when it is first needed. */
+/* variant: from a model's traced graph to a loaded program: copy the graph, append training or drop
+ * the updates, flatten the parameters, run the passes, plan, give every state its slot, load. Owns
+ * graph, program and executable of each variant. Must not know feeds or files. Cost: one
+ * compilation per variant, when it is first needed. */
 #include "run/model.h"
 
 #include "pass/pass.h"
@@ -21,8 +22,9 @@ static tg_graph *variant_clone(const tg_graph *g) {
     return copy;
 }
 
-/* Where a gradient is not finite and the loss is, the step tells so in the place of the loss; where steps are skipped, states that the
- * model writes itself keep their values too. But random numbers go on. */
+/* Where a gradient is not finite and the loss is, the step tells so in the place of the loss; where
+ * steps are skipped, states that the model writes itself keep their values too. But random numbers
+ * go on. */
 static tg_status variant_watch(tg_graph *g, const tg_watch *watch) {
     if (watch->gradients == 0) return TG_OK;
     const int32_t loss = g->result, far = tg_ir_const(g, TG_SCALAR, TG_F32, (double)FLT_MAX);
@@ -40,7 +42,8 @@ static tg_status variant_watch(tg_graph *g, const tg_watch *watch) {
 }
 
 static tg_status variant_append_training(const tg_model *model, tg_graph *g) {
-    if (model->family->layout.trained_end == 0) return TG_OK; /* nothing to differentiate with respect to */
+    /* nothing to differentiate with respect to */
+    if (model->family->layout.trained_end == 0) return TG_OK;
     g->current_site = tg_graph_node(g, g->result)->site;
     tg_watch watch;
     tg_status status =
@@ -49,7 +52,8 @@ static tg_status variant_append_training(const tg_model *model, tg_graph *g) {
     return status == TG_OK ? variant_watch(g, &watch) : status;
 }
 
-/* Only the checks stay: the result becomes a constant, so that the passes drop all that no check needs. */
+/* Only the checks stay: the result becomes a constant, so that the passes drop all that no check
+ * needs. */
 static tg_status variant_keep_checks(tg_graph *g) {
     g->result = tg_ir_const(g, TG_SCALAR, TG_F32, 0.0);
     return g->result != 0 ? TG_OK : g->ctx->status;

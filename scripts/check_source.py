@@ -76,6 +76,17 @@ def check_names(errors):
     given = "".join(re.findall(r"'([^']*)'", text)).split()
     if not wanted:
         errors.append("web/core/exports.h: no operation was found in WEB_OPS")
+    described = (ROOT / "web/core/boundary.def").read_text()
+    for name in set(wanted) - set(re.findall(r"^op (\w+)", described, re.M)):
+        errors.append(f"web/core/boundary.def: there is no operation {name}")
+    interfaces = [dict(re.findall(r"^  (\w+)\(([^)]*)\)", (ROOT / "web/src" / file).read_text().split("interface Exports {")[1].split("\n}")[0], re.M))
+                  for file in ("core.ts", "boundary.gen.ts")]
+    hand, generated = ({name: [part.split(":")[-1].strip() for part in given.split(",") if part] for name, given in each.items()
+                        if name in re.findall(r"export [^(]*?(\w+)\(", described)} for each in interfaces)
+    generated["model_create"].remove("number")  # training, that is among the numbers in core.ts
+    for name in sorted(set(hand) | set(generated)):
+        if hand.get(name) != generated.get(name):
+            errors.append(f"web/core/boundary.def: {name} is {generated.get(name)}, and {hand.get(name)} in web/src/core.ts")
     for place in range(max(len(wanted), len(given))):
         here, there = ([*names, "nothing"][min(place, len(names))] for names in (given, wanted))
         if here != there:

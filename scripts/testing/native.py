@@ -81,6 +81,7 @@ def source():
     check("rules of the source find what they forbid", [sys.executable, "scripts/test_source_rules.py"], "source")
     for script in sorted(ROOT.glob("scripts/*.sh")) + [ROOT / ".ci/run"]:
         check(f"bash -n {script.name}", ["bash", "-n", script], "source")
+    check("both sides of the boundary are what boundary.def gives", [sys.executable, "scripts/make-boundary", "--check"], "source")
     check("docs/ops.md is what ops.def gives", [sys.executable, "scripts/make_ops_page.py", "--check", "docs/ops.md"],
           "source")
 

@@ -288,7 +288,7 @@ WEB_EXPORT(int32_t, model_recover)(tg_model *model);
  * are until its end. */
 
 typedef struct web_call web_call;
-enum { WEB_STEP = 0, WEB_RUN = 1, WEB_CAPTURES = 2 }; /* WEB_STEP or WEB_RUN, + WEB_CAPTURES */
+typedef enum web_call_kind { WEB_CALL_STEP, WEB_CALL_RUN, WEB_CALL_STEP_WITH_CAPTURES, WEB_CALL_RUN_WITH_CAPTURES } web_call_kind;
 /* One object serves all calls of a model, one after another; it keeps room for the result. 0 without memory. */
 WEB_EXPORT(web_call *, call_create)(tg_model *model);
 WEB_EXPORT(void, call_destroy)(web_call *call); /* before the model */

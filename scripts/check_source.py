@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Source rules no compiler checks: which headers a folder of src/ may reach (source_layers.py), how long files and functions are
-(source_sizes.py), calls the library must not make, opening comments, names that cross between C and TypeScript, public functions that
-no page names.
+(source_sizes.py), calls the library must not make, opening comments, public functions that no page names.
 
 Prints one line per offence and exits 1 if there was one. --list-c prints the C files of the repository instead.
 """
@@ -66,34 +65,6 @@ def check_opening(path, errors):
         errors.append(f"{relative}:1: open the file with a comment: what it owns, what it must not know")
 
 
-def check_names(errors):
-    """Operations cross to the page's core by number: the names of core.ts stand in the order of the lists of exports.h."""
-    exports = without_comments((ROOT / "web/core/exports.h").read_text(), True)
-    lists = dict(re.findall(r"#define WEB_(\w+)\(X\)((?:[^\n]*\\\n)*[^\n]*)\n", exports))
-    order = re.findall(r"WEB_(\w+)\(X\)", lists["OPS"])
-    wanted = [name for each in order for name in re.findall(r"\bX\((\w+)\)", lists[each])]
-    text = re.search(r"const opNames = \((.*?)\)\.split", (ROOT / "web/src/core.ts").read_text(), re.S).group(1)
-    given = "".join(re.findall(r"'([^']*)'", text)).split()
-    if not wanted:
-        errors.append("web/core/exports.h: no operation was found in WEB_OPS")
-    described = (ROOT / "web/core/boundary.def").read_text()
-    for name in set(wanted) - set(re.findall(r"^op (\w+)", described, re.M)):
-        errors.append(f"web/core/boundary.def: there is no operation {name}")
-    interfaces = [dict(re.findall(r"^  (\w+)\(([^)]*)\)", (ROOT / "web/src" / file).read_text().split("interface Exports {")[1].split("\n}")[0], re.M))
-                  for file in ("core.ts", "boundary.gen.ts")]
-    hand, generated = ({name: [part.split(":")[-1].strip() for part in given.split(",") if part] for name, given in each.items()
-                        if name in re.findall(r"export [^(]*?(\w+)\(", described)} for each in interfaces)
-    generated["model_create"].remove("number")  # training, that is among the numbers in core.ts
-    for name in sorted(set(hand) | set(generated)):
-        if hand.get(name) != generated.get(name):
-            errors.append(f"web/core/boundary.def: {name} is {generated.get(name)}, and {hand.get(name)} in web/src/core.ts")
-    for place in range(max(len(wanted), len(given))):
-        here, there = ([*names, "nothing"][min(place, len(names))] for names in (given, wanted))
-        if here != there:
-            errors.append(f"web/src/core.ts: opNames[{place}] is {here}, web/core/exports.h has {there} there")
-            return
-
-
 def check_documented(errors):
     """Every function of the public header is in docs/api.md or docs/ops.md."""
     header = without_comments(public_header.text(), True)
@@ -111,7 +82,7 @@ def main():
         print("\n".join(str(path.relative_to(ROOT)) for path in files if path.suffix in (".c", ".h")))
         return 0
     checks = {"calls": check_calls, "opening": check_opening}
-    whole = {"layers": check_layers, "sizes": check_sizes, "names": check_names, "documented": check_documented}
+    whole = {"layers": check_layers, "sizes": check_sizes, "documented": check_documented}
     chosen = [name for name in sys.argv[1:] if name in checks or name in whole] or [*checks, *whole]
     errors = []
     for name in chosen:

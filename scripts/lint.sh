@@ -22,7 +22,7 @@ have() { command -v "$1" > /dev/null 2>&1; }
 
 mapfile -t files < <(python3 scripts/check_source.py --list-c)
 if have clang-format; then step format clang-format --dry-run --Werror "${files[@]}"; else echo "skipped: clang-format is not installed"; fi
-for rule in layers sizes calls opening names documented; do step "rule-$rule" python3 scripts/check_source.py "$rule"; done
+for rule in layers sizes calls opening documented; do step "rule-$rule" python3 scripts/check_source.py "$rule"; done
 step boundary python3 scripts/make-boundary --check
 if have cppcheck; then
   step cppcheck cppcheck --std=c11 --enable=warning,portability,performance --inline-suppr --quiet --error-exitcode=1 \

@@ -75,8 +75,8 @@ def suites(name, log, **options):
 
 
 def source():
-    """Layers, sizes, forbidden calls, opening comments, names on both sides, pages of all functions; the shell scripts parse."""
-    for rule in ("layers", "sizes", "calls", "opening", "names", "documented"):
+    """Layers, sizes, forbidden calls, opening comments, pages of all functions; generated files; the shell scripts parse."""
+    for rule in ("layers", "sizes", "calls", "opening", "documented"):
         check(f"source rule: {rule}", [sys.executable, "scripts/check_source.py", rule], "source")
     check("rules of the source find what they forbid", [sys.executable, "scripts/test_source_rules.py"], "source")
     for script in sorted(ROOT.glob("scripts/*.sh")) + [ROOT / ".ci/run"]:

@@ -1,6 +1,7 @@
 // Adam written as operations of a graph, for gradients that are given: what appendAdam(graph, grads, tensors, ...) appends. The compiler's
 // own, over flat parameters, is C's.
 
+import { defaults } from './boundary.gen.js'
 import { ArgumentError } from './errors.js'
 import type { WritebackDecl } from './nodes.js'
 import type { AdamConfig } from './optimizer.js'
@@ -26,7 +27,8 @@ export function adamNodes(
   grads: Record_<Tensor>, tensors: Record_<Tensor>, config: AdamConfig, decays: (name: string) => boolean,
   state: (name: string, like: Tensor | null) => Tensor, rate: (t: Tensor) => Tensor,
 ): WritebackDecl<Tensor>[] {
-  const { b1 = 0.9, b2 = 0.999, eps = 1e-8, weightDecay = 0, epsMode = 'uncorrected' } = config, writebacks: WritebackDecl<Tensor>[] = []
+  const { beta1, beta2, eps: usual } = defaults.optimizer
+  const { b1 = beta1, b2 = beta2, eps = usual, weightDecay = 0, epsMode = 'uncorrected' } = config, writebacks: WritebackDecl<Tensor>[] = []
   const counter = state('adam_t', null), step = add(counter, 1), t = cast(step, 'f32'), lr = rate(step)
   const first = correction(b1, t), second = correction(b2, t), root = typeof second === 'number' ? 1 : sqrt(second)
   writebacks.push({ source: step, destName: 'adam_t', destKind: 'state' })

@@ -35,7 +35,7 @@ export function attentionWeights(q: Tensor, k: Tensor, options: AttentionMask = 
   const mask = options?.mask
   return invoke('nn_attention_weights', attentionWeights, mask === undefined ? [q, k] : [q, k, mask], () => {
     checkOptions('attention', options, { causal: flag, mask: anything })
-    return [options.causal ? 1 : 0]
+    return { causal: options.causal }
   })
 }
 /** weights [B, H, T, S], v [B, Hk, S, d] -> weights v, [B, H, T, d]. */

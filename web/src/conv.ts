@@ -1,9 +1,10 @@
 // Convolutions, poolings and upsampling: names, arguments and defaults. Channels first, as PyTorch has them: [N, C, L] or [N, C, H, W].
 // What they compute and what they say of shapes that do not fit is the core's.
 
+import { PaddingMode, type OpNumbers, type PaddingFields } from './boundary.gen.js'
 import { ArgumentError } from './errors.js'
 import { anything, checkOptions, flag, type Kinds } from './options.js'
-import { describe, invoke, pair, whole, type Tensor } from './tensor.js'
+import { describe, invoke, pair, whole, type OpLike, type Tensor } from './tensor.js'
 
 /** One number for every axis, or one for H and one for W. */
 export type Pair = number | readonly [number, number]
@@ -45,37 +46,39 @@ export interface UpsampleOptions {
 
 type Axes = 1 | 2
 
-/** same, before 2, after 2. */
-function paddingNumbers(op: string, value: Padding | undefined, axes: Axes): number[] {
-  if (value === undefined || value === 'valid') return [0, 0, 0, 0, 0]
-  if (value === 'same') return [1, 0, 0, 0, 0]
+function paddingFields(op: string, value: Padding | undefined, axes: Axes): PaddingFields | undefined {
+  if (value === undefined || value === 'valid') return undefined
+  if (value === 'same') return { mode: PaddingMode.same }
   if (typeof value === 'number' || (Array.isArray(value) && typeof value[0] === 'number')) {
-    const [first, second] = pair(op, 'padding', value, axes, 0)
-    return [0, first, second, first, second]
+    const sides = pair(op, 'padding', value, axes, 0)
+    return { before: sides, after: sides }
   }
   if (!Array.isArray(value) || value.length !== axes)
     throw new ArgumentError(`${op}: padding is ${describe(value)}: a number, a pair, [before, after] of each axis, 'same' or 'valid'`)
   const sides = (value as unknown[]).map((side) => pair(op, 'padding', side, 2, 0))
-  const [first, second] = [sides[0]!, sides[1] ?? [0, 0]]
-  return [0, first[0], second[0]!, first[1], second[1]!]
+  return { before: sides.map(([before]) => before), after: sides.map(([, after]) => after) }
 }
 
+/** Nothing where nothing is given: the core has a default. */
+const pairOrNone = (op: string, what: string, value: unknown, axes: Axes, least: number) =>
+  value === undefined || value === null ? undefined : pair(op, what, value, axes, least)
+
 const ofConv: Kinds = { stride: anything, padding: anything, dilation: anything, groups: anything, bias: anything }
-/** The twelve numbers of WEB_CONV. */
-function convNumbers(op: string, options: ConvTransposeOptions, axes: Axes): number[] {
+type ConvOp = OpLike<'conv1d'>
+function convNumbers(op: ConvOp, options: ConvTransposeOptions, axes: Axes): OpNumbers[ConvOp] {
   checkOptions(op, options, op.includes('transpose') ? { ...ofConv, outputPadding: anything } : ofConv)
   const groups = whole(op, 'groups', options.groups ?? 1)
   if (groups < 1) throw new ArgumentError(`${op}: groups need to be at least 1, not ${groups}`)
-  return [
-    ...pair(op, 'the stride', options.stride ?? 1, axes, 1),
-    ...paddingNumbers(op, options.padding, axes),
-    ...pair(op, 'the dilation', options.dilation ?? 1, axes, 1),
+  return {
+    stride: pairOrNone(op, 'the stride', options.stride, axes, 1),
+    padding: paddingFields(op, options.padding, axes),
+    dilation: pairOrNone(op, 'the dilation', options.dilation, axes, 1),
     groups,
-    ...(axes === 2 ? pair(op, 'outputPadding', options.outputPadding ?? 0, 2, 0) : [pair(op, 'outputPadding', options.outputPadding ?? 0, 1, 0)[0], 0]),
-  ]
+    outputPadding: pairOrNone(op, 'outputPadding', options.outputPadding, axes, 0)?.slice(0, axes),
+  }
 }
 
-function conv(op: string, above: unknown, x: Tensor, w: Tensor, options: ConvTransposeOptions, axes: Axes): Tensor {
+function conv(op: ConvOp, above: unknown, x: Tensor, w: Tensor, options: ConvTransposeOptions, axes: Axes): Tensor {
   const bias = options?.bias, operands = bias === undefined ? [x, w] : [x, w, bias]
   return invoke(op, above, operands, () => convNumbers(op, options, axes))
 }
@@ -98,16 +101,17 @@ export function convTranspose2d(x: Tensor, w: Tensor, options: ConvTransposeOpti
   return conv('conv_transpose2d', convTranspose2d, x, w, options, 2)
 }
 
-function pool(op: string, above: unknown, x: Tensor, kernel: Pair, options: PoolOptions, axes: Axes): Tensor {
+function pool(op: `${'max' | 'avg'}_pool${Axes}d`, above: unknown, x: Tensor, kernel: Pair, options: PoolOptions, axes: Axes): Tensor {
   return invoke(op, above, [x], () => {
     checkOptions(op, options, { stride: anything, padding: anything, ceilMode: flag, ...(op.startsWith('avg') ? { excludePadding: flag } : {}) })
-    return [
-      ...pair(op, 'the kernel', kernel, axes, 1),
-      ...pair(op, 'the stride', options.stride ?? kernel, axes, 1),
-      ...paddingNumbers(op, options.padding, axes),
-      options.ceilMode ? 1 : 0,
-      options.excludePadding ? 1 : 0,
-    ]
+    const [kernelH, kernelW] = pair(op, 'the kernel', kernel, axes, 1)
+    return {
+      ...{ kernel: kernelH, kernelH, kernelW },
+      stride: pairOrNone(op, 'the stride', options.stride, axes, 1),
+      padding: paddingFields(op, options.padding, axes),
+      ceilMode: options.ceilMode,
+      excludePadding: options.excludePadding,
+    }
   })
 }
 /** The largest of each window: [N, C, L] -> [N, C, out]. Padding never wins; equal elements share the gradient; NaN wins. */
@@ -133,10 +137,10 @@ export function globalMaxPool(x: Tensor): Tensor {
   return invoke('global_max_pool', globalMaxPool, [x])
 }
 
-function upsample(op: string, above: unknown, x: Tensor, options: UpsampleOptions): Tensor {
+function upsample(op: OpLike<'upsample_nearest'>, above: unknown, x: Tensor, options: UpsampleOptions): Tensor {
   return invoke(op, above, [x], () => {
     checkOptions(op, options, { factor: anything, ...(op.endsWith('bilinear') ? { alignCorners: flag } : {}) })
-    return [...pair(op, 'the factor', options.factor ?? 2, 2, 1), options.alignCorners ? 1 : 0]
+    return { factor: pairOrNone(op, 'the factor', options.factor, 2, 1), alignCorners: options.alignCorners }
   })
 }
 /** Every element `factor` times along each axis: [N, C, H, W] (or [N, C, L]). */

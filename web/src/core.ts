@@ -1,10 +1,15 @@
-// The C core compiled to WebAssembly: loading it, and web/core/exports.h as typed functions. Strings, arrays and records cross here;
+// The C core compiled to WebAssembly: loading it, and its exports (boundary.gen.ts) as typed functions. Strings, arrays and records cross here;
 // nothing is decided here. Every failure is thrown as the error of its status.
 
+import {
+  BatchOrder, CallKind, Choice, DeviceKind, DRAW_WORDS, dtypeArrays, dtypeBytes, dtypes, Precision as PrecisionNumber, Status, Text,
+  type Exports, type LrFields, type OpName, type OpNumbers, type OptimizerFields,
+} from './boundary.gen.js'
 import { errorOfStatus } from './errors.js'
 import { inJavaScript } from './names.js'
 import type { CoreSite } from './sites.js'
 import type { ParamGroup } from './optimizer.js'
+import { halves, pack, packOp } from './packing.js'
 import type { DataArray, Dtype, Precision } from './types.js'
 
 /** An address in the module's memory; 0 is null. Objects of the core are their addresses. */
@@ -13,39 +18,20 @@ export type GraphAddress = number
 export type ModelAddress = number
 export type CallAddress = number
 
-export const dtypes: readonly Dtype[] = ['f32', 'i32', 'bool'] // by tg_dtype
+export { CallKind, dtypes, Text }
 export const dtypeNumber = (dtype: Dtype): number => dtypes.indexOf(dtype)
-export const bytesOf = (dtype: Dtype): number => (dtype === 'bool' ? 1 : 4)
+export const bytesOf = (dtype: Dtype): number => dtypeBytes[dtypeNumber(dtype)] as number
 export function newArray(dtype: Dtype, count: number): DataArray {
-  return dtype === 'f32' ? new Float32Array(count) : dtype === 'i32' ? new Int32Array(count) : new Uint8Array(count)
+  return new (dtypeArrays[dtypeNumber(dtype)] as (typeof dtypeArrays)[number])(count)
 }
 
 // ---------------------------------------------------------------- what crosses
 
-/** In the order of exports.h: an operation's number is its place. */
-const opNames = (
-  'neg abs sign square sqrt rsqrt reciprocal exp log sin cos tanh erf sigmoid softplus expm1 log1p floor ceil round tan ' +
-  'log_sigmoid hard_sigmoid hard_swish silu gelu gelu_tanh relu logical_not stop_gradient softmax_causal_last nn_merge_heads ' +
-  'global_avg_pool global_max_pool add sub mul div floor_div mod pow minimum maximum less less_equal greater greater_equal equal ' +
-  'not_equal logical_and logical_or matmul matmul_batched embedding nn_cross_entropy_last sum mean max ' +
-  'min prod any all argmax argmin softmax log_softmax logsumexp categorical reshape broadcast_to tile concat stack where clamp ' +
-  'leaky_relu elu cast transpose swap_axes slice_last_range narrow one_hot where_causal dropout squeeze flip expand_dims pad roll ' +
-  'repeat gather take_along_axis scatter_add sort argsort top_k einsum rope variance std norm cumsum cumprod masked_softmax tril ' +
-  'triu nn_cross_entropy nn_split_heads nn_linear_fwd nn_layer_norm_fwd nn_rms_norm_fwd nn_group_norm_fwd nn_batch_norm_fwd nn_rnn_fwd nn_gru_fwd nn_lstm_fwd nn_nll nn_mse nn_l1 nn_huber nn_bce_with_logits nn_kl_div nn_attention_weights nn_attention_values resolve_lr conv1d conv2d conv_transpose1d conv_transpose2d ' +
-  'max_pool1d max_pool2d avg_pool1d avg_pool2d upsample_nearest upsample_bilinear'
-).split(' ')
-const opNumbers = new Map(opNames.map((name, i) => [name, i]))
-
 /** tg_choice */
-const choice = (flag: boolean | undefined): number => (flag === undefined ? 0 : flag ? 1 : 2)
+const choice = (flag: boolean | undefined): number => (flag === undefined ? Choice.default : flag ? Choice.yes : Choice.no)
 
-/** A tensor as the core knows it, or a number where the operation takes one. */
-export type CoreOperand = { readonly graph: GraphAddress; readonly id: number } | number
-
-/** The numbers of tg_lr: see lrNumbers. */
-export type LRNumbers = readonly number[]
-/** The numbers of tg_optimizer: see messageNumbers. */
-export type OptimizerNumbers = readonly number[]
+/** A tensor as the core knows it, a number where the operation takes one, or null for a tensor that is left out. */
+export type CoreOperand = { readonly graph: GraphAddress; readonly id: number } | number | null
 
 export interface NodeInfo { id: number; shape: number[]; dtype: number }
 export interface NamedInfo { name: string; shape: number[]; dtype: number }
@@ -121,8 +107,7 @@ export interface Feed { name: string; dtype: Dtype; data: DataArray }
 
 export interface TrainNumbers {
   steps: number
-  /** tg_batch_order */
-  order: number
+  order: keyof typeof BatchOrder
   seed: bigint
   stepsPerSubmission: number
   targetLoss: number
@@ -143,7 +128,7 @@ export interface ModelOptions {
   precision: Precision
   /** 0: the core's own. */
   lossScale: number
-  optimizer: OptimizerNumbers | null
+  optimizer: OptimizerFields | null
 }
 
 /** maxStorageBufferBindingSize, storage buffers per stage (at most 64), invocations per workgroup, workgroup bytes, workgroups per
@@ -164,107 +149,10 @@ export interface GpuHooks {
   dropFeeder(device: number, feeder: number): void
 }
 
-export const enum Text { ir = 0, kernels = 1, plan = 2, dot = 3, c = 4, wgsl = 5 }
-export const enum CallKind { step = 0, run = 1, stepWithCaptures = 2, runWithCaptures = 3 }
+export type CallKindNumber = (typeof CallKind)[keyof typeof CallKind]
 
-// ---------------------------------------------------------------- the exports
+// ---------------------------------------------------------------- the core
 
-interface Exports {
-  memory: WebAssembly.Memory
-  _initialize?(): void
-  init(): number
-  has_cpu(): number
-  version(): Address
-  alloc(bytes: number): Address
-  free(block: Address): void
-  live_bytes(): number
-  error_status(): number
-  error_message(): Address
-  error_file(): Address
-  error_line(): number
-  error_clear(): void
-  error_set(status: number, message: Address): void
-  trace(): GraphAddress
-  trace_into(graph: GraphAddress): number
-  graph_destroy(graph: GraphAddress): void
-  graph_describe(graph: GraphAddress): Address
-  graph_text(graph: GraphAddress): Address
-  graph_nodes(graph: GraphAddress): Address
-  graph_initial(graph: GraphAddress, i: number, seedLow: number, seedHigh: number, out: Address, count: number): void
-  graph_set_decay(graph: GraphAddress, i: number, decay: number): void
-  graph_unmark(graph: GraphAddress): void
-  graph_mark_group(graph: GraphAddress, pattern: Address, numbers: Address): number
-  graph_settle_sites(graph: GraphAddress, sites: Address, count: number): void
-  graph_write(graph: GraphAddress): number
-  text_data(): Address
-  op(op: number, file: Address, line: number, operands: Address, operandCount: number, numbers: Address, count: number): number
-  param(file: Address, line: number, graph: GraphAddress, name: Address, dims: Address, rank: number, init: number, scale: number,
-    data: Address, count: number, decay: number, frozen: number): number
-  input(file: Address, line: number, graph: GraphAddress, name: Address, dims: Address, rank: number, dtype: number): number
-  state(file: Address, line: number, graph: GraphAddress, name: Address, dims: Address, rank: number, dtype: number, value: number): number
-  full(file: Address, line: number, graph: GraphAddress, dims: Address, rank: number, value: number, dtype: number): number
-  arange(file: Address, line: number, graph: GraphAddress, n: number, dtype: number): number
-  constant(file: Address, line: number, graph: GraphAddress, dims: Address, rank: number, dtype: number, data: Address, count: number): number
-  draw(file: Address, line: number, graph: GraphAddress, kind: number, dims: Address, rank: number, lo: number, hi: number, p: Address): number
-  scope_push(graph: GraphAddress, name: Address): void
-  scope_pop(graph: GraphAddress): void
-  capture(file: Address, line: number, name: Address, graph: GraphAddress, id: number): number
-  grad(file: Address, line: number, operands: Address, count: number, out: Address): number
-  vjp(file: Address, line: number, operands: Address, count: number, out: Address): number
-  split(file: Address, line: number, operand: Address, numbers: Address, count: number, out: Address): number
-  writeback(file: Address, line: number, operands: Address): number
-  append_optimizer(file: Address, line: number, loss: Address, optimizer: Address): number
-  shape(graph: GraphAddress, id: number, dims: Address): number
-  dtype(graph: GraphAddress, id: number): number
-  name(graph: GraphAddress, id: number): Address
-  lr_value(lr: Address, t: number): number
-  model_create(bytes: Address, size: number, options: Address): ModelAddress
-  model_sibling(parent: ModelAddress, bytes: Address, size: number, averaged: number): ModelAddress
-  model_size(owner: ModelAddress, bytes: Address, size: number): ModelAddress
-  model_destroy(model: ModelAddress): void
-  model_describe(model: ModelAddress): Address
-  model_text(model: ModelAddress, what: number): Address
-  model_upload(model: ModelAddress, params: Address, n: number, partial: number): number
-  model_read(model: ModelAddress, slot: number, first: number, data: Address, count: number): number
-  model_check_grads(model: ModelAddress): number
-  model_reset(model: ModelAddress): number
-  model_reset_optimizer(model: ModelAddress): number
-  model_set_lr(model: ModelAddress, lr: Address): number
-  model_steps(model: ModelAddress): number
-  snapshot_put(model: ModelAddress, slot: number, data: Address): void
-  snapshot_end(model: ModelAddress): void
-  model_recover(model: ModelAddress): number
-  call_create(model: ModelAddress): CallAddress
-  call_destroy(call: CallAddress): void
-  call_begin(call: CallAddress, kind: number, feeds: Address, n: number): number
-  call_program(call: CallAddress): number
-  call_is_last(call: CallAddress): number
-  call_inputs(call: CallAddress): Address
-  call_outputs(call: CallAddress): Address
-  call_next(call: CallAddress, status: number): number
-  call_run(call: CallAddress): number
-  call_result(call: CallAddress): Address
-  call_captures(call: CallAddress): Address
-  call_end(call: CallAddress): void
-  dataset_create(model: ModelAddress, arrays: Address, n: number, rows: number): Address
-  dataset_destroy(dataset: Address): void
-  dataset_feeder(dataset: Address): number
-  train_begin(model: ModelAddress, dataset: Address, options: Address, feeds: Address, n: number): Address
-  train_most(train: Address): number
-  train_exact(train: Address): number
-  train_control(train: Address): Address
-  train_program(train: Address): number
-  train_inputs(train: Address): Address
-  train_losses(train: Address): Address
-  train_next(train: Address, status: number, count: number): number
-  train_run(train: Address, count: number): number
-  train_step(train: Address, call: CallAddress): number
-  train_result(train: Address): Address
-  train_end(train: Address): void
-}
-
-/** WEB_OPTIMIZER */
-const OPTIMIZER_NUMBERS = 14 + 13 + 6 + 2 * 1
 const OPERAND_BYTES = 16, FEED_BYTES = 24, SITE_BYTES = 12, ROOM = 1 << 16
 const align = (bytes: number): number => (bytes + 63) & ~63
 const encoder = new TextEncoder(), decoder = new TextDecoder()
@@ -327,8 +215,7 @@ export class Core {
       gpu_drop_feeder: (device: number, feeder: number) => gpu.dropFeeder(device, feeder),
     }
     this.#x = new WebAssembly.Instance(module, { tg: imports, ...(shared === null ? {} : { env: { memory: shared.memory } }) }).exports as unknown as Exports
-    this.#x._initialize?.()
-    if (this.#x.init() === 0 || (this.#room = this.#x.alloc(ROOM)) === 0) throw errorOfStatus(4, 'out of memory: the core cannot start')
+    if (this.#x.init() === 0 || (this.#room = this.#x.alloc(ROOM)) === 0) throw errorOfStatus(Status.memory, 'out of memory: the core cannot start')
   }
 
   /** A module compiled (or posted) before; instantiating one costs little. Without hooks there is no WebGPU. */
@@ -348,7 +235,7 @@ export class Core {
   f32(at: Address, count: number): Float32Array<ArrayBuffer> { return new Float32Array(this.#x.memory.buffer as ArrayBuffer, at, count) }
   f64(at: Address, count: number): Float64Array<ArrayBuffer> { return new Float64Array(this.#x.memory.buffer as ArrayBuffer, at, count) }
   view(dtype: Dtype, at: Address, count: number): DataArray {
-    return dtype === 'f32' ? this.f32(at, count) : dtype === 'i32' ? this.i32(at, count) : this.u8(at, count)
+    return new (dtypeArrays[dtypeNumber(dtype)] as (typeof dtypeArrays)[number])(this.#x.memory.buffer as ArrayBuffer, at, count)
   }
   text(at: Address): string {
     if (at === 0) this.#fail()
@@ -357,7 +244,7 @@ export class Core {
   }
 
   alloc(bytes: number): Address {
-    return this.#x.alloc(bytes) || this.#throw(errorOfStatus(4, `out of memory: ${bytes} bytes refused`))
+    return this.#x.alloc(bytes) || this.#throw(errorOfStatus(Status.memory, `out of memory: ${bytes} bytes refused`))
   }
   free(block: Address): void { this.#x.free(block) }
 
@@ -394,7 +281,7 @@ export class Core {
     const at = this.#argument(operands.length * OPERAND_BYTES)
     operands.forEach((operand, i) => {
       const to = at + i * OPERAND_BYTES, isNumber = typeof operand === 'number'
-      this.i32(to, 2).set(isNumber ? [0, -1] : [operand.graph, operand.id])
+      this.i32(to, 2).set(isNumber ? [0, -1] : operand === null ? [0, 0] : [operand.graph, operand.id])
       this.f64(to + 8, 1)[0] = isNumber ? operand : 0
     })
     return at
@@ -419,7 +306,7 @@ export class Core {
     const message = status === 0 ? 'the core failed without saying why' : this.text(at)
     const file = this.text(x.error_file()), line = x.error_line()
     x.error_clear()
-    this.#throw(errorOfStatus(status || 18, message, file === '' ? null : { file, line }))
+    this.#throw(errorOfStatus(status || Status.internal, message, file === '' ? null : { file, line }))
   }
   #throw(error: Error): never {
     this.#release()
@@ -485,7 +372,7 @@ export class Core {
   /** What parameter i begins with. */
   initialValues(graph: GraphAddress, i: number, count: number, seed: bigint): Float32Array {
     const at = this.#argument(count * 4 + 1)
-    this.#x.graph_initial(graph, i, Number(seed & 0xffffffffn), Number(seed >> 32n), at, count)
+    this.#x.graph_initial(graph, i, ...halves(seed), at, count)
     const values = this.f32(at, count).slice()
     this.#release()
     return values
@@ -495,8 +382,9 @@ export class Core {
   /** Forgets all parameter groups. */
   unmark(graph: GraphAddress): void { this.#x.graph_unmark(graph) }
   markGroup(graph: GraphAddress, group: ParamGroup): void {
-    const numbers = [group.rate ?? 0, group.weightDecay ?? 0, choice(group.weightDecay === 0 ? false : group.decay), Number(group.frozen ?? false), Number(group.plain ?? false)]
-    this.#ok(this.#x.graph_mark_group(graph, this.#string(group.match), this.#numbers(numbers)))
+    const { match, rate, weightDecay, decay, frozen, plain } = group
+    const numbers = pack('paramGroup', { rate, weightDecay, decay: choice(weightDecay === 0 ? false : decay), frozen, plain })
+    this.#ok(this.#x.graph_mark_group(graph, this.#string(match), this.#numbers(numbers)))
   }
   /** Where the graph has a site of `from`, whose lines ascend, it has the one of `to` then. */
   settleSites(graph: GraphAddress, from: readonly CoreSite[], to: readonly CoreSite[]): void {
@@ -514,11 +402,11 @@ export class Core {
 
   // ---------------------------------------------------------------- operations: ids
 
-  op(name: string, site: CoreSite, operands: readonly CoreOperand[], numbers: readonly number[] = []): number {
-    return this.#made(this.#x.op(opNumbers.get(name) ?? -1, this.#file(site.file), site.line, this.#operands(operands), operands.length,
-      this.#numbers(numbers), numbers.length))
+  op<O extends OpName>(op: O, site: CoreSite, operands: readonly CoreOperand[], values: OpNumbers[O]): number {
+    const { number, numbers } = packOp(op, values)
+    return this.#made(this.#x.op(number, this.#file(site.file), site.line, this.#operands(operands), operands.length, this.#numbers(numbers), numbers.length))
   }
-  /** init: tg_init_kind (0 randn, 1 zeros, 2 ones, 3 kaiming, 4 uniform, 5 literal). decay, frozen: undefined is the default. */
+  /** init: tg_init_kind. decay, frozen: undefined is the default. */
   param(site: CoreSite, graph: GraphAddress, name: string, shape: readonly number[], init: number, scale: number, data: Float32Array | null,
     decay?: boolean, frozen?: boolean): number {
     return this.#made(this.#x.param(this.#file(site.file), site.line, graph, this.#string(name), this.#numbers(shape), shape.length, init,
@@ -542,7 +430,7 @@ export class Core {
     return this.#made(this.#x.constant(this.#file(site.file), site.line, graph, this.#numbers(shape), shape.length, dtypeNumber(dtype),
       this.#array(data), data.length))
   }
-  /** kind: 0 rand, 1 randn, 2 rand_int of [lo, hi), 3 bernoulli of p. */
+  /** kind: DrawKind; rand_int of [lo, hi), bernoulli of p. */
   draw(site: CoreSite, graph: GraphAddress, kind: number, shape: readonly number[], lo = 0, hi = 0, p: CoreOperand = 0): number {
     return this.#made(this.#x.draw(this.#file(site.file), site.line, graph, kind, this.#numbers(shape), shape.length, lo, hi, this.#operands([p])))
   }
@@ -578,8 +466,9 @@ export class Core {
   writeback(site: CoreSite, destination: CoreOperand, source: CoreOperand): void {
     this.#ok(this.#x.writeback(this.#file(site.file), site.line, this.#operands([destination, source])))
   }
-  appendOptimizer(site: CoreSite, loss: CoreOperand, optimizer: OptimizerNumbers): void {
-    this.#ok(this.#x.append_optimizer(this.#file(site.file), site.line, this.#operands([loss]), this.#numbers(optimizer)))
+  appendOptimizer(site: CoreSite, loss: CoreOperand, optimizer: OptimizerFields): void {
+    this.#ok(this.#x.append_optimizer(this.#file(site.file), site.line, this.#operands([loss]),
+      this.#numbers(pack('optimizer', optimizer))))
   }
   shapeOf(graph: GraphAddress, id: number): number[] {
     const at = this.#argument(64), rank = this.#x.shape(graph, id, at)
@@ -588,8 +477,8 @@ export class Core {
   }
   dtypeOf(graph: GraphAddress, id: number): Dtype { return dtypes[this.#x.dtype(graph, id)] as Dtype }
   nameOf(graph: GraphAddress, id: number): string { return this.text(this.#x.name(graph, id)) }
-  lrValue(lr: LRNumbers, t: number): number {
-    const value = this.#x.lr_value(this.#numbers(lr), t)
+  lrValue(lr: LrFields, t: number): number {
+    const value = this.#x.lr_value(this.#numbers(pack('lr', lr)), t)
     this.#ok(this.#x.error_status())
     return value
   }
@@ -597,11 +486,9 @@ export class Core {
   // ---------------------------------------------------------------- models
 
   createModel(bytes: Uint8Array, options: ModelOptions): ModelAddress {
-    const seed = BigInt.asUintN(64, options.seed)
-    const numbers = [Number(options.training), Number(seed & 0xffffffffn), Number(seed >> 32n), options.device === 'cpu' ? 1 : 2,
-      Number(options.noFusion), ...(options.optimizer ?? new Array<number>(OPTIMIZER_NUMBERS).fill(0)), Number(options.precision === 'f16'),
-      options.lossScale, Number(options.checkFinite)]
-    return this.#made(this.#x.model_create(this.#array(bytes), bytes.length, this.#numbers(numbers)))
+    const { training, device, precision, ...others } = options
+    const numbers = pack('compileOptions', { ...others, device: DeviceKind[device], precision: PrecisionNumber[precision] })
+    return this.#made(this.#x.model_create(this.#array(bytes), bytes.length, Number(training), this.#numbers(numbers)))
   }
   createSibling(parent: ModelAddress, bytes: Uint8Array, average: boolean): ModelAddress {
     return this.#made(this.#x.model_sibling(parent, this.#array(bytes), bytes.length, Number(average)))
@@ -627,7 +514,7 @@ export class Core {
   checkGrads(model: ModelAddress): void { this.#ok(this.#x.model_check_grads(model)) }
   reset(model: ModelAddress): void { this.#ok(this.#x.model_reset(model)) }
   resetOptimizer(model: ModelAddress): void { this.#ok(this.#x.model_reset_optimizer(model)) }
-  setLR(model: ModelAddress, lr: LRNumbers): void { this.#ok(this.#x.model_set_lr(model, this.#numbers(lr))) }
+  setLR(model: ModelAddress, lr: LrFields): void { this.#ok(this.#x.model_set_lr(model, this.#numbers(pack('lr', lr)))) }
   steps(model: ModelAddress): number { return this.#x.model_steps(model) }
   /** Every state of a WebGPU model, read by JavaScript, by slot. */
   snapshot(model: ModelAddress, states: readonly DataArray[]): void {
@@ -644,7 +531,7 @@ export class Core {
   createCall(model: ModelAddress): CallAddress { return this.#made(this.#x.call_create(model)) }
   destroyCall(call: CallAddress): void { this.#x.call_destroy(call) }
   /** Throws when something is refused; nothing has changed then. The feeds are copied: one call at a time in this core. */
-  begin(call: CallAddress, kind: CallKind, feeds: readonly Feed[]): void { this.#ok(this.#x.call_begin(call, kind, this.#callFeeds(feeds), feeds.length)) }
+  begin(call: CallAddress, kind: CallKindNumber, feeds: readonly Feed[]): void { this.#ok(this.#x.call_begin(call, kind, this.#callFeeds(feeds), feeds.length)) }
   /** The executable to run now, 0: done. */
   program(call: CallAddress): number { return this.#x.call_program(call) }
   isLast(call: CallAddress): boolean { return this.#x.call_is_last(call) !== 0 }
@@ -667,9 +554,7 @@ export class Core {
   feederOf(dataset: Address): number { return this.#x.dataset_feeder(dataset) }
   /** Throws when something is refused; nothing has changed then. The feeds are copied. */
   beginTraining(model: ModelAddress, dataset: Address, options: TrainNumbers, feeds: readonly Feed[]): TrainAddress {
-    const seed = BigInt.asUintN(64, options.seed)
-    const numbers = [options.steps, options.order, Number(seed & 0xffffffffn), Number(seed >> 32n), options.stepsPerSubmission,
-      options.targetLoss, options.patience]
+    const numbers = pack('trainOptions', { ...options, order: BatchOrder[options.order] })
     const block = this.alloc(this.#feedBytes(feeds) + 64)
     const train = this.#x.train_begin(model, dataset, this.#numbers(numbers), this.#writeFeeds(feeds, block), feeds.length)
     if (train === 0) this.#x.free(block)
@@ -683,7 +568,7 @@ export class Core {
   submission({ train }: TrainAddress, inputs: (program: number) => number): { control: Uint32Array<ArrayBuffer>; program: number; inputs: number[] } {
     const program = this.#x.train_program(train)
     return {
-      control: this.u32(this.#x.train_control(train), 8).slice(), program, inputs: [...this.u32(this.#x.train_inputs(train), inputs(program))],
+      control: this.u32(this.#x.train_control(train), DRAW_WORDS).slice(), program, inputs: [...this.u32(this.#x.train_inputs(train), inputs(program))],
     }
   }
   /** A submission was made. */

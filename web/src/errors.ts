@@ -1,6 +1,7 @@
 // Errors: one class for each kind of mistake, where in the user's program it was made, and how an error crosses to the page. Stacks begin
 // with the user's frames, in the formats of V8, Firefox and Safari. Knows nothing of tensors or workers.
 
+import { Status } from './boundary.gen.js'
 import { inJavaScript, namedFirst } from './names.js'
 import type { CaptureMessage } from './protocol.js'
 import { fromCore, NOWHERE, siteText, withTrueSites, type CoreSite } from './sites.js'
@@ -34,72 +35,72 @@ function named<T extends abstract new (...a: never[]) => TensorgradError>(type: 
 
 /** Shapes or dtypes that do not fit the operation. */
 export class ShapeError extends TensorgradError {
-  constructor(message: string, status = 2) {
+  constructor(message: string, status: number = Status.shape) {
     super(message, status)
   }
 }
 /** A value outside what the call accepts. */
 export class ArgumentError extends TensorgradError {
   constructor(message: string) {
-    super(message, 1)
+    super(message, Status.argument)
   }
 }
 export class MemoryError extends TensorgradError {
   constructor(message: string) {
-    super(message, 4)
+    super(message, Status.memory)
   }
 }
 /** No parameter, input, capture or state of that name. */
 export class NotFoundError extends TensorgradError {
   constructor(message: string) {
-    super(message, 5)
+    super(message, Status.notFound)
   }
 }
 /** A name used twice. */
 export class DuplicateError extends TensorgradError {
   constructor(message: string) {
-    super(message, 6)
+    super(message, Status.duplicate)
   }
 }
 /** An index outside its table. */
 export class IndexError extends TensorgradError {
   constructor(message: string) {
-    super(message, 7)
+    super(message, Status.index)
   }
 }
 /** A tensor of another trace, a nested trace, an operation outside a trace. */
 export class TraceError extends TensorgradError {
   constructor(message: string) {
-    super(message, 8)
+    super(message, Status.trace)
   }
 }
 /** A gradient of something that has none; a loss that is not rank 0. */
 export class GradientError extends TensorgradError {
   constructor(message: string) {
-    super(message, 9)
+    super(message, Status.gradient)
   }
 }
 export class FormatError extends TensorgradError {
   constructor(message: string) {
-    super(message, 11)
+    super(message, Status.format)
   }
 }
 /** The device or its shader compiler refused. */
 export class DeviceError extends TensorgradError {
-  constructor(message: string, status = 12) {
+  constructor(message: string, status: number = Status.device) {
     super(message, status)
   }
 }
 /** The GPU is gone: `recover()` opens another. */
 export class DeviceLostError extends DeviceError {
   constructor(message: string) {
-    super(message, 13)
+    super(message, Status.deviceLost)
   }
 }
 /** A size beyond what the library or the device can hold. */
 export class LimitError extends TensorgradError {
   constructor(message: string) {
-    super(message, 14)
+    super(message, Status.limit)
   }
 }
 /** The loss is NaN or infinite. The step has been made. */
@@ -108,30 +109,30 @@ export class NotFiniteError extends TensorgradError {
   /** What the step captured, when it was asked to: see `Captures`. */
   captures: unknown = null
   constructor(message: string) {
-    super(message, 15)
+    super(message, Status.notFinite)
   }
 }
 /** The model is destroyed, or in the wrong state for the call. */
 export class StateError extends TensorgradError {
   constructor(message: string) {
-    super(message, 16)
+    super(message, Status.state)
   }
 }
 export class UnsupportedError extends TensorgradError {
   constructor(message: string) {
-    super(message, 17)
+    super(message, Status.unsupported)
   }
 }
 /** A fault of this library: please report it. */
 export class InternalError extends TensorgradError {
   constructor(message: string) {
-    super(message, 18)
+    super(message, Status.internal)
   }
 }
 /** The worker died or could not start, or the core could not be loaded: the message says what to do. */
 export class WorkerError extends TensorgradError {
   constructor(message: string) {
-    super(message, 0)
+    super(message, Status.ok)
   }
 }
 
@@ -158,23 +159,23 @@ const byName = {
 for (const [name, type] of Object.entries(byName)) named(type, name)
 
 const byStatus: Record<number, new (message: string, status?: number) => TensorgradError> = {
-  1: ArgumentError,
-  2: ShapeError,
-  3: ShapeError,
-  4: MemoryError,
-  5: NotFoundError,
-  6: DuplicateError,
-  7: IndexError,
-  8: TraceError,
-  9: GradientError,
-  11: FormatError,
-  12: DeviceError,
-  13: DeviceLostError,
-  14: LimitError,
-  15: NotFiniteError,
-  16: StateError,
-  17: UnsupportedError,
-  18: InternalError,
+  [Status.argument]: ArgumentError,
+  [Status.shape]: ShapeError,
+  [Status.dtype]: ShapeError,
+  [Status.memory]: MemoryError,
+  [Status.notFound]: NotFoundError,
+  [Status.duplicate]: DuplicateError,
+  [Status.index]: IndexError,
+  [Status.trace]: TraceError,
+  [Status.gradient]: GradientError,
+  [Status.format]: FormatError,
+  [Status.device]: DeviceError,
+  [Status.deviceLost]: DeviceLostError,
+  [Status.limit]: LimitError,
+  [Status.notFinite]: NotFiniteError,
+  [Status.state]: StateError,
+  [Status.unsupported]: UnsupportedError,
+  [Status.internal]: InternalError,
 }
 
 /** The error of a C status. `site`: the place of the mistake, as the C core reports it. */

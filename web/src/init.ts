@@ -1,5 +1,6 @@
 // Initial values: what a parameter begins with. Values are made by the core, from the seed and the parameter's name.
 
+import { defaults, InitKind } from './boundary.gen.js'
 import { ArgumentError, blame } from './errors.js'
 import { anything, check, checkOptions, fromZero, type Kinds } from './options.js'
 
@@ -18,7 +19,7 @@ export type InitSpec =
 /** The same. */
 export type Init = InitSpec
 
-export const DEFAULT_STD = 0.02
+export const DEFAULT_STD = defaults.init.randn
 
 /** What each kind may say of itself. */
 const fields: Readonly<Record<string, Kinds>> = { randn: { scale: fromZero }, kaiming: { gain: fromZero }, uniform: { bound: fromZero }, literal: { data: anything } }
@@ -41,7 +42,7 @@ function randn(options: { scale?: number } = {}): InitSpec {
 }
 
 function kaiming(options: { gain?: number } = {}): InitSpec {
-  return { kind: 'kaiming', gain: Math.SQRT2, ...check(kaiming, () => checkOptions('init.kaiming', options, fields['kaiming']!)) }
+  return { kind: 'kaiming', gain: defaults.init.kaiming, ...check(kaiming, () => checkOptions('init.kaiming', options, fields['kaiming']!)) }
 }
 
 function uniform(options: { bound: number }): InitSpec {
@@ -57,18 +58,17 @@ function literal(data: Float32Array): InitSpec {
 
 type Spec = Exclude<InitSpec, string>
 const named = ['randn', 'zeros', 'ones'] as const
-const kinds: readonly string[] = [...named, 'kaiming', 'uniform', 'literal'] satisfies Spec['kind'][]
 
 /** C's tg_init_kind and scale. decays: whether weight decay acts on it by default; undefined: the rule of the core. */
 export function initNumbers(value: InitSpec = 'randn'): { kind: number; scale: number; data: Float32Array | null; decays: true | undefined } {
-  const isName = typeof value === 'string', kind = (isName ? named : kinds).indexOf((isName ? value : value?.kind) as never)
-  if (kind < 0) throw new ArgumentError(`param: the initial value is ${JSON.stringify(value)}: one of init.*, 'randn', 'zeros' or 'ones'`)
+  const isName = typeof value === 'string', known: readonly unknown[] = isName ? named : Object.keys(InitKind)
+  if (!known.includes(isName ? value : value?.kind)) throw new ArgumentError(`param: the initial value is ${JSON.stringify(value)}: one of init.*, 'randn', 'zeros' or 'ones'`)
   if (!isName) checkOptions('param: the initial value', value as object, { kind: anything, ...fields[(value as Spec).kind] })
   const spec = (isName ? { kind: value } : value) as Spec, data = spec.kind === 'literal' ? spec.data : null
   if (data !== null && !(data instanceof Float32Array)) throw new ArgumentError('param: the initial values are no Float32Array')
   const scale = scaleOf(spec)
-  if (scale === 0) return { kind: kinds.indexOf('zeros'), scale, data, decays: true }
-  return { kind, scale: scale ?? 0, data, decays: undefined }
+  if (scale === 0) return { kind: InitKind.zeros, scale, data, decays: true }
+  return { kind: InitKind[spec.kind], scale: scale ?? 0, data, decays: undefined }
 }
 
 /** null: the kind has none. */
@@ -77,7 +77,7 @@ function scaleOf(spec: Spec): number | null {
     case 'randn':
       return spec.scale ?? DEFAULT_STD
     case 'kaiming':
-      return spec.gain ?? Math.SQRT2
+      return spec.gain ?? defaults.init.kaiming
     case 'uniform':
       return spec.bound
     default:

@@ -5,9 +5,9 @@ import { planned, coreNow } from './platform.js'
 import { Text, type GraphAddress, type GraphInfo, type ModelInfo, type ProgramInfo } from './core.js'
 import { ArgumentError, blame, GradientError, holdFrames, NotFoundError, ShapeError } from './errors.js'
 import { rateArgument, type LR } from './lr.js'
-import { lrNumbers } from './numbers.js'
+import { lrFields } from './numbers.js'
 import { namedParams, ofParam, type Module, type ParamOptions } from './module.js'
-import { chooseOptimizer, optimizerNumbers, optimizers, type AdamConfig, type OptimizerConfig, type OptimizerKind, type Optimizers, type SGDConfig } from './optimizer.js'
+import { chooseOptimizer, optimizerOf, optimizers, type AdamConfig, type OptimizerConfig, type OptimizerKind, type Optimizers, type SGDConfig } from './optimizer.js'
 import { anything, callback, checkOptions, flag, record, shown, type Kinds } from './options.js'
 import { adamNodes, type AdamResult } from './adam.js'
 import { opsOf, tensorsOf, type OpNode, type TensorNode, type WritebackDecl } from './nodes.js'
@@ -336,7 +336,7 @@ export function appendOptimizer(to: Graph | GradResult | Tensor, options: Optimi
 }
 
 function append(above: unknown, to: Graph | GradResult | Tensor, kind: OptimizerKind, config: OptimizerConfig): void {
-  const numbers = call(above, () => optimizerNumbers(kind, configOf(kind, config)))
+  const optimizer = call(above, () => optimizerOf(kind, configOf(kind, config)))
   if (!(to instanceof Graph || to instanceof Tensor || (to as GradResult | null | undefined)?.graph instanceof Graph))
     throw blame(new ArgumentError(`append_optimizer: takes a graph, what appendGrad gives, or a loss, not ${describe(to)}`), above)
   const loss = to instanceof Graph ? to.result : to instanceof Tensor ? to : to.loss
@@ -345,7 +345,7 @@ function append(above: unknown, to: Graph | GradResult | Tensor, kind: Optimizer
     call(above, (site) => {
       const operand = tensorOperand('append_optimizer', loss, 'the loss')
       markParams(graph?.trace.graph ?? currentTrace('append_optimizer').graph, config)
-      coreNow().appendOptimizer(site, operand, numbers)
+      coreNow().appendOptimizer(site, operand, optimizer)
       currentTrace('append_optimizer').changes = true
     })
   if (graph === null || isTracing(graph)) return body()
@@ -376,9 +376,9 @@ export function resolveLR(schedule: LR, step: number): number
 export function resolveLR(schedule: LR, step: Tensor): Tensor
 export function resolveLR(schedule: LR, step: number | Tensor): number | Tensor {
   return call<number | Tensor>(resolveLR, (site) => {
-    const numbers = lrNumbers(rateArgument('resolve_lr', schedule))
-    if (typeof step === 'number') return coreNow().lrValue(numbers, step)
-    const id = coreNow().op('resolve_lr', site, [tensorOperand('resolve_lr', step, 'the step')], numbers)
+    const fields = lrFields(rateArgument('resolve_lr', schedule))
+    if (typeof step === 'number') return coreNow().lrValue(fields, step)
+    const id = coreNow().op('resolve_lr', site, [tensorOperand('resolve_lr', step, 'the step')], { schedule: fields })
     return currentTrace('resolve_lr').tensor(id)
   })
 }
@@ -477,7 +477,7 @@ function planGraph(what: string, above: unknown, graph: Graph, options: IROption
       checkFinite: false,
       precision: 'f32',
       lossScale: 0,
-      optimizer: config === null ? null : optimizerNumbers(kind, config),
+      optimizer: config === null ? null : optimizerOf(kind, config),
     })
     try {
       const program = planned[0] // the model's own; one that checks computed indices may follow

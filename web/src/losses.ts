@@ -1,5 +1,6 @@
 // Losses: names, arguments and defaults. What they compute and what they say of shapes that do not fit is the core's.
 
+import { Reduction } from './boundary.gen.js'
 import { ArgumentError } from './errors.js'
 import { anything, belowOne, checkOptions, flag, oneOf, positive, whole as wholeNumber, type Kinds } from './options.js'
 import { invoke, whole, type Tensor } from './tensor.js'
@@ -31,10 +32,9 @@ export interface KLOptions extends LossOptions {
 
 /** tg_reduction, once the options are known to be some. */
 function reduction(op: string, options: LossOptions, more: Kinds = {}): number {
-  checkOptions(op, options, { reduction: oneOf(...reductions), ...more })
-  return reductions.indexOf(options.reduction ?? 'mean')
+  checkOptions(op, options, { reduction: oneOf(...Object.keys(Reduction)), ...more })
+  return Reduction[options.reduction ?? 'mean']
 }
-const reductions: readonly string[] = ['mean', 'sum', 'none']
 
 /** logits [..., V], targets i32 [...] -> -log softmax(logits)[target] at each position, [...]. A target outside [0, V) rejects the call. */
 export function crossEntropyLast(logits: Tensor, targets: Tensor): Tensor {
@@ -53,7 +53,7 @@ export function crossEntropy(logits: Tensor, targets: Tensor, options: number | 
   return invoke('nn_cross_entropy', crossEntropy, [logits, targets], () => {
     const given = typeof options === 'number' ? { ignore: options } : options
     const how = reduction(op, given, { ignore: wholeNumber, labelSmoothing: belowOne })
-    return [ignored(op, given.ignore), how, given.labelSmoothing ?? 0]
+    return { ignore: ignored(op, given.ignore), reduction: how, labelSmoothing: given.labelSmoothing }
   })
 }
 
@@ -61,37 +61,39 @@ export function crossEntropy(logits: Tensor, targets: Tensor, options: number | 
 export function nll(logProbabilities: Tensor, targets: Tensor, options: NLLOptions = {}): Tensor {
   return invoke('nn_nll', nll, [logProbabilities, targets], () => {
     const how = reduction('nll', options, { ignore: wholeNumber })
-    return [ignored('nll', options.ignore), how]
+    return { ignore: ignored('nll', options.ignore), reduction: how }
   })
 }
 
 /** (prediction - target)^2. Shapes must be equal: a loss never broadcasts. */
 export function mse(prediction: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
-  return invoke('nn_mse', mse, [prediction, target], () => [reduction('mse', options)])
+  return invoke('nn_mse', mse, [prediction, target], () => ({ reduction: reduction('mse', options) }))
 }
 
 /** |prediction - target|. Shapes must be equal. */
 export function l1(prediction: Tensor, target: Tensor, options: LossOptions = {}): Tensor {
-  return invoke('nn_l1', l1, [prediction, target], () => [reduction('l1', options)])
+  return invoke('nn_l1', l1, [prediction, target], () => ({ reduction: reduction('l1', options) }))
 }
 
 /** With e = |prediction - target|: e^2 / 2 up to delta, delta (e - delta / 2) beyond. Shapes must be equal. */
 export function huber(prediction: Tensor, target: Tensor, options: HuberOptions = {}): Tensor {
   return invoke('nn_huber', huber, [prediction, target], () => {
     const how = reduction('huber', options, { delta: positive })
-    return [how, options.delta ?? 1]
+    return { reduction: how, delta: options.delta }
   })
 }
 
 /** -w t log sigmoid(x) - (1 - t) log sigmoid(-x) of logits x and targets t. Shapes must be equal. */
 export function bceWithLogits(logits: Tensor, target: Tensor, options: BCEOptions = {}): Tensor {
   const weight = options?.positiveWeight
-  return invoke('nn_bce_with_logits', bceWithLogits, weight === undefined ? [logits, target] : [logits, target, weight], () => [
-    reduction('bce_with_logits', options, { positiveWeight: anything }),
-  ])
+  return invoke('nn_bce_with_logits', bceWithLogits, weight === undefined ? [logits, target] : [logits, target, weight], () => ({
+    reduction: reduction('bce_with_logits', options, { positiveWeight: anything }),
+  }))
 }
 
 /** p (log p - log q), the prediction given as log q, the target as p; 0 where p is 0. Summed over a row: KL(p || q). Shapes must be equal. */
 export function klDiv(logPrediction: Tensor, target: Tensor, options: KLOptions = {}): Tensor {
-  return invoke('nn_kl_div', klDiv, [logPrediction, target], () => [reduction('kl_div', options, { logTarget: flag }), options.logTarget ? 1 : 0])
+  return invoke('nn_kl_div', klDiv, [logPrediction, target], () => ({
+    reduction: reduction('kl_div', options, { logTarget: flag }), logTarget: options.logTarget,
+  }))
 }

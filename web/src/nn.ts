@@ -6,7 +6,7 @@ import { conv1d, conv2d, convTranspose2d, type ConvOptions, type ConvTransposeOp
 import { init, type Init } from './init.js'
 import { Module } from './module.js'
 import { anything, belowOne, check, checkAll, checkOptions, count, flag } from './options.js'
-import { currentTrace, describe, invoke, pair, whole, type Tensor } from './tensor.js'
+import { currentTrace, describe, invoke, NONE, pair, whole, type Tensor } from './tensor.js'
 
 export interface LinearOptions {
   /** Default true. */
@@ -34,7 +34,7 @@ export class Linear extends Module {
     if (frozen) this.freeze()
   }
   fwd(x: Tensor): Tensor {
-    return invoke('nn_linear_fwd', Linear.prototype.fwd, this.b === null ? [x, this.W] : [x, this.W, this.b])
+    return invoke('nn_linear_fwd', Linear.prototype.fwd, [x, this.W, this.b ?? NONE], () => ({ hasBias: this.b !== null }))
   }
 }
 
@@ -68,7 +68,7 @@ export class Dropout extends Module {
   /** `training` is by default what is being compiled: yes in compileModule and in a trace made by hand, no in compileForward. So `run` of a
    *  training model drops; a forward pass compiled beside it does not. */
   fwd(x: Tensor, training?: boolean): Tensor {
-    return invoke('dropout', Dropout.prototype.fwd, [x], () => [(training ?? currentTrace('dropout').training) ? this.p : 0])
+    return invoke('dropout', Dropout.prototype.fwd, [x], () => ({ p: (training ?? currentTrace('dropout').training) ? this.p : 0 }))
   }
 }
 
@@ -157,7 +157,7 @@ export class ConvTranspose2d extends Conv {
 
 /** [..., T, H d] -> [..., H, T, d]. */
 export function splitHeads(x: Tensor, heads: number): Tensor {
-  return invoke('nn_split_heads', splitHeads, [x], () => [whole('split_heads', 'the number of heads', heads)])
+  return invoke('nn_split_heads', splitHeads, [x], () => ({ heads: whole('split_heads', 'the number of heads', heads) }))
 }
 
 /** [..., H, T, d] -> [..., T, H d]. */

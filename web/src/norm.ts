@@ -1,5 +1,6 @@
 // Normalisations. Names of parameters and states are those of C's tg_nn_*: g, b, mean, var. What they compute is the core's.
 
+import { defaults } from './boundary.gen.js'
 import { ArgumentError } from './errors.js'
 import { Module } from './module.js'
 import { check, checkAll, checkOptions, flag, positive, unit, type Kinds } from './options.js'
@@ -21,12 +22,12 @@ function settle(layer: Module, options: number | LayerNormOptions): void {
 }
 
 /** eps, once the options are known to be some. */
-function epsOf(op: string, above: unknown, options: number | LayerNormOptions, more: Kinds = {}): number {
+function epsOf(op: 'layer_norm' | 'rms_norm' | 'group_norm' | 'batch_norm', above: unknown, options: number | LayerNormOptions, more: Kinds = {}): number {
   const given = typeof options === 'number' ? { eps: options } : options
   check(above, () => {
     checkOptions(op, given, { eps: positive, frozen: flag, ...more })
   })
-  return given.eps ?? 1e-5
+  return given.eps ?? defaults[op].eps
 }
 
 /** (x - mean) / sqrt(variance + eps) g + b over the last axis, biased variance. g [d] (ones), b [d] (zeros). */
@@ -46,7 +47,7 @@ export class LayerNorm extends Module {
     settle(this, options)
   }
   fwd(x: Tensor): Tensor {
-    return invoke('nn_layer_norm_fwd', LayerNorm.prototype.fwd, [x, this.g, this.b], () => [this.eps])
+    return invoke('nn_layer_norm_fwd', LayerNorm.prototype.fwd, [x, this.g, this.b], () => ({ eps: this.eps }))
   }
 }
 
@@ -65,7 +66,7 @@ export class RMSNorm extends Module {
     settle(this, options)
   }
   fwd(x: Tensor): Tensor {
-    return invoke('nn_rms_norm_fwd', RMSNorm.prototype.fwd, [x, this.g], () => [this.eps])
+    return invoke('nn_rms_norm_fwd', RMSNorm.prototype.fwd, [x, this.g], () => ({ eps: this.eps }))
   }
 }
 
@@ -92,7 +93,7 @@ export class GroupNorm extends Module {
     settle(this, options)
   }
   fwd(x: Tensor): Tensor {
-    return invoke('nn_group_norm_fwd', GroupNorm.prototype.fwd, [x, this.g, this.b], () => [this.groups, this.eps])
+    return invoke('nn_group_norm_fwd', GroupNorm.prototype.fwd, [x, this.g, this.b], () => ({ groups: this.groups, eps: this.eps }))
   }
 }
 
@@ -109,7 +110,7 @@ export class BatchNorm extends Module {
     super()
     this.eps = epsOf('batch_norm', BatchNorm, options, { momentum: unit })
     checkAll('batch_norm', BatchNorm, { channels })
-    this.momentum = options.momentum ?? 0.1
+    this.momentum = options.momentum ?? defaults.batch_norm.momentum
     this.g = this.param([channels], { init: 'ones' })
     this.b = this.param([channels], { init: 'zeros' })
     settle(this, options)
@@ -119,8 +120,8 @@ export class BatchNorm extends Module {
   /** `training` is by default what is being compiled, as of nn.Dropout. */
   fwd(x: Tensor, training?: boolean): Tensor {
     const operands = [x, this.g, this.b, this.mean, this.var]
-    return invoke('nn_batch_norm_fwd', BatchNorm.prototype.fwd, operands, () => [
-      this.eps, this.momentum, (training ?? currentTrace('batch_norm').training) ? 1 : 0,
-    ])
+    return invoke('nn_batch_norm_fwd', BatchNorm.prototype.fwd, operands, () => ({
+      eps: this.eps, momentum: this.momentum, training: training ?? currentTrace('batch_norm').training,
+    }))
   }
 }

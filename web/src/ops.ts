@@ -1,23 +1,24 @@
 // Operations: names, arguments and defaults. What they compute, which shapes they take and what they say when these do not fit is the
 // core's. Broadcasting is NumPy's; axes may be negative.
 
+import { DrawKind, Status } from './boundary.gen.js'
 import { dtypeNumber } from './core.js'
 import { coreNow } from './platform.js'
 import { ArgumentError, ShapeError } from './errors.js'
 import { anything, checkOptions, flag, oneOf, positive, wholeFromZero, type Kind, type Kinds } from './options.js'
-import { call, copyOf, currentTrace, describe, dtypeOfArray, invoke, isTracing, leaf, nameArgument, numberOrTensor, numeric, tensorOperand, whole, wholes, type Tensor } from './tensor.js'
+import { call, copyOf, currentTrace, describe, dtypeOfArray, invoke, isTracing, leaf, nameArgument, numberOrTensor, numeric, tensorOperand, whole, wholes, type OpLike, type Tensor } from './tensor.js'
 import type { Axes, DataArray, Dtype, NormOptions, Operand, ReduceOptions, RopeOptions, ScanOptions, Shape, SortOptions, VarianceOptions } from './types.js'
 
 function dtypeArgument(op: string, dtype: unknown): number {
   const number = dtypeNumber(dtype as Dtype)
-  if (number < 0) throw new ShapeError(`${op}: ${describe(dtype)} is not a dtype (f32, i32, bool)`, 3)
+  if (number < 0) throw new ShapeError(`${op}: ${describe(dtype)} is not a dtype (f32, i32, bool)`, Status.dtype)
   return number
 }
 
 // ---------------------------------------------------------------- elementwise
 
 type Unary = (x: Tensor) => Tensor
-function unary(op: string): Unary {
+function unary(op: OpLike<'neg'>): Unary {
   const f: Unary = (x) => invoke(op, f, [x])
   return f
 }
@@ -80,15 +81,15 @@ export const stopGradient = /* @__PURE__ */ unary('stop_gradient')
 
 /** x > 0 ? x : slope x. Gradient slope at 0. */
 export function leakyRelu(x: Tensor, slope = 0.01): Tensor {
-  return invoke('leaky_relu', leakyRelu, [x], () => [numeric('leaky_relu', 'the slope', slope)])
+  return invoke('leaky_relu', leakyRelu, [x], () => ({ slope: numeric('leaky_relu', 'the slope', slope) }))
 }
 /** x > 0 ? x : alpha (e^x - 1). */
 export function elu(x: Tensor, alpha = 1): Tensor {
-  return invoke('elu', elu, [x], () => [numeric('elu', 'alpha', alpha)])
+  return invoke('elu', elu, [x], () => ({ alpha: numeric('elu', 'alpha', alpha) }))
 }
 
 type Binary = (a: Operand, b: Operand) => Tensor
-function binary(op: string): Binary {
+function binary(op: OpLike<'add'>): Binary {
   const f: Binary = (a, b) => invoke(op, f, [a, b], undefined, true)
   return f
 }
@@ -119,7 +120,7 @@ export const logicalOr = /* @__PURE__ */ binary('logical_or')
 
 /** min(max(x, lo), hi); NaN stays NaN. */
 export function clamp(x: Tensor, lo: number, hi: number): Tensor {
-  return invoke('clamp', clamp, [x], () => [numeric('clamp', 'lo', lo), numeric('clamp', 'hi', hi)])
+  return invoke('clamp', clamp, [x], () => ({ lo: numeric('clamp', 'lo', lo), hi: numeric('clamp', 'hi', hi) }))
 }
 
 /** condition ? a : b, three-way broadcast. The branch not taken gets gradient 0. */
@@ -129,20 +130,24 @@ export function where(condition: Tensor, a: Operand, b: Operand): Tensor {
 
 /** float -> int truncates and saturates, NaN gives 0; anything non-zero is true. */
 export function cast(x: Tensor, dtype: Dtype): Tensor {
-  return invoke('cast', cast, [x], () => [dtypeArgument('cast', dtype)])
+  return invoke('cast', cast, [x], () => ({ dtype: dtypeArgument('cast', dtype) }))
 }
 
 // ---------------------------------------------------------------- reductions
 
 const keepDims: Kinds = { keepDims: flag }
 type Reduce = (x: Tensor, axes?: Axes, options?: ReduceOptions) => Tensor
-function reduceNumbers(op: string, axes: Axes | undefined, options: ReduceOptions = {}, kinds: Kinds = keepDims): number[] {
-  checkOptions(op, options, kinds)
-  const list = axes === undefined ? [] : typeof axes === 'number' ? [whole(op, 'the axis', axes)] : wholes(op, 'axes', axes)
-  return [Number(options.keepDims ?? false), Number(axes === undefined), ...list]
+interface Reduced {
+  axes: readonly number[] | null
+  keepdims: boolean | undefined
 }
-function reduce(op: string): Reduce {
-  const f: Reduce = (x, axes, options) => invoke(op, f, [x], () => reduceNumbers(op, axes, options))
+function reduced(op: string, axes: Axes | undefined, options: ReduceOptions = {}, kinds: Kinds = keepDims): Reduced {
+  checkOptions(op, options, kinds)
+  const list = axes === undefined ? null : typeof axes === 'number' ? [whole(op, 'the axis', axes)] : wholes(op, 'axes', axes)
+  return { axes: list, keepdims: options.keepDims }
+}
+function reduce(op: OpLike<'sum'>): Reduce {
+  const f: Reduce = (x, axes, options) => invoke(op, f, [x], () => reduced(op, axes, options))
   return f
 }
 
@@ -160,28 +165,25 @@ export const any = /* @__PURE__ */ reduce('any')
 export const all = /* @__PURE__ */ reduce('all')
 
 type Spread<O extends ReduceOptions> = (x: Tensor, axes?: Axes, options?: O) => Tensor
-function spread<O extends ReduceOptions>(op: string, name: keyof O & string, kind: Kind, usual: number): Spread<O> {
+function spread<O extends ReduceOptions>(op: 'variance' | 'std' | 'norm', name: keyof O & string, kind: Kind): Spread<O> {
   const kinds = { ...keepDims, [name]: kind }
   const f: Spread<O> = (x, axes, options) =>
-    invoke(op, f, [x], () => {
-      const [keepDims, every, ...list] = reduceNumbers(op, axes, options, kinds) as [number, number, ...number[]]
-      return [keepDims, every, (options?.[name] as number | undefined) ?? usual, ...list]
-    })
+    invoke(op, f, [x], () => ({ ...reduced(op, axes, options, kinds), [name]: options?.[name] as number | undefined }))
   return f
 }
 /** sum((x - mean(x))^2) / (n - correction). */
-export const variance = /* @__PURE__ */ spread<VarianceOptions>('variance', 'correction', wholeFromZero, 0)
+export const variance = /* @__PURE__ */ spread<VarianceOptions>('variance', 'correction', wholeFromZero)
 /** sqrt(variance); gradient 0 where it is 0. */
-export const std = /* @__PURE__ */ spread<VarianceOptions>('std', 'correction', wholeFromZero, 0)
+export const std = /* @__PURE__ */ spread<VarianceOptions>('std', 'correction', wholeFromZero)
 /** sum |x|, sqrt(sum x^2) (gradient 0 where it is 0) or max |x|. */
-export const norm = /* @__PURE__ */ spread<NormOptions>('norm', 'ord', /* @__PURE__ */ oneOf(1, 2, Infinity), 2)
+export const norm = /* @__PURE__ */ spread<NormOptions>('norm', 'ord', /* @__PURE__ */ oneOf(1, 2, Infinity))
 
 type Scan = (x: Tensor, axis?: number, options?: ScanOptions) => Tensor
-function scan(op: string): Scan {
+function scan(op: 'cumsum' | 'cumprod'): Scan {
   const f: Scan = (x, axis = -1, options = {}) =>
     invoke(op, f, [x], () => {
       checkOptions(op, options, { exclusive: flag, reverse: flag })
-      return [whole(op, 'the axis', axis), Number(options.exclusive ?? false), Number(options.reverse ?? false)]
+      return { axis: whole(op, 'the axis', axis), exclusive: options.exclusive, reverse: options.reverse }
     })
   return f
 }
@@ -191,11 +193,11 @@ export const cumsum = /* @__PURE__ */ scan('cumsum')
 export const cumprod = /* @__PURE__ */ scan('cumprod')
 
 type Arg = (x: Tensor, axis?: number, options?: ReduceOptions) => Tensor
-function arg(op: string): Arg {
+function arg(op: 'argmax' | 'argmin'): Arg {
   const f: Arg = (x, axis = -1, options = {}) =>
     invoke(op, f, [x], () => {
       checkOptions(op, options, keepDims)
-      return [whole(op, 'the axis', axis), Number(options.keepDims ?? false)]
+      return { axis: whole(op, 'the axis', axis), keepdims: options.keepDims }
     })
   return f
 }
@@ -205,63 +207,61 @@ export const argmin = /* @__PURE__ */ arg('argmin')
 
 /** Mean over the last axis, which stays as 1. */
 export function meanLast(x: Tensor): Tensor {
-  return invoke('mean', meanLast, [x], () => [1, 0, -1])
+  return invoke('mean', meanLast, [x], () => ({ axes: [-1], keepdims: true }))
 }
 /** Sum over the last axis, which is dropped. */
 export function sumLast(x: Tensor): Tensor {
-  return invoke('sum', sumLast, [x], () => [0, 0, -1])
+  return invoke('sum', sumLast, [x], () => ({ axes: [-1] }))
 }
 /** Sum of everything, rank 0. */
 export function sumAll(x: Tensor): Tensor {
-  return invoke('sum', sumAll, [x], () => [0, 1])
+  return invoke('sum', sumAll, [x], () => ({ axes: null }))
 }
 
 // ---------------------------------------------------------------- views and joins
 
 /** The same elements in row-major order; one dim may be -1. */
 export function reshape(x: Tensor, shape: Shape): Tensor {
-  return invoke('reshape', reshape, [x], () => wholes('reshape', 'shape', shape))
+  return invoke('reshape', reshape, [x], () => ({ shape: wholes('reshape', 'shape', shape) }))
 }
 
 /** y.shape[i] = x.shape[perm[i]]. */
 export function transpose(x: Tensor, perm: readonly number[]): Tensor {
-  return invoke('transpose', transpose, [x], () => wholes('transpose', 'perm', perm))
+  return invoke('transpose', transpose, [x], () => ({ perm: wholes('transpose', 'perm', perm) }))
 }
 
 export function swapAxes(x: Tensor, a: number, b: number): Tensor {
-  return invoke('swap_axes', swapAxes, [x], () => [whole('swap_axes', 'the first axis', a), whole('swap_axes', 'the second axis', b)])
+  return invoke('swap_axes', swapAxes, [x], () => ({ a: whole('swap_axes', 'the first axis', a), b: whole('swap_axes', 'the second axis', b) }))
 }
 
 export function broadcastTo(x: Tensor, shape: Shape): Tensor {
-  return invoke('broadcast_to', broadcastTo, [x], () => wholes('broadcast_to', 'shape', shape))
+  return invoke('broadcast_to', broadcastTo, [x], () => ({ shape: wholes('broadcast_to', 'shape', shape) }))
 }
 
 /** x[..., start:end]. */
 export function sliceLastRange(x: Tensor, start: number, end: number): Tensor {
   const op = 'slice_last_range'
-  return invoke(op, sliceLastRange, [x], () => [whole(op, 'start', start), whole(op, 'end', end)])
+  return invoke(op, sliceLastRange, [x], () => ({ start: whole(op, 'start', start), end: whole(op, 'end', end) }))
 }
 
 /** Elements start .. start + length - 1 along one axis. */
 export function narrow(x: Tensor, axis: number, start: number, length: number): Tensor {
-  const numbers = () => [whole('narrow', 'the axis', axis), whole('narrow', 'start', start), whole('narrow', 'length', length)]
-  return invoke('narrow', narrow, [x], numbers)
+  return invoke('narrow', narrow, [x], () => ({
+    axis: whole('narrow', 'the axis', axis), start: whole('narrow', 'start', start), length: whole('narrow', 'length', length),
+  }))
 }
 
-function axesNumbers(op: string, axes: Axes | undefined): number[] {
-  return reduceNumbers(op, axes, undefined).slice(1)
-}
 /** Drops axes of 1 element: these, or without axes every such axis. */
 export function squeeze(x: Tensor, axes?: Axes): Tensor {
-  return invoke('squeeze', squeeze, [x], () => axesNumbers('squeeze', axes))
+  return invoke('squeeze', squeeze, [x], () => ({ axes: reduced('squeeze', axes).axes }))
 }
 /** A new axis of 1 element, where `axis` counts in the result. */
 export function expandDims(x: Tensor, axis: number): Tensor {
-  return invoke('expand_dims', expandDims, [x], () => [whole('expand_dims', 'the axis', axis)])
+  return invoke('expand_dims', expandDims, [x], () => ({ axis: whole('expand_dims', 'the axis', axis) }))
 }
 /** The axes (without: all) from back to front. */
 export function flip(x: Tensor, axes?: Axes): Tensor {
-  return invoke('flip', flip, [x], () => axesNumbers('flip', axes))
+  return invoke('flip', flip, [x], () => ({ axes: reduced('flip', axes).axes }))
 }
 /** `widths[i]`: how many elements of `value` before axis i and how many after it. */
 export function pad(x: Tensor, widths: readonly (readonly [number, number])[], value = 0): Tensor {
@@ -272,20 +272,20 @@ export function pad(x: Tensor, widths: readonly (readonly [number, number])[], v
       if (counts.length !== 2) throw new ArgumentError(`pad: widths[${i}] has ${counts.length} numbers, not before and after`)
       return counts as [number, number]
     })
-    return [numeric('pad', 'the value', value), ...pairs.map(([before]) => before), ...pairs.map(([, after]) => after)]
+    return { before: pairs.map(([before]) => before), after: pairs.map(([, after]) => after), value: numeric('pad', 'the value', value) }
   })
 }
 /** y[i] = x[(i - shift) mod n]. */
 export function roll(x: Tensor, shift: number, axis = -1): Tensor {
-  return invoke('roll', roll, [x], () => [whole('roll', 'the shift', shift), whole('roll', 'the axis', axis)])
+  return invoke('roll', roll, [x], () => ({ shift: whole('roll', 'the shift', shift), axis: whole('roll', 'the axis', axis) }))
 }
 /** Axis i `times[i]` times over: a b a b. */
 export function tile(x: Tensor, times: readonly number[]): Tensor {
-  return invoke('tile', tile, [x], () => wholes('tile', 'times', times))
+  return invoke('tile', tile, [x], () => ({ times: wholes('tile', 'times', times) }))
 }
 /** Each element `times` times along the axis: a a b b. */
 export function repeat(x: Tensor, times: number, axis = -1): Tensor {
-  return invoke('repeat', repeat, [x], () => [whole('repeat', 'times', times), whole('repeat', 'the axis', axis)])
+  return invoke('repeat', repeat, [x], () => ({ times: whole('repeat', 'times', times), axis: whole('repeat', 'the axis', axis) }))
 }
 /** Parts along an axis: a number of equal ones, or of these sizes, which must add up to it. */
 export function split(x: Tensor, parts: number | readonly number[], axis = -1): Tensor[] {
@@ -298,12 +298,12 @@ export function split(x: Tensor, parts: number | readonly number[], axis = -1): 
   })
 }
 
-function join(op: string, above: unknown, parts: readonly Tensor[], axis: number): Tensor {
+function join(op: 'concat' | 'stack', above: unknown, parts: readonly Tensor[], axis: number): Tensor {
   if (!Array.isArray(parts) || parts.length === 0)
     return call(above, () => {
       throw new ArgumentError(`${op}: the parts are ${Array.isArray(parts) ? 'an empty array' : describe(parts)}`)
     })
-  return invoke(op, above, parts, () => [whole(op, 'the axis', axis)])
+  return invoke(op, above, parts, () => ({ axis: whole(op, 'the axis', axis) }))
 }
 /** Parts one after another along an axis. */
 export function concat(parts: readonly Tensor[], axis: number): Tensor {
@@ -317,7 +317,7 @@ export function stack(parts: readonly Tensor[], axis: number): Tensor {
 // ---------------------------------------------------------------- contractions, indexing
 
 type Pair = (a: Tensor, b: Tensor) => Tensor
-function pair(op: string): Pair {
+function pair(op: OpLike<'matmul'>): Pair {
   const f: Pair = (a, b) => invoke(op, f, [a, b])
   return f
 }
@@ -333,29 +333,29 @@ export function embedding(table: Tensor, indices: Tensor): Tensor {
 
 /** i32 [...] -> [..., depth]. An index outside [0, depth) rejects the step or run. */
 export function oneHot(indices: Tensor, depth: number, dtype: Dtype = 'f32'): Tensor {
-  return invoke('one_hot', oneHot, [indices], () => [whole('one_hot', 'the depth', depth), dtypeArgument('one_hot', dtype)])
+  return invoke('one_hot', oneHot, [indices], () => ({ depth: whole('one_hot', 'the depth', depth), dtype: dtypeArgument('one_hot', dtype) }))
 }
 
 /** x [A.., n, B..] by i32 indices [I..] into the axis (the first by default) -> [A.., I.., B..]. An index outside [0, n) rejects the
  *  step or run, as in the next two. */
 export function gather(x: Tensor, indices: Tensor, axis = 0): Tensor {
-  return invoke('gather', gather, [x, indices], () => [whole('gather', 'the axis', axis)])
+  return invoke('gather', gather, [x, indices], () => ({ axis: whole('gather', 'the axis', axis) }))
 }
 /** y[.., i, ..] = x[.., indices[.., i, ..], ..]: indices have the shape of x, except along the axis. */
 export function takeAlongAxis(x: Tensor, indices: Tensor, axis = -1): Tensor {
-  return invoke('take_along_axis', takeAlongAxis, [x, indices], () => [whole('take_along_axis', 'the axis', axis)])
+  return invoke('take_along_axis', takeAlongAxis, [x, indices], () => ({ axis: whole('take_along_axis', 'the axis', axis) }))
 }
 /** x plus the slices of `updates`, each added to the slice of x that its index names. */
 export function scatterAdd(x: Tensor, indices: Tensor, updates: Tensor, axis = 0): Tensor {
-  return invoke('scatter_add', scatterAdd, [x, indices, updates], () => [whole('scatter_add', 'the axis', axis)])
+  return invoke('scatter_add', scatterAdd, [x, indices, updates], () => ({ axis: whole('scatter_add', 'the axis', axis) }))
 }
 
 type Order = (x: Tensor, axis?: number, options?: SortOptions) => Tensor
-function order(op: string): Order {
+function order(op: 'sort' | 'argsort'): Order {
   const f: Order = (x, axis = -1, options = {}) =>
     invoke(op, f, [x], () => {
       checkOptions(op, options, { descending: flag })
-      return [whole(op, 'the axis', axis), Number(options.descending ?? false)]
+      return { axis: whole(op, 'the axis', axis), descending: options.descending }
     })
   return f
 }
@@ -365,8 +365,8 @@ export const sort = /* @__PURE__ */ order('sort')
 export const argsort = /* @__PURE__ */ order('argsort')
 /** The k largest of an axis, largest first, and their i32 positions. */
 export function topK(x: Tensor, k: number, axis = -1): { values: Tensor; indices: Tensor } {
-  const part = (which: number) => invoke('top_k', topK, [x], () => [whole('top_k', 'k', k), whole('top_k', 'the axis', axis), which])
-  return { values: part(0), indices: part(1) }
+  const part = (indices: boolean) => invoke('top_k', topK, [x], () => ({ k: whole('top_k', 'k', k), axis: whole('top_k', 'the axis', axis), indices }))
+  return { values: part(false), indices: part(true) }
 }
 
 /** Einstein summation: `einsum('bij,jk->bik', x, w)`. */
@@ -376,7 +376,7 @@ export function einsum(equation: string, ...operands: readonly Tensor[]): Tensor
       const what = typeof equation === 'string' ? 'there are no operands' : `the equation is ${describe(equation)}, not a string`
       throw new ArgumentError(`einsum: ${what}`)
     })
-  return invoke('einsum', einsum, operands, () => Array.from(equation, (c) => c.charCodeAt(0)))
+  return invoke('einsum', einsum, operands, () => ({ equation }))
 }
 
 /** Rotary position embedding of x [..., T, D]: pair i at position t is turned by t base^(-2 i / D). */
@@ -384,15 +384,15 @@ export function rope(x: Tensor, options: RopeOptions = {}): Tensor {
   const positions = options?.positions
   return invoke('rope', rope, positions === undefined ? [x] : [x, positions], () => {
     checkOptions('rope', options, { base: positive, interleaved: flag, positions: anything })
-    return [options.base ?? 10000, Number(options.interleaved ?? false)]
+    return { base: options.base, interleaved: options.interleaved }
   })
 }
 
 // ---------------------------------------------------------------- the softmax family
 
 type AlongAxis = (x: Tensor, axis?: number) => Tensor
-function alongAxis(op: string): AlongAxis {
-  const f: AlongAxis = (x, axis = -1) => invoke(op, f, [x], () => [whole(op, 'the axis', axis)])
+function alongAxis(op: OpLike<'softmax'>): AlongAxis {
+  const f: AlongAxis = (x, axis = -1) => invoke(op, f, [x], () => ({ axis: whole(op, 'the axis', axis) }))
   return f
 }
 export const softmax = /* @__PURE__ */ alongAxis('softmax')
@@ -400,25 +400,25 @@ export const logSoftmax = /* @__PURE__ */ alongAxis('log_softmax')
 /** log(sum(exp x)) along the axis, which is dropped. */
 export const logsumexp = /* @__PURE__ */ alongAxis('logsumexp')
 export function logSoftmaxLast(x: Tensor): Tensor {
-  return invoke('log_softmax', logSoftmaxLast, [x], () => [-1])
+  return invoke('log_softmax', logSoftmaxLast, [x], () => ({ axis: -1 }))
 }
 /** softmax over the elements where the bool mask, which broadcasts to x, is true; 0 elsewhere. A row that hides everything is 0. */
 export function maskedSoftmax(x: Tensor, mask: Tensor, axis = -1): Tensor {
-  return invoke('masked_softmax', maskedSoftmax, [x, mask], () => [whole('masked_softmax', 'the axis', axis)])
+  return invoke('masked_softmax', maskedSoftmax, [x, mask], () => ({ axis: whole('masked_softmax', 'the axis', axis) }))
 }
 /** The last two axes' lower triangle, column <= row + diagonal, 0 (false) elsewhere. */
 export function tril(x: Tensor, diagonal = 0): Tensor {
-  return invoke('tril', tril, [x], () => [whole('tril', 'the diagonal', diagonal)])
+  return invoke('tril', tril, [x], () => ({ diagonal: whole('tril', 'the diagonal', diagonal) }))
 }
 /** The upper triangle, column >= row + diagonal. */
 export function triu(x: Tensor, diagonal = 0): Tensor {
-  return invoke('triu', triu, [x], () => [whole('triu', 'the diagonal', diagonal)])
+  return invoke('triu', triu, [x], () => ({ diagonal: whole('triu', 'the diagonal', diagonal) }))
 }
 /** [..., T, T]: row i sees columns 0 .. i. */
 export const softmaxCausalLast = /* @__PURE__ */ unary('softmax_causal_last')
 /** [..., T, T]: columns > row become `fill`. */
 export function whereCausal(x: Tensor, fill: number): Tensor {
-  return invoke('where_causal', whereCausal, [x], () => [numeric('where_causal', 'the fill', fill)])
+  return invoke('where_causal', whereCausal, [x], () => ({ fill: numeric('where_causal', 'the fill', fill) }))
 }
 
 // ---------------------------------------------------------------- random numbers
@@ -427,31 +427,31 @@ export function whereCausal(x: Tensor, fill: number): Tensor {
 
 /** f32, uniform in [0, 1). */
 export function rand(shape: Shape): Tensor {
-  return leaf('rand', rand, (site, trace) => coreNow().draw(site, trace.graph, 0, wholes('rand', 'shape', shape)))
+  return leaf('rand', rand, (site, trace) => coreNow().draw(site, trace.graph, DrawKind.rand, wholes('rand', 'shape', shape)))
 }
 /** f32, normal with mean 0 and standard deviation 1; always finite. */
 export function randn(shape: Shape): Tensor {
-  return leaf('randn', randn, (site, trace) => coreNow().draw(site, trace.graph, 1, wholes('randn', 'shape', shape)))
+  return leaf('randn', randn, (site, trace) => coreNow().draw(site, trace.graph, DrawKind.randn, wholes('randn', 'shape', shape)))
 }
 /** i32, uniform in [lo, hi). */
 export function randInt(shape: Shape, lo: number, hi: number): Tensor {
   return leaf('rand_int', randInt, (site, trace) => {
     const ends = [whole('rand_int', 'lo', lo), whole('rand_int', 'hi', hi)] as const
-    return coreNow().draw(site, trace.graph, 2, wholes('rand_int', 'shape', shape), ...ends)
+    return coreNow().draw(site, trace.graph, DrawKind.randInt, wholes('rand_int', 'shape', shape), ...ends)
   })
 }
 /** bool, true with probability p: a number in [0, 1], or an f32 tensor that broadcasts to the shape. */
 export function bernoulli(shape: Shape, p: Operand): Tensor {
   return leaf('bernoulli', bernoulli, (site, trace) => {
     const chance = numberOrTensor('bernoulli', p, 'p')
-    return coreNow().draw(site, trace.graph, 3, wholes('bernoulli', 'shape', shape), 0, 0, chance)
+    return coreNow().draw(site, trace.graph, DrawKind.bernoulli, wholes('bernoulli', 'shape', shape), 0, 0, chance)
   })
 }
 /** i32: index i along the axis (the last one by default), which is dropped, with probability softmax(logits)[i]. */
 export const categorical = /* @__PURE__ */ alongAxis('categorical')
 /** x / (1 - p) with probability 1 - p, else 0; p in [0, 1), 0 is x. It drops in runs too: see `nn.Dropout`, which does not when predicting. */
 export function dropout(x: Tensor, p: number): Tensor {
-  return invoke('dropout', dropout, [x], () => [numeric('dropout', 'p', p)])
+  return invoke('dropout', dropout, [x], () => ({ p: numeric('dropout', 'p', p) }))
 }
 
 // ---------------------------------------------------------------- leaves

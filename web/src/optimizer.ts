@@ -1,10 +1,11 @@
-// Optimisers as plain values: what a user writes, what is posted, and the numbers of C's tg_optimizer. Formulas and sources: beside
+// Optimisers as plain values: what a user writes, what is posted, and C's tg_optimizer. Formulas and sources: beside
 // tg_optimizer in the C header.
 
+import type { OptimizerFields } from './boundary.gen.js'
 import { ArgumentError } from './errors.js'
 import { anything, belowOne, callback, checkOptions, count, flag, fromZero, list, oneOf, text, type Kind, type Kinds } from './options.js'
 import { rateArgument, type LR } from './lr.js'
-import { messageNumbers, optimizerKinds } from './numbers.js'
+import { optimizerFields, optimizerKinds } from './numbers.js'
 import type { OptimizerMessage } from './protocol.js'
 
 /** Options for the parameters whose names match. '*' matches any characters, '?' any one. A parameter
@@ -160,4 +161,4 @@ export function optimizerMessage(kind: OptimizerKind, config: OptimizerConfig): 
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined)) as unknown as OptimizerMessage
 }
 
-export const optimizerNumbers = (kind: OptimizerKind, config: OptimizerConfig): number[] => messageNumbers(optimizerMessage(kind, config))
+export const optimizerOf = (kind: OptimizerKind, config: OptimizerConfig): OptimizerFields => optimizerFields(optimizerMessage(kind, config))

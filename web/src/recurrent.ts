@@ -4,7 +4,7 @@
 import { init, type Init } from './init.js'
 import { Module } from './module.js'
 import { anything, check, checkAll, checkOptions, flag, oneOf, type Kinds } from './options.js'
-import { invoke, type Tensor } from './tensor.js'
+import { invoke, NONE, type Tensor } from './tensor.js'
 
 export interface RecurrentOptions {
   /** Default true. */
@@ -76,11 +76,9 @@ abstract class Recurrent extends Module {
 
   /** The states of an LSTM come side by side. */
   protected call(above: unknown, x: Tensor, step: boolean, h?: Tensor, c?: Tensor): Tensor {
-    const biases = this.bx === null ? [] : [this.bx, this.bh]
-    const hasH = step || h !== undefined, hasC = c !== undefined || (step && this.kind === 'lstm')
-    const states = [...(hasH ? [h] : []), ...(hasC ? [c] : [])]
-    const numbers = [this.relu, step, this.bx !== null, hasH, hasC].map(Number)
-    return invoke(`nn_${this.kind}_fwd`, above, [x, this.Wx, this.Wh, ...biases, ...states], () => numbers)
+    const needsC = step && this.kind === 'lstm'
+    const operands = [x, this.Wx, this.Wh, this.bx ?? NONE, this.bh ?? NONE, step ? h : (h ?? NONE), needsC ? c : (c ?? NONE)]
+    return invoke(`nn_${this.kind}_${step ? 'step' : 'fwd'}`, above, operands, () => ({ hasBias: this.bx !== null, relu: this.relu }))
   }
 }
 
@@ -124,7 +122,7 @@ export class LSTM extends Recurrent {
   }
   #states(above: unknown, x: Tensor, step: boolean, h?: Tensor, c?: Tensor): LSTMStates {
     const both = this.call(above, x, step, h, c)
-    const half = (i: number): Tensor => invoke('slice_last_range', above, [both], () => [i * this.hidden, (i + 1) * this.hidden])
+    const half = (i: number): Tensor => invoke('slice_last_range', above, [both], () => ({ start: i * this.hidden, end: (i + 1) * this.hidden }))
     return { h: half(0), c: half(1) }
   }
   /** x [B, in], h and c [B, hidden] -> the states after it, [B, hidden]. */

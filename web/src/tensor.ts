@@ -1,6 +1,7 @@
 // Tensors and traces: what an operation takes and gives while a forward function runs, and how every call reaches the core and every
 // failure reaches the user's line. Knows no operation by name.
 
+import type { OpName, OpNumbers } from './boundary.gen.js'
 import type { Core, CoreOperand, GraphAddress } from './core.js'
 import {
   ArgumentError, blame, blameOnce, holdSite, siteOf, TraceError, UnsupportedError, type Frames, type HeldSite,
@@ -305,28 +306,30 @@ export function call<R>(above: unknown, body: (site: CoreSite) => R): R {
   }
 }
 
-/** The operation `op` of the core. numbers: its numbers in the core. `mixed`: operands may be numbers,
+/** In place of an operand that an operation may do without. */
+export const NONE = Symbol('none')
+/** Operations that take the same numbers as `N`. */
+export type OpLike<N extends OpName> = {
+  [O in OpName]: OpNumbers[O] extends OpNumbers[N] ? (OpNumbers[N] extends OpNumbers[O] ? O : never) : never
+}[OpName]
+type Rest<O extends OpName> = {} extends OpNumbers[O] ? [values?: () => OpNumbers[O], mixed?: boolean] : [values: () => OpNumbers[O], mixed?: boolean]
+
+/** The operation `op` of the core. values: its numbers, by name. `mixed`: operands may be numbers,
  *  but at least one is a tensor. */
-export function invoke(
-  op: string,
-  above: unknown,
-  operands: readonly unknown[],
-  numbers: () => readonly number[] = () => [],
-  mixed = false,
-): Tensor {
+export function invoke<O extends OpName>(op: O, above: unknown, operands: readonly unknown[], ...rest: Rest<O>): Tensor {
+  const [values = () => ({}) as OpNumbers[O], mixed = false] = rest as [(() => OpNumbers[O])?, boolean?]
   return call(above, (site) => {
     const name = publicName(op)
     const place = (i: number) => (operands.length === 1 ? 'the operand' : `operand ${i + 1}`)
-    const ids = operands.map((value, i) => (mixed ? numberOrTensor : tensorOperand)(name, value, place(i)))
-    const tensor = ids.find((id) => typeof id === 'object') as { graph: GraphAddress } | undefined
-    if (tensor === undefined) throw new ArgumentError(`${name}: no operand is a tensor: the result would belong to no trace`)
-    const id = coreNow().op(op, site, ids, numbers())
+    const ids = operands.map((value, i) => (value === NONE ? null : (mixed ? numberOrTensor : tensorOperand)(name, value, place(i))))
+    if (!ids.some((id) => typeof id === 'object' && id !== null)) throw new ArgumentError(`${name}: no operand is a tensor: the result would belong to no trace`)
+    const id = coreNow().op(op, site, ids, values())
     return currentTrace(name).tensor(id)
   })
 }
 
 /** As messages of the core have it: "split_heads". */
-const publicName = (op: string) => op.replace(/^nn_/, '').replace(/_fwd$/, '')
+const publicName = (op: string) => op.replace(/^nn_/, '').replace(/_(fwd|step)$/, '')
 
 /** A leaf of the trace in progress. */
 export function leaf(op: string, above: unknown, make: (site: CoreSite, trace: Trace) => number): Tensor {

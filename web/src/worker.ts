@@ -3,17 +3,17 @@
 // `Home` says where WebGPU comes from.
 
 import {
-  CallKind, Core, dtypes, Text, type Address, type CallAddress, type CaptureInfo, type Feed, type GpuHooks, type ModelAddress, type ModelInfo,
+  CallKind, Core, dtypes, Text, type Address, type CallAddress, type CallKindNumber, type CaptureInfo, type Feed, type GpuHooks, type ModelAddress, type ModelInfo,
   type TrainAddress,
 } from './core.js'
 import { DeviceError, InternalError, NotFiniteError, serialiseError, StateError, TensorgradError, UnsupportedError } from './errors.js'
 import { Executable, findAdapter, Gpu, NoGpu, openGpu, type Feeder, type StateRange } from './gpu.js'
 import { notStarted } from './loading.js'
-import { lrNumbers, messageNumbers } from './numbers.js'
+import { lrFields, optimizerFields } from './numbers.js'
 import { joined } from './protocol.js'
 import { Threads, type Thread } from './threads.js'
 import type {
-  Answers, ArrayMessage, CaptureMessage, GraphMessage, Request, RequestBody, RequestKind, Response, TextKind, TrainedMessage,
+  Answers, ArrayMessage, CaptureMessage, GraphMessage, Request, RequestBody, RequestKind, Response, TrainedMessage,
 } from './protocol.js'
 import type { DataArray, Dtype, Precision } from './types.js'
 
@@ -50,10 +50,6 @@ interface Model {
   info: ModelInfo
   datasets: Map<number, Address>
   training: { address: TrainAddress; dataset: Address } | null
-}
-
-const texts: Record<TextKind, Text> = {
-  ir: Text.ir, kernels: Text.kernels, plan: Text.plan, dot: Text.dot, c: Text.c, wgsl: Text.wgsl,
 }
 
 // ---------------------------------------------------------------- the queue
@@ -160,8 +156,8 @@ class Worker {
       return this.#change(graph, 'resetOptimizerState', (core, model) => core.resetOptimizer(model))
     },
     reset: ({ graph }) => this.#change(graph, 'reset', (core, model) => core.reset(model)),
-    setLR: ({ graph, lr }) => this.#change(graph, 'setLR', (core, model) => core.setLR(model, lrNumbers(lr))),
-    text: ({ graph, what }) => this.#theCore.modelText(this.#model(graph).address, texts[what]),
+    setLR: ({ graph, lr }) => this.#change(graph, 'setLR', (core, model) => core.setLR(model, lrFields(lr))),
+    text: ({ graph, what }) => this.#theCore.modelText(this.#model(graph).address, Text[what]),
     dataset: (body) => this.#dataset(this.#model(body.graph), body),
     train: (body) => this.#train(this.#model(body.graph), body),
     snapshot: async ({ graph }) => {
@@ -247,7 +243,7 @@ class Worker {
       training: body.training, seed: body.seed, device: gpu === null ? 'cpu' as const : 'webgpu' as const, noFusion: body.noFusion,
       checkFinite: body.checkFinite,
       precision: body.precision, lossScale: body.lossScale,
-      optimizer: body.optimizer === null ? null : messageNumbers(body.optimizer),
+      optimizer: body.optimizer === null ? null : optimizerFields(body.optimizer),
     }
     const family: Family = { gpu, adapter: body.adapter, deviceText: '', models: new Set() }
     this.#opened = gpu
@@ -349,7 +345,7 @@ class Worker {
   // ---- calls
 
   async #call(
-    body: { graph: number; feeds: ArrayMessage[] }, kind: CallKind, next = (): void => undefined,
+    body: { graph: number; feeds: ArrayMessage[] }, kind: CallKindNumber, next = (): void => undefined,
   ): Promise<{ result: DataArray; captures: CaptureMessage[] | null }> {
     const model = this.#model(body.graph)
     const core = this.#theCore
@@ -375,13 +371,13 @@ class Worker {
     }
   }
 
-  #runOnCpu(call: CallAddress, kind: CallKind, feeds: readonly Feed[]): void {
+  #runOnCpu(call: CallAddress, kind: CallKindNumber, feeds: readonly Feed[]): void {
     this.#theCore.begin(call, kind, feeds)
     this.#theCore.run(call)
   }
 
   /** `next` is called where the core could begin another step of the model. */
-  async #runOnGpu(call: CallAddress, gpu: Gpu, kind: CallKind, feeds: readonly Feed[], next: () => void): Promise<void> {
+  async #runOnGpu(call: CallAddress, gpu: Gpu, kind: CallKindNumber, feeds: readonly Feed[], next: () => void): Promise<void> {
     const core = this.#theCore
     await this.#begin(call, gpu, kind, feeds)
     for (let number = core.program(call); number !== 0; number = core.program(call)) {
@@ -400,7 +396,7 @@ class Worker {
     }
   }
   /** The first call of its kind compiles: then the device's errors belong to it. Otherwise nothing reaches the device here. */
-  async #begin(call: CallAddress, gpu: Gpu, kind: CallKind, feeds: readonly Feed[]): Promise<void> {
+  async #begin(call: CallAddress, gpu: Gpu, kind: CallKindNumber, feeds: readonly Feed[]): Promise<void> {
     gpu.checkAlive()
     const known = this.#executables.size
     this.#fresh = []
@@ -440,8 +436,7 @@ class Worker {
     const address = model.datasets.get(dataset)
     if (address === undefined) throw new StateError('train: the data set is destroyed')
     if (model.training !== null) throw new InternalError('two training runs of one model')
-    const numbers = { ...options, order: options.order === 'random' ? 0 : 1 }
-    model.training = { address: core.beginTraining(model.address, address, numbers, feeds), dataset: address }
+    model.training = { address: core.beginTraining(model.address, address, options, feeds), dataset: address }
     return { step: core.steps(model.address) + 1, losses: none, isOver: core.nextSteps(model.training.address).most === 0 }
   }
 

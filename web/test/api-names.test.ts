@@ -19,8 +19,8 @@ const OTHER_FILES = new RegExp(`${leftOut}|^src/emit/|_(avx2|avx512|neon)\\.c$`)
 const C_NAME = /\b[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+\b/
 
 function* texts(): Generator<{ file: string; text: string }> {
-  const files = readdirSync(path.join(root, 'src'), { recursive: true }) as string[]
-  for (const name of [...files.map((file) => `src/${file}`), 'web/core/exports.c'])
+  const within = (folder: string) => (readdirSync(path.join(root, folder), { recursive: true }) as string[]).map((file) => `${folder}/${file}`)
+  for (const name of [...within('src'), ...within('web/core')])
     if (name.endsWith('.c') && !OTHER_FILES.test(name))
       for (const [, text] of readFileSync(path.join(root, name), 'utf8').matchAll(/"((?:[^"\\\n]|\\.)*)"/g)) yield { file: name, text: text as string }
 }

@@ -25,10 +25,10 @@ test('an operation names the line it was given, and the trace goes on', () => {
   const site = { file: 'model.ts', line: 7 }
   const graph = core.trace((g) => {
     const x = { graph: g, id: core.input(site, g, 'x', [2, 3], 'f32') }
-    assert.throws(() => core.op('matmul', site, [x, x]), (error) => error.site.line === 7 && /matmul.*x\[2, 3\]/.test(error.message))
-    return { graph: g, id: core.op('sum', site, [x], [0, 1]) }
+    assert.throws(() => core.op('matmul', site, [x, x], {}), (error) => error.site.line === 7 && /matmul.*x\[2, 3\]/.test(error.message))
+    return { graph: g, id: core.op('sum', site, [x], { axes: null }) }
   })
   assert.deepEqual(core.describeGraph(graph).result.shape, [])
   core.destroyGraph(graph)
-  assert.throws(() => core.op('neg', site, [{ graph, id: 1 }]), /trace/)
+  assert.throws(() => core.op('neg', site, [{ graph, id: 1 }], {}), /trace/)
 })

@@ -60,28 +60,24 @@ export { Tensor } from './tensor.js'
 export { Captures } from './captures.js'
 export { latestWins, replaceModel, type ReplaceOptions } from './life.js'
 export type { SizeOptions } from './sizes.js'
-export {
-  compileForward,
-  compileGraph,
-  compileModule,
-  CompiledForward,
-  CompiledModule,
-  Dataset,
-  type CallOptions,
-  type CompiledForwardModule,
-  type CompileForwardOptions,
-  type CompileGraphOptions,
-  type CompileModuleOptions,
-  type CompileOptions,
-  type Forward,
-  type ForwardFn,
-  type ForwardOptions,
-  type RunOptions,
-  type RunResult,
-  type StepOptions,
-  type StepResult,
-  type TrainOptions,
-} from './compile.js'
+export { compileForward, compileGraph, compileModule } from './compile.js'
+export { CompiledForward, CompiledModule, type CompiledForwardModule } from './compiled.js'
+export { Dataset } from './dataset.js'
+export type {
+  CallOptions,
+  CompileForwardOptions,
+  CompileGraphOptions,
+  CompileModuleOptions,
+  CompileOptions,
+  Forward,
+  ForwardFn,
+  ForwardOptions,
+  RunOptions,
+  RunResult,
+  StepOptions,
+  StepResult,
+  TrainOptions,
+} from './compile-types.js'
 export {
   appendAdam,
   appendGrad,

@@ -2,7 +2,7 @@
 
 import { ArgumentError } from './errors.js'
 import { check, checkOptions, flag } from './options.js'
-import type { CompiledForward, CompiledModule } from './compile.js'
+import type { CompiledForward, CompiledModule } from './compiled.js'
 import { describe } from './tensor.js'
 
 // eslint-disable-next-line @typescript-eslint/no-explicit-any

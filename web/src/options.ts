@@ -131,6 +131,16 @@ function edits(a: string, b: string): number {
   return rows[a.length]![b.length]!
 }
 
+const MAX_SEED = (1n << 64n) - 1n
+
+/** Of initial values, random numbers and orders. */
+export function seedArgument(what: string, seed: number | bigint = 0): bigint {
+  const whole = typeof seed === 'bigint' || Number.isSafeInteger(seed)
+  const value = whole ? BigInt(seed) : -1n
+  if (value < 0n || value > MAX_SEED) throw new ArgumentError(`${what}: the seed is ${typeof seed === 'number' || typeof seed === 'bigint' ? seed : describe(seed)}, not a whole number from 0 on`)
+  return value
+}
+
 /** Runs checks of a constructor or method: what they throw is thrown at the line that called `above`. */
 export function check<R>(above: unknown, body: () => R): R {
   try {

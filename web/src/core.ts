@@ -169,6 +169,9 @@ export interface SharedMemory {
   start(worker: Address, stackTop: Address): boolean
 }
 
+/** The body of a trace: what it gives is the result. */
+type Build = (graph: GraphAddress) => { graph: GraphAddress; id: number }
+
 export class Core {
   readonly #x: Exports
   readonly #files = new Map<string, Address>()
@@ -176,7 +179,7 @@ export class Core {
   #used = 0
   #extra: Address[] = [] // longer ones, freed after the call
   #feeds: { block: Address; bytes: number } = { block: 0, bytes: 0 }
-  #build: ((graph: GraphAddress) => { graph: GraphAddress; id: number }) | null = null
+  #build: Build | null = null
   #thrown: { error: unknown } | null = null
 
   /** Told of what the core's log says. */
@@ -332,39 +335,33 @@ export class Core {
 
   #runBuild(graph: GraphAddress, out: Address): void {
     try {
-      const build = this.#build as (graph: GraphAddress) => { graph: GraphAddress; id: number }
-      const built = build(graph)
+      const built = (this.#build as Build)(graph)
       this.i32(out, 2).set([built.graph, built.id])
     } catch (error) {
       this.#thrown = { error }
     }
   }
-  /** Runs build in a fresh trace; what it throws passes through. Destroy the graph with destroyGraph, when no tensor of it is left. */
-  trace(build: (graph: GraphAddress) => { graph: GraphAddress; id: number }): GraphAddress {
+  /** A call of the core that runs `build`. What that throws passes through, after `undo`. */
+  #building(build: Build, run: () => number, undo: (result: number) => void = () => undefined): number {
     const outer = this.#build
     this.#build = build
     this.#thrown = null
-    const graph = this.#x.trace()
+    const result = run()
     this.#build = outer
     const thrown = this.#thrown as { error: unknown } | null
     this.#thrown = null
-    if (thrown === null) return this.#made(graph)
-    if (graph !== 0) this.#x.graph_destroy(graph)
+    if (thrown === null) return result
+    undo(result)
     this.#x.error_clear()
     throw thrown.error
   }
+  /** Runs build in a fresh trace. Destroy the graph with destroyGraph, when no tensor of it is left. */
+  trace(build: Build): GraphAddress {
+    return this.#made(this.#building(build, () => this.#x.trace(), (graph) => { if (graph !== 0) this.#x.graph_destroy(graph) }))
+  }
   /** Goes on with a trace that has ended. */
-  traceInto(graph: GraphAddress, build: (graph: GraphAddress) => { graph: GraphAddress; id: number }): void {
-    const outer = this.#build
-    this.#build = build
-    this.#thrown = null
-    const status = this.#x.trace_into(graph)
-    this.#build = outer
-    const thrown = this.#thrown as { error: unknown } | null
-    this.#thrown = null
-    if (thrown === null) return this.#ok(status)
-    this.#x.error_clear()
-    throw thrown.error
+  traceInto(graph: GraphAddress, build: Build): void {
+    this.#ok(this.#building(build, () => this.#x.trace_into(graph)))
   }
   destroyGraph(graph: GraphAddress): void { this.#x.graph_destroy(graph) }
   describeGraph(graph: GraphAddress): GraphInfo { return JSON.parse(this.text(this.#x.graph_describe(graph))) as GraphInfo }

@@ -15,6 +15,9 @@ function dtypeArgument(op: string, dtype: unknown): number {
   return number
 }
 
+/** The one number of many operations. */
+const along = (op: string, axis: number) => () => ({ axis: whole(op, 'the axis', axis) })
+
 // ---------------------------------------------------------------- elementwise
 
 type Unary = (x: Tensor) => Tensor
@@ -183,7 +186,7 @@ function scan(op: 'cumsum' | 'cumprod'): Scan {
   const f: Scan = (x, axis = -1, options = {}) =>
     invoke(op, f, [x], () => {
       checkOptions(op, options, { exclusive: flag, reverse: flag })
-      return { axis: whole(op, 'the axis', axis), exclusive: options.exclusive, reverse: options.reverse }
+      return { ...along(op, axis)(), exclusive: options.exclusive, reverse: options.reverse }
     })
   return f
 }
@@ -197,7 +200,7 @@ function arg(op: 'argmax' | 'argmin'): Arg {
   const f: Arg = (x, axis = -1, options = {}) =>
     invoke(op, f, [x], () => {
       checkOptions(op, options, keepDims)
-      return { axis: whole(op, 'the axis', axis), keepdims: options.keepDims }
+      return { ...along(op, axis)(), keepdims: options.keepDims }
     })
   return f
 }
@@ -257,7 +260,7 @@ export function squeeze(x: Tensor, axes?: Axes): Tensor {
 }
 /** A new axis of 1 element, where `axis` counts in the result. */
 export function expandDims(x: Tensor, axis: number): Tensor {
-  return invoke('expand_dims', expandDims, [x], () => ({ axis: whole('expand_dims', 'the axis', axis) }))
+  return invoke('expand_dims', expandDims, [x], along('expand_dims', axis))
 }
 /** The axes (without: all) from back to front. */
 export function flip(x: Tensor, axes?: Axes): Tensor {
@@ -303,7 +306,7 @@ function join(op: 'concat' | 'stack', above: unknown, parts: readonly Tensor[], 
     return call(above, () => {
       throw new ArgumentError(`${op}: the parts are ${Array.isArray(parts) ? 'an empty array' : describe(parts)}`)
     })
-  return invoke(op, above, parts, () => ({ axis: whole(op, 'the axis', axis) }))
+  return invoke(op, above, parts, along(op, axis))
 }
 /** Parts one after another along an axis. */
 export function concat(parts: readonly Tensor[], axis: number): Tensor {
@@ -339,15 +342,15 @@ export function oneHot(indices: Tensor, depth: number, dtype: Dtype = 'f32'): Te
 /** x [A.., n, B..] by i32 indices [I..] into the axis (the first by default) -> [A.., I.., B..]. An index outside [0, n) rejects the
  *  step or run, as in the next two. */
 export function gather(x: Tensor, indices: Tensor, axis = 0): Tensor {
-  return invoke('gather', gather, [x, indices], () => ({ axis: whole('gather', 'the axis', axis) }))
+  return invoke('gather', gather, [x, indices], along('gather', axis))
 }
 /** y[.., i, ..] = x[.., indices[.., i, ..], ..]: indices have the shape of x, except along the axis. */
 export function takeAlongAxis(x: Tensor, indices: Tensor, axis = -1): Tensor {
-  return invoke('take_along_axis', takeAlongAxis, [x, indices], () => ({ axis: whole('take_along_axis', 'the axis', axis) }))
+  return invoke('take_along_axis', takeAlongAxis, [x, indices], along('take_along_axis', axis))
 }
 /** x plus the slices of `updates`, each added to the slice of x that its index names. */
 export function scatterAdd(x: Tensor, indices: Tensor, updates: Tensor, axis = 0): Tensor {
-  return invoke('scatter_add', scatterAdd, [x, indices, updates], () => ({ axis: whole('scatter_add', 'the axis', axis) }))
+  return invoke('scatter_add', scatterAdd, [x, indices, updates], along('scatter_add', axis))
 }
 
 type Order = (x: Tensor, axis?: number, options?: SortOptions) => Tensor
@@ -355,7 +358,7 @@ function order(op: 'sort' | 'argsort'): Order {
   const f: Order = (x, axis = -1, options = {}) =>
     invoke(op, f, [x], () => {
       checkOptions(op, options, { descending: flag })
-      return { axis: whole(op, 'the axis', axis), descending: options.descending }
+      return { ...along(op, axis)(), descending: options.descending }
     })
   return f
 }
@@ -392,7 +395,7 @@ export function rope(x: Tensor, options: RopeOptions = {}): Tensor {
 
 type AlongAxis = (x: Tensor, axis?: number) => Tensor
 function alongAxis(op: OpLike<'softmax'>): AlongAxis {
-  const f: AlongAxis = (x, axis = -1) => invoke(op, f, [x], () => ({ axis: whole(op, 'the axis', axis) }))
+  const f: AlongAxis = (x, axis = -1) => invoke(op, f, [x], along(op, axis))
   return f
 }
 export const softmax = /* @__PURE__ */ alongAxis('softmax')
@@ -404,7 +407,7 @@ export function logSoftmaxLast(x: Tensor): Tensor {
 }
 /** softmax over the elements where the bool mask, which broadcasts to x, is true; 0 elsewhere. A row that hides everything is 0. */
 export function maskedSoftmax(x: Tensor, mask: Tensor, axis = -1): Tensor {
-  return invoke('masked_softmax', maskedSoftmax, [x, mask], () => ({ axis: whole('masked_softmax', 'the axis', axis) }))
+  return invoke('masked_softmax', maskedSoftmax, [x, mask], along('masked_softmax', axis))
 }
 /** The last two axes' lower triangle, column <= row + diagonal, 0 (false) elsewhere. */
 export function tril(x: Tensor, diagonal = 0): Tensor {

@@ -10,7 +10,6 @@
 WEB_EXPORT(web_flag, init)(void);
 /* 1: this build has the CPU executor ("simd128" inside). */
 WEB_EXPORT(web_flag, has_cpu)(void);
-WEB_EXPORT(const char *, version)(void);
 /* 16-byte aligned, not cleared. 0 without memory. */
 WEB_EXPORT(void *, alloc)(uint32_t bytes);
 WEB_EXPORT(void, free)(void *block);
@@ -80,8 +79,6 @@ WEB_EXPORT(int32_t, constant)(const char *file, int32_t line, web_graph graph, c
 /* Random numbers: of [lo, hi) where kind is WEB_RAND_INT; p, a tensor or a number, is looked at where it is WEB_BERNOULLI. */
 WEB_EXPORT(int32_t, draw)(const char *file, int32_t line, web_graph graph, int32_t kind, const double *dims, int32_t rank, double lo,
     double hi, const web_operand *p);
-WEB_EXPORT(void, scope_push)(web_graph graph, const char *name);
-WEB_EXPORT(void, scope_pop)(web_graph graph);
 WEB_EXPORT(int32_t, capture)(const char *file, int32_t line, const char *name, web_graph graph, int32_t id);
 
 /* operands[0]: loss (vjp: y, then cotangent), then the wrt. out[i]: ids. Status. */
@@ -96,7 +93,6 @@ WEB_EXPORT(web_status, append_optimizer)(const char *file, int32_t line, const w
 /* dims (room for 8 doubles) get the shape; returns the rank. */
 WEB_EXPORT(int32_t, shape)(web_graph graph, int32_t id, double *dims);
 WEB_EXPORT(int32_t, dtype)(web_graph graph, int32_t id);
-WEB_EXPORT(const char *, name)(web_graph graph, int32_t id); /* of the parameter, input or operation; "" */
 
 WEB_EXPORT(double, lr_value)(const double *lr, double t); /* NaN: the schedule is refused, see error_* */
 

@@ -31,7 +31,6 @@ WEB_EXPORT(int32_t, has_cpu)(void) {
 #endif
 }
 
-WEB_EXPORT(const char *, version)(void) { return tg_version(); }
 WEB_EXPORT(void *, alloc)(uint32_t bytes) { return malloc(bytes); }
 WEB_EXPORT(void, free)(void *block) { free(block); }
 WEB_EXPORT(int32_t, live_bytes)(void) { return (int32_t)web_context->live_bytes; }

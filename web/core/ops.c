@@ -85,8 +85,6 @@ WEB_EXPORT(int32_t, draw)
     default: return tg_bernoulli_at(site, g, shape, web_either(p)).id;
     }
 }
-WEB_EXPORT(void, scope_push)(int32_t graph, const char *name) { tg_scope_push_at(TG_SITE_NONE, web_graph_of(graph), name); }
-WEB_EXPORT(void, scope_pop)(int32_t graph) { tg_scope_pop_at(TG_SITE_NONE, web_graph_of(graph)); }
 WEB_EXPORT(int32_t, capture)(const char *file, int32_t line, const char *name, int32_t graph, int32_t id) {
     return tg_capture_at(tg_site_make(file, line), name, web_tensor_of(graph, id)).id;
 }
@@ -150,12 +148,6 @@ WEB_EXPORT(int32_t, shape)(int32_t graph, int32_t id, double *dims) {
     return shape.rank;
 }
 WEB_EXPORT(int32_t, dtype)(int32_t graph, int32_t id) { return (int32_t)tg_tensor_dtype(web_tensor_of(graph, id)); }
-WEB_EXPORT(const char *, name)(int32_t graph, int32_t id) {
-    const tg_graph *g = web_graph_of(graph);
-    if (g == NULL) return NULL;
-    const char *name = id > 0 && id < g->nodes.count ? tg_graph_node(g, id)->name : NULL;
-    return name != NULL ? name : "";
-}
 
 WEB_EXPORT(double, lr_value)(const double *lr, double t) {
     tg_lr schedule = web_lr_of(lr);

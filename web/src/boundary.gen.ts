@@ -346,7 +346,6 @@ export interface Exports {
   memory: WebAssembly.Memory
   init(): number
   has_cpu(): number
-  version(): Address
   alloc(bytes: number): Address
   free(block: Address): void
   live_bytes(): number
@@ -377,8 +376,6 @@ export interface Exports {
   arange(file: Address, line: number, graph: GraphAddress, n: number, dtype: number): number
   constant(file: Address, line: number, graph: GraphAddress, dims: Address, rank: number, dtype: number, data: Address, count: number): number
   draw(file: Address, line: number, graph: GraphAddress, kind: number, dims: Address, rank: number, lo: number, hi: number, p: Address): number
-  scope_push(graph: GraphAddress, name: Address): void
-  scope_pop(graph: GraphAddress): void
   capture(file: Address, line: number, name: Address, graph: GraphAddress, id: number): number
   grad(file: Address, line: number, operands: Address, count: number, out: Address): number
   vjp(file: Address, line: number, operands: Address, count: number, out: Address): number
@@ -387,7 +384,6 @@ export interface Exports {
   append_optimizer(file: Address, line: number, loss: Address, optimizer: Address): number
   shape(graph: GraphAddress, id: number, dims: Address): number
   dtype(graph: GraphAddress, id: number): number
-  name(graph: GraphAddress, id: number): Address
   lr_value(lr: Address, t: number): number
   model_create(bytes: Address, size: number, training: number, options: Address): ModelAddress
   model_sibling(parent: ModelAddress, bytes: Address, size: number, averaged: number): ModelAddress

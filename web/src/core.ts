@@ -227,7 +227,6 @@ export class Core {
   }
 
   get hasCpu(): boolean { return this.#x.has_cpu() !== 0 }
-  get version(): string { return this.text(this.#x.version()) }
   get liveBytes(): number { return this.#x.live_bytes() }
 
   // ---------------------------------------------------------------- memory: views are good until the next call
@@ -431,14 +430,6 @@ export class Core {
   draw(site: CoreSite, graph: GraphAddress, kind: number, shape: readonly number[], lo = 0, hi = 0, p: CoreOperand = 0): number {
     return this.#made(this.#x.draw(this.#file(site.file), site.line, graph, kind, this.#numbers(shape), shape.length, lo, hi, this.#operands([p])))
   }
-  pushScope(graph: GraphAddress, name: string): void {
-    this.#x.scope_push(graph, this.#string(name))
-    this.#ok(this.#x.error_status())
-  }
-  popScope(graph: GraphAddress): void {
-    this.#x.scope_pop(graph)
-    this.#ok(this.#x.error_status())
-  }
   capture(site: CoreSite, name: string, graph: GraphAddress, id: number): number {
     return this.#made(this.#x.capture(this.#file(site.file), site.line, this.#string(name), graph, id))
   }
@@ -473,7 +464,6 @@ export class Core {
     return [...this.f64(at, rank)]
   }
   dtypeOf(graph: GraphAddress, id: number): Dtype { return dtypes[this.#x.dtype(graph, id)] as Dtype }
-  nameOf(graph: GraphAddress, id: number): string { return this.text(this.#x.name(graph, id)) }
   lrValue(lr: LrFields, t: number): number {
     const value = this.#x.lr_value(this.#numbers(pack('lr', lr)), t)
     this.#ok(this.#x.error_status())

@@ -1,7 +1,7 @@
-/* wgsl: kernel IR as WGSL: the writer that all kinds of kernel share, instructions as expressions, what
- * modules have in common, and maps. Everything is bound read_write and sized; offsets and extents are
- * constants in the source, so that equal kernels have equal sources. Index arithmetic is i32. A bool
- * is a u32, 0 or 1, in memory. Must not look at the graph or at devices. */
+/* wgsl: kernel IR as WGSL: the writer that all kinds of kernel share, instructions as expressions,
+ * what modules have in common, and maps. Everything is bound read_write and sized; offsets and
+ * extents are constants in the source, so that equal kernels have equal sources. Index arithmetic is
+ * i32. A bool is a u32, 0 or 1, in memory. Must not look at the graph or at devices. */
 #include "emit/wgsl.h"
 #include "ir/dtype.h"
 
@@ -287,9 +287,9 @@ static void wgsl_address(tg_wgsl *w, const tg_instruction *in) {
     tg_wgsl_affine(w, &in->at);
 }
 
-/* An element of an argument at its address, or 0 where a bound fails: select(0f, a3[select(0, address,
- * b5)], b5). Then the address is 0 as well, or in a chain the first element of the slice, which no
- * other workgroup writes. */
+/* An element of an argument at its address, or 0 where a bound fails:
+ * select(0f, a3[select(0, address, b5)], b5). Then the address is 0 as well, or in a chain the first
+ * element of the slice, which no other workgroup writes. */
 static void wgsl_load(tg_wgsl *w, int32_t i) {
     const tg_instruction *in = &w->kernel->body[i];
     const tg_wgsl_memory memory = tg_wgsl_argument(w, in->argument);

@@ -81,7 +81,8 @@ void tg_wgsl_literal(tg_wgsl *w, tg_dtype dtype, double value);                 
 void tg_wgsl_decode(tg_wgsl *w, const char *flat, int begin, int end);
 
 /* ---- memory */
-int64_t tg_wgsl_scratch(tg_wgsl *w, int64_t words); /* makes room, a multiple of 4 words; returns its first word. Before any begin */
+/* Makes room in the kernel's scratch, a multiple of 4 words; returns its first word. Before any begin. */
+int64_t tg_wgsl_scratch(tg_wgsl *w, int64_t words);
 bool tg_wgsl_body_touches(const tg_wgsl *w, int32_t argument); /* loads, gathers or stores of the body (not a and b of CONTRACT) */
 int64_t tg_wgsl_count(const tg_wgsl *w, int32_t argument);     /* elements of the argument's buffer */
 
@@ -106,14 +107,16 @@ tg_status tg_wgsl_print(tg_wgsl *w);
 tg_status tg_wgsl_plan_vectors(tg_wgsl *w, bool *vectors);
 /* Adds the candidates of w->kernel: of a contraction; other kinds have none. */
 tg_status tg_wgsl_list_candidates(tg_wgsl *w, tg_tile_candidates *candidates);
-/* The program's launch as one dispatch (wgsl_join.c). TG_ERROR_LIMIT: its kernels do not fit together. */
+/* The program's launch as one dispatch (wgsl_join.c). TG_ERROR_LIMIT: its kernels do not fit
+ * together. */
 tg_status tg_wgsl_join(const tg_program *program, const tg_launch *launch, const tg_device_model *limits, const tg_schedule *schedule,
                        tg_arena *arena, tg_wgsl_kernel *out);
-/* What a binding is called in a module of several kernels: "workspace", "state3"; `text` is room for it. */
+/* What a binding is called in a module of several kernels: "workspace", "state3"; `text` is room
+ * for it. */
 const char *tg_wgsl_block_name(int32_t binding, char *text, size_t size);
 
-/* ---- for resolvers. A module is, in this order: comment, enable, declarations, helpers, functions,
- * main_head, statements, "}". */
+/* ---- for resolvers. A module is, in this order: comment, enable, declarations, helpers,
+ * functions, main_head, statements, "}". */
 void tg_wgsl_comment(const tg_wgsl *w, tg_text_buffer *text); /* a line: what the stage is */
 void tg_wgsl_enable(tg_text_buffer *text, bool f16, bool matrices);
 /* Folds workgroups in three dimensions. False: more than there may be. */

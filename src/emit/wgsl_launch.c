@@ -32,8 +32,8 @@ static tg_status launch_alone(const tg_program *program, const tg_launch *launch
     return TG_OK;
 }
 
-/* Joined by the tuning table's schedule, or by our own. TG_ERROR_LIMIT, nothing recorded: it does not
- * fit. */
+/* Joined by the tuning table's schedule, or by our own. TG_ERROR_LIMIT, nothing recorded: it does
+ * not fit. */
 static tg_status launch_try_joined(const tg_program *program, const tg_launch *launch, const tg_device_model *limits, tg_arena *arena,
                                    tg_wgsl_kernel *out) {
     const tg_schedule *tuned = tg_tile_launch_find(program, launch, limits), own = tg_tile_launch_choose(launch, limits);

@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-/* Rows [panel * rows, ..) and k [chunk, chunk + panel_k) of the left operand, into the array `rows`:
- * [row][k / 4]. */
+/* Rows [panel * rows, ..) and k [chunk, chunk + panel_k) of the left operand, into the array
+ * `rows`: [row][k / 4]. */
 static void wgsl_panels_fill(tg_wgsl_contraction *s, const char *rows) {
     const tg_tile_choice *c = &s->choice;
     const int32_t fours = c->panel_k / 4;

@@ -125,7 +125,8 @@ static void wgsl_rows_join(wgsl_rows *r, int32_t i, const char *into, const char
     }
 }
 
-/* The tree of reduction i over r->lanes values from `slot` on, in workgroup memory: `values`, and of arg `positions`. */
+/* The tree of reduction i over r->lanes values from `slot` on, in workgroup memory: `values`, and
+ * of arg `positions`. */
 static void wgsl_rows_climb(wgsl_rows *r, int32_t i, const char *values, const char *positions) {
     tg_wgsl *w = r->w;
     char mine[64], other[64], mine_at[64], other_at[64];

@@ -37,7 +37,7 @@ static hand *hand_new(tg_kernel_kind kind, int outer, int inner, const int64_t *
 static size_t dtype_bytes(tg_dtype dtype) { return dtype == TG_BOOL ? 1 : 4; }
 static int hand_argument(hand *h, tg_dtype dtype, tg_access access, int64_t count) {
     int a = h->kernel.argument_count++;
-    h->arguments[a] = (tg_argument){a, dtype, access};
+    h->arguments[a] = (tg_argument){.buffer = a, .dtype = dtype, .access = access};
     h->count[a] = count;
     h->data[a] = malloc((size_t)count * dtype_bytes(dtype)); /* exact: the sanitizer sees every byte beyond */
     assert_non_null(h->data[a]);

@@ -91,7 +91,11 @@ static void make(handmade *h, const contraction *c) {
     make_kernel(h, c);
     make_body(h, c);
     for (int32_t i = 0; i < BUFFERS; i++) {
-        h->arguments[i] = (tg_argument){i, TG_F32, i != Y ? TG_ACCESS_READ : c->how == IN_PLACE ? TG_ACCESS_READ_WRITE : TG_ACCESS_WRITE};
+        h->arguments[i] = (tg_argument){.buffer = i,
+                                        .dtype = TG_F32,
+                                        .access = i != Y               ? TG_ACCESS_READ
+                                                  : c->how == IN_PLACE ? TG_ACCESS_READ_WRITE
+                                                                       : TG_ACCESS_WRITE};
         h->buffers[i].storage = i != Y ? TG_STORAGE_INPUT : c->how == IN_PLACE ? TG_STORAGE_STATE : TG_STORAGE_WORKSPACE;
         h->buffers[i].slot = i == Y ? 0 : i;
         h->buffers[i].name = names[i];

@@ -16,7 +16,7 @@ static bool emit_store(struct tg_builder *b, int32_t item, int value, const tg_a
     const tg_dtype stored = builder_node(b, b->f->items.items[item].node)->dtype;
     store.src[0] = value;
     store.at = *at;
-    store.argument = tg_build_argument(b, -(item + 1), stored, TG_ACCESS_WRITE);
+    store.argument = tg_build_argument(b, tg_reference_of_item(item), stored, TG_ACCESS_WRITE);
     if (store.argument < 0) return false;
     int made = tg_build_append(b, store, 0, 1);
     if (made < 0) return false;
@@ -115,7 +115,7 @@ static void emit_scatter(struct tg_builder *b) {
     scatter.rows = n->shape.dim[0];
     scatter.row_stride = n->shape.dim[1];
     scatter.at = column;
-    scatter.argument = tg_build_argument(b, -(item + 1), TG_F32, TG_ACCESS_WRITE);
+    scatter.argument = tg_build_argument(b, tg_reference_of_item(item), TG_F32, TG_ACCESS_WRITE);
     int at = scatter.argument < 0 ? -1 : tg_build_append(b, scatter, tg_affine_loops(&column, &b->loops), 2);
     if (at >= 0) b->body[at].level = TG_LEVEL_ELEMENT;
 }

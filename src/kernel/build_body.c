@@ -30,11 +30,11 @@ int tg_build_push_failed(struct tg_builder *b, tg_push push, int32_t culprit) {
     return tg_build_fail(b, TG_BUILD_STORE, culprit);
 }
 
-int32_t tg_build_argument(struct tg_builder *b, int32_t buffer, tg_dtype dtype, tg_access access) {
+int32_t tg_build_argument(struct tg_builder *b, int32_t reference, tg_dtype dtype, tg_access access) {
     for (int32_t i = 0; i < b->argument_count; i++)
-        if (b->arguments[i].buffer == buffer) return i;
+        if (b->arguments[i].reference == reference) return i;
     if (b->argument_count == BUILD_MAX_ARGUMENTS) return tg_build_fail(b, TG_BUILD_LARGE, 0);
-    b->arguments[b->argument_count] = (tg_argument){buffer, dtype, access};
+    b->arguments[b->argument_count] = (tg_argument){.reference = reference, .dtype = dtype, .access = access};
     return b->argument_count++;
 }
 

@@ -48,8 +48,8 @@ static inline const tg_node *builder_node(const struct tg_builder *b, int32_t id
 int tg_build_fail(struct tg_builder *b, tg_build_status status, int32_t culprit); /* -1. The first reason stays */
 /* A push that did not work: split and start anew, or have `culprit` stored. */
 int tg_build_push_failed(struct tg_builder *b, tg_push push, int32_t culprit);
-/* The number of the argument that names `buffer`: a new one, or the one there is. */
-int32_t tg_build_argument(struct tg_builder *b, int32_t buffer, tg_dtype dtype, tg_access access);
+/* The number of the argument with that reference: a new one, or the one there is. */
+int32_t tg_build_argument(struct tg_builder *b, int32_t reference, tg_dtype dtype, tg_access access);
 /* Appends; fills level and mask from `own` loops and the sources. */
 int tg_build_append(struct tg_builder *b, tg_instruction instruction, uint32_t own, int sources);
 /* The instruction that has this element of `node` already; -1: none. */

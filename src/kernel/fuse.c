@@ -91,7 +91,7 @@ static tg_status settle_order(tg_fusion *f, const int32_t *outputs, int output_c
     for (int32_t i = 0; done && i < (int32_t)f->items.count; i++) {
         tg_kernel **kernel = &made[f->items.items[i].copy ? copies++ : f->items.items[i].node];
         for (int32_t a = 0; a < (*kernel)->argument_count; a++)
-            if ((*kernel)->arguments[a].buffer < 0) (*kernel)->arguments[a].buffer = -(i + 1);
+            if (tg_reference_is_item((*kernel)->arguments[a].reference)) (*kernel)->arguments[a].reference = tg_reference_of_item(i);
         f->groups.items[f->items.items[i].group].kernel = *kernel;
         *kernel = NULL;
     }

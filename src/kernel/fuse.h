@@ -2,8 +2,8 @@
  * makes one kernel of a choice. Knows the graph; must not know buffers, liveness or devices (beyond
  * tg_device_model).
  *
- * An item is a value that gets stored; a group is a set of items made by one kernel. A kernel's arguments name, until the
- * planner replaces them, what they are: an id >= 0 is the node whose value is read, an id < 0 is item -(id + 1) written. */
+ * An item is a value that gets stored; a group is a set of items made by one kernel. A kernel's arguments are
+ * references to nodes and items until the planner gives them buffers. */
 #ifndef TG_FUSE_H
 #define TG_FUSE_H
 #include "kernel/access.h"

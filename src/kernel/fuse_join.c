@@ -32,7 +32,7 @@ static bool reads_pack_of(const tg_fusion *f, int32_t reader, int32_t writer) {
     const tg_kernel *k = f->groups.items[reader].kernel;
     const tg_group *w = &f->groups.items[writer];
     for (int32_t i = 0; i < k->argument_count; i++) {
-        int32_t node = k->arguments[i].buffer;
+        int32_t node = k->arguments[i].reference;
         if (node < 0 || f->item_of[node] >= 0 || f->pack_state[node] < 0) continue;
         for (int64_t j = 0; j < w->items.count; j++)
             if (f->items.items[w->items.items[j]].state == f->pack_state[node]) return true;
@@ -45,8 +45,8 @@ static int extremum_in_kernel(const tg_fusion *f, const tg_kernel *k, int32_t op
     if (operand < 0) return 0;
     const tg_instruction *x = &k->body[operand];
     if (x->op == TG_OP_REDUCE_MAX || x->op == TG_OP_REDUCE_MIN) return 1;
-    if (x->op != TG_K_LOAD || k->arguments[x->argument].buffer < 0) return 0;
-    const tg_node *n = fuse_node(f, k->arguments[x->argument].buffer);
+    if (x->op != TG_K_LOAD || k->arguments[x->argument].reference < 0) return 0;
+    const tg_node *n = fuse_node(f, k->arguments[x->argument].reference);
     return n->op == TG_OP_REDUCE_MAX || n->op == TG_OP_REDUCE_MIN ? 2 : 0;
 }
 
@@ -99,7 +99,7 @@ static bool joint_too_large(tg_fusion *f, int32_t ia, int32_t ib, int count, con
     for (int side = 0; side < 2; side++) {
         const tg_kernel *k = f->groups.items[pair[side]].kernel;
         for (int32_t i = 0; i < k->argument_count; i++) {
-            const int32_t node = k->arguments[i].buffer;
+            const int32_t node = k->arguments[i].reference;
             if (node < 0) continue;
             const int32_t group = f->item_of[node] < 0 ? -1 : f->items.items[f->item_of[node]].group;
             if (group != ia && group != ib) reads += fuse_push_once(f, node);
@@ -186,7 +186,7 @@ static bool sibling_pair(const tg_fusion *f, int32_t a, int32_t b) {
     const tg_group *x = &f->groups.items[a], *y = &f->groups.items[b];
     if (x->domain.kind != y->domain.kind || x->domain.elements != y->domain.elements || x->domain.rows != y->domain.rows) return false;
     for (int32_t i = 0; i < x->kernel->argument_count; i++)
-        if (x->kernel->arguments[i].buffer >= 0 && fuse_primary_loads(y->kernel, x->kernel->arguments[i].buffer)) return true;
+        if (x->kernel->arguments[i].reference >= 0 && fuse_primary_loads(y->kernel, x->kernel->arguments[i].reference)) return true;
     return false;
 }
 
@@ -197,8 +197,8 @@ static void add_near(fuse_scratch *s, int32_t group) {
 static void find_read(tg_fusion *f, int32_t b, fuse_scratch *s) {
     const tg_kernel *k = f->groups.items[b].kernel;
     for (int32_t i = 0; i < k->argument_count; i++)
-        if (k->arguments[i].buffer >= 0 && f->item_of[k->arguments[i].buffer] >= 0)
-            add_near(s, f->items.items[f->item_of[k->arguments[i].buffer]].group);
+        if (k->arguments[i].reference >= 0 && f->item_of[k->arguments[i].reference] >= 0)
+            add_near(s, f->items.items[f->item_of[k->arguments[i].reference]].group);
 }
 
 static int32_t behind_joins(tg_fusion *f, int32_t group) {
@@ -214,7 +214,7 @@ static int32_t behind_joins(tg_fusion *f, int32_t group) {
 static void find_siblings(tg_fusion *f, int32_t b, fuse_scratch *s) {
     const tg_kernel *k = f->groups.items[b].kernel;
     for (int32_t i = 0; i < k->argument_count; i++) {
-        const int32_t node = k->arguments[i].buffer;
+        const int32_t node = k->arguments[i].reference;
         if (node < 0) continue;
         int32_t low = s->reader_begin[node], high = s->reader_begin[node + 1];
         const int32_t first = low, last = high;
@@ -236,7 +236,7 @@ static void list_readers(const tg_fusion *f, fuse_scratch *s) {
     for (int32_t g = (int32_t)f->groups.count - 1; g >= 0; g--) {
         const tg_kernel *k = f->groups.items[g].kernel;
         for (int32_t i = 0; k && i < k->argument_count; i++)
-            if (k->arguments[i].buffer >= 0) s->readers[--s->reader_begin[k->arguments[i].buffer + 1]] = g;
+            if (k->arguments[i].reference >= 0) s->readers[--s->reader_begin[k->arguments[i].reference + 1]] = g;
     }
     memmove(s->reader_begin, s->reader_begin + 1, sizeof(int32_t) * (size_t)f->node_count); /* now where each one's begin */
     s->reader_begin[f->node_count] = total;

@@ -12,7 +12,7 @@ int tg_fusion_dependencies(const tg_fusion *f, int32_t group, int32_t *out, int 
     const tg_kernel *k = f->groups.items[group].kernel;
     int count = 0;
     for (int32_t i = 0; i < k->argument_count; i++) {
-        int32_t node = k->arguments[i].buffer;
+        int32_t node = k->arguments[i].reference;
         if (node < 0) continue;
         if (f->item_of[node] >= 0) {
             if (count < capacity) out[count] = f->items.items[f->item_of[node]].group;

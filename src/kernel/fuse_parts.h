@@ -14,13 +14,13 @@ static inline bool fuse_leaf_storage(const tg_node *n) {
 
 static inline int32_t fuse_primary_loads(const tg_kernel *k, int32_t node) {
     for (int32_t i = 0; i < k->argument_count; i++)
-        if (k->arguments[i].buffer == node) return 1;
+        if (k->arguments[i].reference == node) return 1;
     return 0;
 }
 
 static inline void fuse_count_loads(tg_fusion *f, const tg_kernel *k, int32_t by) {
     for (int32_t i = 0; i < k->argument_count; i++)
-        if (k->arguments[i].buffer >= 0) f->load_count[k->arguments[i].buffer] += by;
+        if (k->arguments[i].reference >= 0) f->load_count[k->arguments[i].reference] += by;
 }
 
 /* A walk over what lies below or above nodes: every node is pushed once. */

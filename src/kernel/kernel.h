@@ -70,10 +70,18 @@ typedef enum tg_access { TG_ACCESS_READ = 1, TG_ACCESS_WRITE = 2, TG_ACCESS_READ
 /* One buffer a kernel touches: `buffer` indexes the program's buffers. In-place kernels name the buffer once, READ_WRITE:
  * then every load that meets the overwritten range is at the affine of the store that overwrites it. */
 typedef struct tg_argument {
-    int32_t buffer;
+    union {
+        int32_t reference; /* in fusion and planning: a node or an item, see tg_reference_of_item */
+        int32_t buffer;    /* in a program: its position in the list of buffers */
+    };
     tg_dtype dtype; /* its elements as they are stored; loads and stores convert */
     tg_access access;
 } tg_argument;
+
+/* A reference of 0 or more is the node whose value is read; a negative one is an item (kernel/fuse.h) that is written. */
+static inline int32_t tg_reference_of_item(int32_t item) { return -(item + 1); }
+static inline bool tg_reference_is_item(int32_t reference) { return reference < 0; }
+static inline int32_t tg_reference_item(int32_t reference) { return -(reference + 1); }
 
 typedef struct tg_operand_access {
     int32_t argument;

@@ -157,10 +157,10 @@ static int64_t elements_of(const tg_planner *p, int32_t node) { return tg_shape_
 static bool writes_slices(const launcher *l, const tg_kernel *k, int32_t slices) {
     if (k->kind == TG_KERNEL_SCATTER_ADD || k->outer_count < 1 || k->extent[0] % slices != 0) return false;
     for (int32_t i = 0; i < k->argument_count; i++) {
-        const int32_t reference = k->arguments[i].buffer;
-        if (reference >= 0) continue;
+        const int32_t reference = k->arguments[i].reference;
+        if (!tg_reference_is_item(reference)) continue;
         if (tg_plan_state_of(l->p, reference) >= 0) return false;
-        const int32_t node = l->p->fusion.items.items[-(reference + 1)].node;
+        const int32_t node = l->p->fusion.items.items[tg_reference_item(reference)].node;
         if (!tg_kernel_sliced(k, i, elements_of(l->p, node), slices)) return false;
     }
     return true;
@@ -170,7 +170,7 @@ static bool writes_slices(const launcher *l, const tg_kernel *k, int32_t slices)
 static bool reads_slices(const launcher *l, const tg_kernel *reader, int32_t group, int32_t slices) {
     const tg_fusion *f = &l->p->fusion;
     for (int32_t i = 0; i < reader->argument_count; i++) {
-        const int32_t node = reader->arguments[i].buffer;
+        const int32_t node = reader->arguments[i].reference;
         if (node < 0 || f->item_of[node] < 0 || f->items.items[f->item_of[node]].group != group) continue;
         if (!tg_kernel_sliced(reader, i, elements_of(l->p, node), slices)) return false;
     }
@@ -207,9 +207,9 @@ static void bind_nothing(launcher *l) {
 /* The state that argument i is the first of the kernel's to name, unless the launch binds it
  * already; else -1. */
 static int32_t state_to_bind(const launcher *l, const tg_kernel *k, int32_t i) {
-    const int32_t state = tg_plan_state_of(l->p, k->arguments[i].buffer);
+    const int32_t state = tg_plan_state_of(l->p, k->arguments[i].reference);
     for (int32_t j = 0; j < i && state >= 0; j++)
-        if (tg_plan_state_of(l->p, k->arguments[j].buffer) == state) return -1;
+        if (tg_plan_state_of(l->p, k->arguments[j].reference) == state) return -1;
     return state >= 0 && !l->bound[state] ? state : -1;
 }
 

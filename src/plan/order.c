@@ -79,7 +79,7 @@ static bool same_state(const tg_planner *p, int32_t node, int32_t state) {
 static bool reads_old_range(const tg_planner *p, const tg_kernel *kernel, const tg_item *item, int32_t *argument) {
     int64_t count = tg_shape_count(p->graph->nodes.items[item->node].shape);
     for (int32_t i = 0; i < kernel->argument_count; i++) {
-        if (kernel->arguments[i].buffer < 0 || !same_state(p, kernel->arguments[i].buffer, item->state)) continue;
+        if (tg_reference_is_item(kernel->arguments[i].reference) || !same_state(p, kernel->arguments[i].reference, item->state)) continue;
         int64_t lo, hi;
         tg_kernel_read_range(kernel, i, &lo, &hi);
         if (lo < item->state_offset + count && hi > item->state_offset) {
@@ -93,7 +93,8 @@ static bool reads_old_range(const tg_planner *p, const tg_kernel *kernel, const 
 static const tg_instruction *store_of_item(const tg_kernel *kernel, int32_t item) {
     for (int32_t i = 0; i < kernel->body_count; i++) {
         const tg_instruction *x = &kernel->body[i];
-        if ((x->op == TG_K_STORE || x->op == TG_K_SCATTER) && kernel->arguments[x->argument].buffer == -(item + 1)) return x;
+        if ((x->op == TG_K_STORE || x->op == TG_K_SCATTER) && kernel->arguments[x->argument].reference == tg_reference_of_item(item))
+            return x;
     }
     return NULL;
 }
@@ -129,7 +130,7 @@ typedef struct state_readers {
 } state_readers;
 
 static int32_t state_read(const tg_planner *p, const tg_kernel *kernel, int32_t argument) {
-    const int32_t node = kernel->arguments[argument].buffer;
+    const int32_t node = kernel->arguments[argument].reference;
     const tg_node *n = node < 0 ? NULL : &p->graph->nodes.items[node];
     return n && n->op == TG_OP_STATE ? n->attr.index : -1;
 }

@@ -39,7 +39,7 @@ static int32_t state_buffer_of(tg_planner *p, int32_t state) {
 /* The buffer of a kernel's unresolved argument. */
 static int32_t argument_buffer(tg_planner *p, int32_t reference) {
     tg_fusion *f = &p->fusion;
-    const int32_t item = reference < 0 ? -(reference + 1) : f->item_of[reference];
+    const int32_t item = tg_reference_is_item(reference) ? tg_reference_item(reference) : f->item_of[reference];
     if (item < 0) return f->pack_state[reference] >= 0 ? state_buffer_of(p, f->pack_state[reference]) : leaf_buffer(p, reference);
     const tg_item *x = &f->items.items[item];
     if (x->state >= 0) return state_buffer_of(p, x->state);
@@ -49,7 +49,7 @@ static int32_t argument_buffer(tg_planner *p, int32_t reference) {
 
 int32_t tg_plan_state_of(const tg_planner *p, int32_t reference) {
     const tg_fusion *f = &p->fusion;
-    const int32_t item = reference < 0 ? -(reference + 1) : f->item_of[reference];
+    const int32_t item = tg_reference_is_item(reference) ? tg_reference_item(reference) : f->item_of[reference];
     if (item >= 0) return f->items.items[item].state;
     if (f->pack_state[reference] >= 0) return f->pack_state[reference];
     const tg_node *n = &p->graph->nodes.items[reference];
@@ -59,7 +59,7 @@ int32_t tg_plan_state_of(const tg_planner *p, int32_t reference) {
 /* What a reference's element 0 is in its buffer. */
 static int64_t argument_offset(const tg_planner *p, int32_t reference) {
     const tg_fusion *f = &p->fusion;
-    int32_t item = reference < 0 ? -(reference + 1) : f->item_of[reference];
+    int32_t item = tg_reference_is_item(reference) ? tg_reference_item(reference) : f->item_of[reference];
     return item >= 0 && f->items.items[item].state >= 0 ? f->items.items[item].state_offset : 0;
 }
 
@@ -70,7 +70,7 @@ static void touch(tg_buffer *b, int32_t position) {
 
 static int32_t output_buffer(tg_planner *p, int i) {
     int32_t node = tg_strip_reshape(p->graph, p->outputs[i]), item = tg_fusion_output_item(&p->fusion, node);
-    return argument_buffer(p, item >= 0 ? -(item + 1) : node);
+    return argument_buffer(p, item >= 0 ? tg_reference_of_item(item) : node);
 }
 
 static const tg_kernel *kernel_at(const tg_planner *p, int32_t position) { return p->fusion.groups.items[p->order[position]].kernel; }
@@ -79,7 +79,7 @@ static void make_buffers(tg_planner *p) {
     for (int32_t k = 0; k < p->order_count; k++) {
         const tg_kernel *kernel = kernel_at(p, k);
         for (int32_t i = 0; i < kernel->argument_count; i++)
-            touch(&p->program->buffers[argument_buffer(p, kernel->arguments[i].buffer)], k);
+            touch(&p->program->buffers[argument_buffer(p, kernel->arguments[i].reference)], k);
     }
     for (int i = 0; i < p->output_count; i++) touch(&p->program->buffers[output_buffer(p, i)], p->order_count);
 }
@@ -91,7 +91,7 @@ static bool sliced_in(tg_planner *p, const tg_launch *launch, int32_t buffer) {
     for (int32_t k = launch->first; k < launch->first + launch->count; k++) {
         const tg_kernel *kernel = kernel_at(p, k);
         for (int32_t i = 0; i < kernel->argument_count; i++)
-            if (argument_buffer(p, kernel->arguments[i].buffer) == buffer &&
+            if (argument_buffer(p, kernel->arguments[i].reference) == buffer &&
                 !tg_kernel_sliced(kernel, i, p->program->buffers[buffer].count, launch->slices))
                 return false;
     }
@@ -102,7 +102,7 @@ static bool touched_beside(tg_planner *p, const tg_launch *launch, int32_t posit
     for (int32_t k = launch->first; k < launch->first + launch->count; k++) {
         const tg_kernel *kernel = kernel_at(p, k);
         for (int32_t i = 0; i < kernel->argument_count && k != position; i++)
-            if (argument_buffer(p, kernel->arguments[i].buffer) == buffer) return true;
+            if (argument_buffer(p, kernel->arguments[i].reference) == buffer) return true;
     }
     return false;
 }
@@ -114,12 +114,12 @@ static bool launch_allows(tg_planner *p, int32_t position, int32_t buffer) {
 }
 
 static void reuse_operand(tg_planner *p, int32_t position, const tg_kernel *kernel, const tg_instruction *store, bool *taken) {
-    int32_t reference = kernel->arguments[store->argument].buffer;
-    int32_t item = -(reference + 1), out = p->item_buffer[item];
+    int32_t reference = kernel->arguments[store->argument].reference;
+    int32_t item = tg_reference_item(reference), out = p->item_buffer[item];
     tg_program *program = p->program;
     if (out < 0 || p->fusion.items.items[item].state >= 0 || program->buffers[out].first != position) return;
     for (int32_t i = 0; i < kernel->argument_count; i++) {
-        int32_t node = kernel->arguments[i].buffer;
+        int32_t node = kernel->arguments[i].reference;
         if (node < 0 || taken[i]) continue;
         int32_t source = p->fusion.item_of[node];
         if (source < 0 || p->fusion.items.items[source].state >= 0) continue;
@@ -127,7 +127,7 @@ static void reuse_operand(tg_planner *p, int32_t position, const tg_kernel *kern
         if (in->last != position || in->count != program->buffers[out].count || in->dtype != program->buffers[out].dtype) continue;
         bool shared = false; /* another argument already resolves to the same buffer */
         for (int32_t j = 0; j < kernel->argument_count; j++)
-            shared = shared || (j != i && argument_buffer(p, kernel->arguments[j].buffer) == p->item_buffer[source]);
+            shared = shared || (j != i && argument_buffer(p, kernel->arguments[j].reference) == p->item_buffer[source]);
         if (shared || !tg_kernel_in_place(kernel, i, store, 0) || !launch_allows(p, position, p->item_buffer[source])) continue;
         taken[i] = true;
         in->last = program->buffers[out].last;
@@ -209,14 +209,14 @@ static void share_places_in(tg_planner *p, buffer_places *places, const tg_launc
     for (int32_t k = launch->first; k < launch->first + launch->count; k++) {
         const tg_kernel *kernel = kernel_at(p, k);
         for (int32_t i = 0; i < kernel->argument_count; i++) {
-            const int32_t buffer = argument_buffer(p, kernel->arguments[i].buffer);
+            const int32_t buffer = argument_buffer(p, kernel->arguments[i].reference);
             if (needs_place(&program->buffers[buffer]) && program->buffers[buffer].first == k && places->place[buffer] == buffer)
                 idle = take_idle(p, places, buffer, idle);
         }
         for (int32_t i = 0; i < kernel->argument_count; i++) {
-            const int32_t buffer = argument_buffer(p, kernel->arguments[i].buffer);
+            const int32_t buffer = argument_buffer(p, kernel->arguments[i].reference);
             bool again = false; /* named by two arguments */
-            for (int32_t j = 0; j < i; j++) again = again || argument_buffer(p, kernel->arguments[j].buffer) == buffer;
+            for (int32_t j = 0; j < i; j++) again = again || argument_buffer(p, kernel->arguments[j].reference) == buffer;
             if (!again && needs_place(&program->buffers[buffer]) && program->buffers[buffer].last == k && sliced_in(p, launch, buffer))
                 places->idle[idle++] = buffer;
         }
@@ -315,11 +315,12 @@ static bool finish_arguments(tg_planner *p, tg_kernel *kernel) {
     int64_t *offset = TG_NEW(&p->scratch, int64_t, kernel->argument_count + 1);
     if (!merged || !at || !offset) return false;
     for (int32_t i = 0; i < kernel->argument_count; i++) {
-        const int32_t buffer = argument_buffer(p, kernel->arguments[i].buffer);
+        const int32_t buffer = argument_buffer(p, kernel->arguments[i].reference);
         int32_t j = 0;
-        offset[i] = argument_offset(p, kernel->arguments[i].buffer);
+        offset[i] = argument_offset(p, kernel->arguments[i].reference);
         while (j < count && merged[j].buffer != buffer) j++;
-        if (j == count) merged[count++] = (tg_argument){buffer, kernel->arguments[i].dtype, kernel->arguments[i].access};
+        if (j == count)
+            merged[count++] = (tg_argument){.buffer = buffer, .dtype = kernel->arguments[i].dtype, .access = kernel->arguments[i].access};
         else merged[j].access = (tg_access)(merged[j].access | kernel->arguments[i].access);
         at[i] = j;
     }
@@ -412,7 +413,7 @@ static bool blocks_fit(tg_planner *p) {
     for (int32_t k = 0; k < p->order_count; k++) {
         const tg_kernel *kernel = kernel_at(p, k);
         for (int32_t i = 0; i < kernel->argument_count && program->launches[p->launch_of[k]].count > 1; i++) {
-            const int32_t state = tg_plan_state_of(p, kernel->arguments[i].buffer);
+            const int32_t state = tg_plan_state_of(p, kernel->arguments[i].reference);
             if (state < 0) continue;
             const tg_state_info *s = &program->states[state];
             if (tg_shape_count(s->shape) * tg_program_element_bytes(program, s->dtype) > most) return false;

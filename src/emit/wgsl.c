@@ -231,40 +231,21 @@ static const char *wgsl_cast(tg_dtype from, tg_dtype to) {
     return from == TG_F32 ? "tg_to_i32(%1)" : "i32(%1)";
 }
 
-/* Devices may divide by multiplying with 1 / y, which of a y beyond 2^126 they take for 0: then infinity / 3e38 is NaN, and infinity /
- * infinity 0. Where y is a number we know better. */
-static bool wgsl_divides_by_huge(const tg_wgsl *w, const tg_instruction *in) {
-    if (in->op != TG_OP_DIV || in->dtype != TG_F32) return false;
+/* A quotient by a number that is known here; false: tg_div is for that one. Devices may divide by
+ * multiplying with 1 / y, and some take infinity / infinity for 0. So infinity is a product with 0;
+ * up to 2^126 the plain quotient is safe; beyond, where 1 / y may be taken for 0, it is not. */
+static bool wgsl_divide_by_number(tg_wgsl *w, const tg_instruction *in) {
     const tg_instruction *by = &w->kernel->body[in->src[1]];
-    return by->op == TG_OP_CONST && fabs(by->value) > 0x1p126;
-}
-
-static void wgsl_divide_by_huge(tg_wgsl *w, const tg_instruction *in) {
-    const double by = w->kernel->body[in->src[1]].value;
-    const char *keep = tg_wgsl_helper(w, "tg_keep");
-    if (isinf(by)) {
-        tg_text_add(&w->main, "v%d * %s(%s)", (int)in->src[0], keep, by > 0 ? "0f" : "-0f");
-        return;
-    }
-    tg_text_add(&w->main, "(v%d * %s(0x1p-32f)) / %s(", (int)in->src[0], keep, keep);
-    tg_wgsl_literal(w, TG_F32, by * 0x1p-32);
-    tg_text_add(&w->main, ")");
-}
-
-/* By one of the middle, and so safely. */
-static bool wgsl_divides_by_number(const tg_wgsl *w, const tg_instruction *in) {
-    return in->op == TG_OP_DIV && in->dtype == TG_F32 && w->kernel->body[in->src[1]].op == TG_OP_CONST;
+    if (in->op != TG_OP_DIV || in->dtype != TG_F32 || by->op != TG_OP_CONST) return false;
+    if (isinf(by->value))
+        tg_text_add(&w->main, "v%d * %s(%s)", (int)in->src[0], tg_wgsl_helper(w, "tg_keep"), by->value > 0 ? "0f" : "-0f");
+    else if (!(fabs(by->value) > 0x1p126)) wgsl_pattern(w, in, "%1 / %2");
+    else return false;
+    return true;
 }
 
 static void wgsl_elementwise(tg_wgsl *w, const tg_instruction *in) {
-    if (wgsl_divides_by_huge(w, in)) {
-        wgsl_divide_by_huge(w, in);
-        return;
-    }
-    if (wgsl_divides_by_number(w, in)) {
-        wgsl_pattern(w, in, "%1 / %2");
-        return;
-    }
+    if (wgsl_divide_by_number(w, in)) return;
     /* the type that decides the spelling: the operands', which for SELECT are the branches */
     const tg_dtype from = w->kernel->body[in->src[in->op == TG_OP_SELECT ? 1 : 0]].dtype;
     if (in->op == TG_OP_CAST) {

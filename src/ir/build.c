@@ -1,6 +1,7 @@
-/* build: appending nodes and table entries to a graph. Every node passes its shape rule first; a failed call records an
- * error at the graph's current site and leaves nodes and tables as they were. Must not know gradients or the public operations.
- */
+/* build: appending nodes and table entries to a graph. Every node passes its shape rule first; a
+ * failed call records an error at the graph's current site and leaves nodes and tables as they
+ * were. Must not know gradients or the public operations.
+ * */
 #include "ir/rules.h"
 
 #include <stdio.h>
@@ -72,7 +73,7 @@ static void build_say_mismatch(tg_graph *g, const tg_node *node, const tg_rule *
     (void)build_fail(g, node->op, TG_ERROR_INTERNAL, message);
 }
 
-/* exact: the draft's shape and dtype must be what the rule says; else they are taken from it. */
+/* exact: the draft's shape and dtype must follow the rule; else they are taken from the rule. */
 static int32_t build_node(tg_graph *g, tg_node draft, bool exact) {
     if (!build_inputs_live(g, draft.inputs, draft.input_count)) return 0;
     tg_rule rule;
@@ -150,8 +151,8 @@ int32_t tg_ir_iota(tg_graph *g, tg_shape shape, tg_dtype dtype, int axis) {
 
 int32_t tg_ir_unary(tg_graph *g, tg_op op, int32_t x) { return build_node(g, build_draft(op, TG_F32, TG_SCALAR, &x, 1), false); }
 
-/* Brings `count` operands of an elementwise op to one shape. Element types are checked first, so that messages name the
- * operands and not their broadcasts. */
+/* Brings `count` operands of an elementwise op to one shape. Element types are checked first, so
+ * that messages name the operands and not their broadcasts. */
 static bool build_broadcast_operands(tg_graph *g, tg_op op, int32_t *inputs, int count) {
     if (!build_inputs_live(g, inputs, count)) return false;
     char message[TG_RULE_MESSAGE];
@@ -328,7 +329,8 @@ static int32_t build_merge_axes(tg_graph *g, int32_t x, int axis) {
     return tg_ir_reshape(g, x, shape);
 }
 
-/* Windows that do not overlap, one behind the other: taps moved beside their window, spread by the dilation, filled to a step. */
+/* Windows that do not overlap, one after the other: taps moved next to their window, spread by the
+ * dilation, filled to a step. */
 static int32_t build_fold_apart(tg_graph *g, int32_t x, int axis, tg_window w, int64_t length) {
     const int32_t rank = tg_graph_node(g, x)->shape.rank;
     int32_t perm[TG_MAX_RANK] = {0};
@@ -344,7 +346,8 @@ static int32_t build_fold_apart(tg_graph *g, int32_t x, int axis, tg_window w, i
 /* Taps that one fold adds: each is a load and an addition in the body of its kernel. */
 #define BUILD_FOLD_TAPS 32
 
-/* The taps in halves, which can be stored on the way if they must. What the second half adds to lies behind by the first. */
+/* The taps in halves, which can be stored on the way if necessary. The second half adds to elements
+ * that are further on by the first. */
 static int32_t build_fold_halves(tg_graph *g, int32_t x, int axis, tg_window w, int64_t length) {
     int64_t start[TG_MAX_RANK] = {0};
     tg_shape taps = tg_graph_node(g, x)->shape;
@@ -381,7 +384,8 @@ int32_t tg_ir_fold(tg_graph *g, int32_t x, int axis, tg_window window, int64_t l
 
 /* ---------------------------------------------------------------- joins, contraction, indexing */
 
-/* More parts than a kernel should bind at once become a tree: the pieces can then be stored on the way if they must. */
+/* More parts than a kernel should bind at once become a tree: the pieces can then be stored on the
+ * way if necessary. */
 #define BUILD_CONCAT_PARTS 6
 
 static int32_t build_concat_tree(tg_graph *g, const int32_t *parts, int count, int axis) {
@@ -427,7 +431,8 @@ int32_t tg_ir_scatter_add(tg_graph *g, int32_t indices, int32_t updates, int64_t
 
 /* ---------------------------------------------------------------- leaves with a table entry */
 
-/* Refuses an empty name and one that a table already has. Tables hold structs that begin with their name. */
+/* Refuses an empty name and one that a list already has. The structs of these lists begin with
+ * their name. */
 static bool build_name_free(tg_graph *g, tg_op op, const char *name, const void *items, int64_t count, size_t item) {
     if (!name || !name[0]) {
         (void)build_fail(g, op, TG_ERROR_ARGUMENT, "a name is needed");

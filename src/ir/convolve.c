@@ -1,7 +1,9 @@
-/* convolve: convolutions composed of windows, contractions and folds, for the public operations and for gradients alike.
- *   x [N, G, C, in...], w [1 or N, G, O, C, taps...] <-> y [N, G, O, out...], y[o] = sum over c, k of w[o, c, k] x[c, out step + k
- * dilation] One contraction with the batch (N, G): O x (C taps) times (C taps) x out, the windows being index arithmetic. Padding is the
- * caller's. Must not know gradients or the public operations. */
+/* convolve: convolutions composed of windows, contractions and folds, for the public operations and
+ * for gradients alike.
+ *   x [N, G, C, in...], w [1 or N, G, O, C, taps...] <-> y [N, G, O, out...],
+ *   y[o] = sum over c, k of w[o, c, k] x[c, out step + k dilation]
+ * One contraction with the batch (N, G): O x (C taps) times (C taps) x out; the windows are index
+ * arithmetic. The caller pads. Must not know gradients or the public operations. */
 #include "ir/graph.h"
 
 enum { CONVOLVE_BATCH = 2, CONVOLVE_LEAD = 3 }; /* axes N, G; and C or O */
@@ -31,8 +33,8 @@ static int32_t convolve_columns(tg_graph *g, int32_t x, const tg_window *windows
                             convolve_count(shape.dim + CONVOLVE_LEAD, count));
 }
 
-/* w [1 or N, G, rows, columns, taps...] -> [N G, rows, columns taps]. The repeat over N is the last but one step, where the gradient
- * of a contraction looks for it. */
+/* w [1 or N, G, rows, columns, taps...] -> [N G, rows, columns taps]. The repeat over N is the last
+ * but one step, where the gradient of a contraction looks for it. */
 static int32_t convolve_matrix(tg_graph *g, int32_t w, int64_t n, int count) {
     if (w == 0) return 0;
     const tg_shape shape = tg_graph_node(g, w)->shape;

@@ -1,5 +1,5 @@
-/* op: the primitives by number, and what the table ops.def says of each. Kernels, printers and executors name operations by these
- * numbers too. Must not know graphs. */
+/* op: the primitives by number, and what the table ops.def says of each. Kernels, printers and
+ * executors name operations by these numbers too. Must not know graphs. */
 #ifndef TG_OP_H
 #define TG_OP_H
 
@@ -39,7 +39,8 @@ extern const tg_op_info tg_op_table[TG_OP_COUNT];
 
 /* true for UNARY BINARY COMPARE LOGICAL SELECT CAST RANDOM */
 bool tg_op_is_elementwise(tg_op op);
-/* The element types that `op` takes for every operand, as a mask of 1 << dtype (SELECT: of its branches). */
+/* The element types that `op` takes for every operand, as a mask of 1 << dtype (SELECT: of its
+ * branches). */
 unsigned tg_op_dtypes(tg_op op);
 
 #endif

@@ -1,5 +1,5 @@
-/* ops: the table of primitives, one row for each line of ops.def, and what can be read off it.
- * Must not know graphs or shapes. */
+/* ops: the table of primitives, one row for each line of ops.def, and the facts that follow from
+ * it. Must not know graphs or shapes. */
 #include "ir/op.h"
 
 #define OPS_CLASS(class_) TG_CLASS_##class_

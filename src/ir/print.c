@@ -1,5 +1,5 @@
-/* print: a graph as text, one line for each node, and as Graphviz dot. Reads anything a graph may hold.
- * Must not change the graph; costs O(nodes + inputs). */
+/* print: a graph as text, one line for each node, and as Graphviz dot. Reads anything a graph may
+ * hold. Must not change the graph; costs O(nodes + inputs). */
 #include "ir/rules.h"
 
 #include <string.h>

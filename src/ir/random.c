@@ -1,5 +1,6 @@
-/* random: draws as graph nodes. Element i of a draw is a pure function of the run's key, the draw's stream and i, so it does not
- * matter where, how often or in what order it is computed. Must not know seeds: the state's first value is its owner's. */
+/* random: draws as graph nodes. Element i of a draw is a pure function of the run's key, the draw's
+ * stream and i, so it does not matter where, how often or in what order it is computed. Must not
+ * know seeds: the state's first value is its owner's. */
 #include "ir/rules.h"
 
 #include <string.h>

@@ -1,7 +1,8 @@
-/* reference: every primitive evaluated in f64, one element at a time, with the plainest loop that states its meaning.
- * The oracle of all executors: it must stay naive, and must not know kernels, tiles, threads or any executor.
- * i32 and bool values are held exactly in doubles; i32 arithmetic wraps to 32 bits. Nothing is rounded to f32 except
- * f32 constants, whose value in the graph is the f32 one. Memory: 8 bytes per element of every node. */
+/* reference: each primitive evaluated in f64, one element at a time, with the plainest loop for its
+ * meaning. The oracle of all executors: it must stay naive, and must not know kernels, tiles,
+ * threads or any executor. i32 and bool values are exact in doubles; i32 arithmetic wraps to 32
+ * bits. Nothing is rounded to f32 except f32 constants, whose value in the graph is the f32 one.
+ * Memory: 8 bytes for each element of each node. */
 #include "ir/dtype.h"
 #include "ir/graph.h"
 
@@ -219,7 +220,8 @@ static void tg_reference_CAST(const reference_call *call) {
 
 /* ---------------------------------------------------------------- reductions */
 
-/* The positions of the input that one output element reduces: `start` plus inner position r in row-major order. */
+/* The positions of the input that one output element reduces: `start` plus inner position r in
+ * row-major order. */
 typedef struct reference_window {
     tg_shape in, inner; /* inner: the reduced axes' extents, 1 elsewhere */
     int64_t size;
@@ -266,7 +268,8 @@ static void tg_reference_SUM(const reference_call *call) {
     }
 }
 
-/* Position of the first element that no other beats; the first NaN when there is one. sign 1: largest, -1: smallest. */
+/* Position of the first element that no other beats; the first NaN when there is one. sign 1:
+ * largest, -1: smallest. */
 static int64_t reference_window_best(const reference_window *w, double sign) {
     int64_t best = 0;
     double best_value = sign * reference_window_at(w, 0);

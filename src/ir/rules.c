@@ -1,5 +1,5 @@
-/* rules: one shape rule for each primitive: which inputs, element types and attributes it takes and what it gives.
- * Must not know how nodes are stored, and changes nothing. Cost: O(inputs) each. */
+/* rules: one shape rule for each primitive: the inputs, dtypes and attributes that it takes, and
+ * its result. Must not know how nodes are stored, and changes nothing. Cost: O(inputs) each. */
 #include "ir/rules.h"
 
 #include <math.h>
@@ -28,7 +28,8 @@ static tg_status rule_check_operands(tg_rule *rule) {
     return tg_operands_check(rule->g, rule->node->op, rule->node->inputs, rule->node->input_count, rule->message, sizeof rule->message);
 }
 
-/* ---------------------------------------------------------------- operands, before any broadcasting */
+/* ---------------------------------------------------------------- operands, before any
+ * broadcasting */
 
 tg_status tg_operands_check(const tg_graph *g, tg_op op, const int32_t *inputs, int count, char *message, size_t size) {
     char list[TG_DTYPE_LIST], first[TG_NODE_TEXT], other[TG_NODE_TEXT];
@@ -118,7 +119,8 @@ tg_status tg_shape_rule_IOTA(tg_rule *rule) {
                        tg_shape_text(rule->shape, shape, sizeof shape));
 }
 
-/* ---------------------------------------------------------------- elementwise: every operand of one shape */
+/* ---------------------------------------------------------------- elementwise: every operand of
+ * one shape */
 
 static tg_status rule_elementwise(tg_rule *rule, tg_dtype dtype) {
     const tg_status status = rule_check_operands(rule);
@@ -220,7 +222,8 @@ tg_status tg_shape_rule_ARGMIN(tg_rule *rule) { return rule_reduce(rule, TG_I32)
 
 /* ---------------------------------------------------------------- views */
 
-/* Takes the wanted shape from the node; refuses one that cannot be, or (same_rank) one of another rank than the operand's. */
+/* Takes the wanted shape from the node; refuses one that cannot be, or (same_rank) one of another
+ * rank than the operand's. */
 static tg_status rule_view(tg_rule *rule, bool same_rank) {
     char text[TG_NODE_TEXT], wanted[TG_SHAPE_TEXT];
     rule->dtype = rule_input(rule, 0)->dtype;
@@ -372,7 +375,8 @@ typedef struct rule_range {
     int64_t start, end;
 } rule_range;
 
-/* Sorts by start. Shell's method with Knuth's gaps: no allocation, no recursion, at worst O(n^1.5). */
+/* Sorts by start. Shell's method with Knuth's gaps: no allocation, no recursion, at worst
+ * O(n^1.5). */
 static void rule_sort_ranges(rule_range *ranges, int64_t count) {
     int64_t gap = 1;
     while (gap < count / 3) gap = 3 * gap + 1;
@@ -466,7 +470,8 @@ tg_status tg_shape_rule_CONTRACT(tg_rule *rule) {
     return rule_check_shape(rule);
 }
 
-/* One operand of rank 2 with rows (f32, unless `any` dtype will do), one i32 operand of rank 1 with indices, in the given positions. */
+/* One operand of rank 2 with rows (f32, unless `any` dtype will do), one i32 operand of rank 1 with
+ * indices, in the given positions. */
 static tg_status rule_check_indexing(tg_rule *rule, int rows, int indices, bool any) {
     char text[TG_NODE_TEXT], other[TG_NODE_TEXT];
     (void)rule_operand(rule, rows, text);

@@ -1,7 +1,8 @@
-/* serialise: a graph as portable bytes and back. Little-endian whatever the machine; operations go by name, so files survive
- * a reordered ops.def. Layout: magic, version, names of operations, names of source files, nodes, tables, result.
- * Reading trusts nothing: every count is held against the bytes left before memory is asked for, and the whole graph is
- * checked at the end. Must not know what a graph is for. */
+/* serialise: a graph as portable bytes and back. Little-endian on all machines. Operations have
+ * names, so files survive a reordered ops.def. Layout: magic, version, names of operations, names
+ * of source files, nodes, lists, result. Reading trusts nothing: each count is compared with the
+ * bytes left before memory is asked for, and the whole graph is checked at the end. Must not know
+ * what a graph is for. */
 #include "ir/rules.h"
 
 #include <float.h>
@@ -286,7 +287,8 @@ typedef struct serial_reader {
     tg_graph *g;
     const unsigned char *at, *end;
     tg_status status;
-    const tg_op *ops; /* [op_count]: the file's operations; TG_OP_POISON for one this version does not know */
+    /* [op_count]: the file's operations; TG_OP_POISON for one this version does not know */
+    const tg_op *ops;
     int64_t op_count;
     const char **files;
     int64_t file_count;
@@ -351,7 +353,7 @@ static bool serial_take_flag(serial_reader *r) {
     return flag == 1;
 }
 
-/* A number of things that take at least `smallest` bytes each: no more than can follow. */
+/* A count of things that take at least `smallest` bytes each: no more than can follow. */
 static int64_t serial_take_count(serial_reader *r, size_t smallest) {
     const uint32_t count = serial_take_u32(r);
     if (r->status == TG_OK && (count > serial_left(r) / smallest || count >= INT32_MAX))
@@ -504,7 +506,7 @@ static void serial_take_inputs(serial_reader *r, tg_node *node) {
     node->inputs = inputs;
 }
 
-/* Inputs must be known to be sound before anything looks at them: the shape rule runs here, node by node. */
+/* Inputs must be sound before anything reads them: the shape rule runs here, node by node. */
 static void serial_add_node(serial_reader *r, tg_node node) {
     tg_graph *g = r->g;
     tg_rule rule;

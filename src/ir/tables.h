@@ -1,4 +1,5 @@
-/* tables: the inputs and the states of a graph, as its tables list them; a program keeps a copy. Must not know nodes. */
+/* tables: the inputs and the states of a graph, as its tables list them; a program keeps a copy.
+ * Must not know nodes. */
 #ifndef TG_TABLES_H
 #define TG_TABLES_H
 

@@ -1,5 +1,6 @@
-/* verify: whether a graph obeys every rule: node order, shapes, the tables and their names. Used after passes and on graphs
- * read from bytes, which may be hostile. Must not change the graph; costs O(nodes + inputs + names). */
+/* verify: whether a graph obeys all rules: node order, shapes, the lists and their names. Used
+ * after passes and on graphs read from bytes, which may be hostile. Must not change the graph;
+ * costs O(nodes + inputs + names). */
 #include "ir/rules.h"
 
 #include <stdio.h>
@@ -76,7 +77,8 @@ static const char *verify_name_at(const void *items, size_t item, int64_t i) {
     return *name;
 }
 
-/* Every name there and none twice, by an open-addressed hash table of positions + 1, at most half full. */
+/* Every name there and none twice, by an open-addressed hash table of positions + 1, at most half
+ * full. */
 static tg_status verify_names(const tg_graph *g, const char *table, const void *items, int64_t count, size_t item,
                               const verify_report *report) {
     if (count > INT32_MAX) return verify_say(report, "%s: too many", table);
@@ -117,7 +119,8 @@ static bool verify_entry_node(const tg_graph *g, int32_t id, tg_op op, int64_t i
     return verify_is_node(g, id) && g->nodes.items[id].op == op && g->nodes.items[id].attr.index == index;
 }
 
-/* A parameter may also have become a view of flat storage: then only type and shape are its own. */
+/* A parameter may also have become a view of flat storage: then only dtype and shape are its
+ * own. */
 static bool verify_param_node(const tg_graph *g, int64_t index) {
     const tg_param_info *param = &g->params.items[index];
     if (param->node == 0) return true;

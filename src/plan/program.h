@@ -63,15 +63,15 @@ typedef struct tg_feed_check {
 /* Kernels [first, first + count), started together.
  *   slices 0: side by side. None reads, overwrites or takes the place of what another of them
  *             touches, unless all only read it. A lone kernel is a launch of one.
- *   slices S: a chain. The kernels run in order, but slice by slice. Loop 0 of each kernel (an outer
- *             loop, E points, a multiple of S) is cut in S equal slices. Of what kernels of the
- *             chain store, slice s of a kernel reads only what slice s of an earlier kernel stored,
- *             and it stores only into slice s of the buffer: elements [s R, (s + 1) R) of S R. So S
- *             workgroups run through the chain without waiting for each other. Memory changes hands
- *             within a chain only between buffers of the same place, size and element size, whose
- *             accesses in the chain are all by slices.
- * A launch of several kernels binds blocks, not buffers: the workspace, the inputs, the constants, a
- * scratch, and each state it touches; together at most the device's max_arguments. */
+ *   slices S: a chain. The kernels run in order, but slice by slice. Loop 0 of each kernel (an
+ *             outer loop, E points, a multiple of S) is cut in S equal slices. Of what kernels of
+ *             the chain store, slice s of a kernel reads only what slice s of an earlier kernel
+ *             stored, and it stores only into slice s of the buffer: elements [s R, (s + 1) R) of
+ *             S R. So S workgroups run through the chain without waiting for each other. Memory
+ *             changes hands within a chain only between buffers of the same place, size and
+ *             element size, whose accesses in the chain are all by slices.
+ * A launch of several kernels binds blocks, not buffers: the workspace, the inputs, the constants,
+ * a scratch, and each state it touches; together at most the device's max_arguments. */
 typedef struct tg_launch {
     int32_t first, count, slices;
 } tg_launch;

@@ -1,17 +1,19 @@
-/* contract: batched matrix products on the CPU. Packs and runs what contract_choose.c chose. Must not know the epilogue
- * (finished blocks go to a sink) nor the instruction set (contract_ops).
- *
- * One loop nest serves every shape: columns in chunks, k in blocks, rows in chunks, then register tiles. The first operand
- * is read in place whenever its rows and its k each have one stride, the second whenever its columns are contiguous and
- * few rows use them; else a block is copied first. An element's value depends only on its operands and K: within a block
- * of k it is one chain of multiply-adds, blocks are added in order. So parts, threads and tiles never change a result. */
+/* contract: batched matrix products on the CPU. Packs and runs the choice of contract_choose.c.
+ * Must not know the epilogue (finished blocks go to a sink) nor the instruction set (contract_ops).
+ * One loop nest serves all shapes: columns in chunks, k in blocks, rows in chunks, then register
+ * tiles. The first operand is read in place if its rows and its k each have one stride, the
+ * second if its columns are contiguous and few rows use them; else a block is copied first. The
+ * value of an element depends only on its operands and K: within a block of k it is one run of
+ * multiply-adds, and blocks are added in order. So parts, threads and tiles never change a
+ * result. */
 #include "run/cpu/contract_choice.h"
 
 #include <string.h>
 
 /* ---------------------------------------------------------------- running */
 
-/* Which b the worker's copy holds, when k has one block: of one column chunk. Parts of the same columns find it packed. */
+/* The b in the worker's copy, when k has one block: that of one column chunk. Parts of the same
+ * columns find it packed. */
 typedef struct contract_packed {
     const float *b;
     int64_t column;
@@ -19,7 +21,7 @@ typedef struct contract_packed {
 
 void tg_contraction_begin(void *scratch) { *(contract_packed *)scratch = (contract_packed){NULL, 0}; }
 
-/* What one part works with. Rows and columns are those of the possibly exchanged problem. */
+/* The data of one part. Rows and columns are those of the possibly exchanged problem. */
 typedef struct contract_job {
     const tg_contraction *c;
     int worker;
@@ -122,7 +124,7 @@ static void contract_copy_tile(const contract_job *job, float *to, int64_t padde
     }
 }
 
-/* Where the tiles of a chunk of rows find their a: tile i, at row `row` of the chunk. */
+/* The addresses of a for the tiles of a chunk of rows: tile i, at row `row` of the chunk. */
 typedef struct contract_rows {
     const float *base;
     int64_t row_step, tile_step, row_stride, k_stride, tiles, height, taller;
@@ -192,7 +194,8 @@ static void contract_chunk(const contract_job *job, int64_t m0, int64_t rows, in
 static void contract_emit(const contract_job *job, int64_t m0, int64_t rows, int64_t n0, int64_t cols, float *sums, int64_t stride) {
     if (!job->c->swapped) {
         job->sink(job->user, job->worker, job->batch, m0, rows, n0, cols, sums, stride);
-    } else if (job->direct == NULL) { /* one row of the transposed product is one column of the product */
+        /* one row of the transposed product is one column of the product */
+    } else if (job->direct == NULL) {
         job->sink(job->user, job->worker, job->batch, n0, cols, m0, rows, sums, 1);
     } else {
         for (int64_t j = 0; j < cols; ++j) job->direct[(n0 + j) * job->row_stride] = sums[j];
@@ -280,7 +283,8 @@ static void contract_next_batch(contract_job *job) {
     }
 }
 
-/* Batches from job->batch to `end`, each one panel of columns. A sink gets the rows of `group` of them at once. */
+/* Batches from job->batch to `end`, each one panel of columns. A sink gets the rows of `group` of
+ * them at once. */
 static void contract_tiny(contract_job *job, int64_t end) {
     const tg_contraction *c = job->c;
     const int64_t width = c->ops->width, vectors = contract_ceil(c->n, width), padded = vectors * width;

@@ -1,5 +1,5 @@
-/* contract_choice (private to run/cpu): a contraction with all that contract_choose.c chose for it, as contract.c runs it, and where
- * elements of its operands lie. */
+/* contract_choice (private to run/cpu): a contraction with all choices that contract_choose.c made
+ * for it, as contract.c runs it, and the addresses of the elements of its operands. */
 #ifndef TG_CONTRACT_CHOICE_H
 #define TG_CONTRACT_CHOICE_H
 #include "run/cpu/contract.h"
@@ -7,7 +7,8 @@
 
 enum { CONTRACT_HEADER_FLOATS = 16 }; /* of a worker's scratch */
 
-/* The offsets of one group of loops in one operand: runs of `run` steps of `stride`; runs[i] is where run i begins. */
+/* The offsets of one group of loops in one operand: runs of `run` steps of `stride`; runs[i] is
+ * where run i begins. */
 typedef struct contract_axis {
     int64_t total, run, stride;
     const int64_t *runs; /* NULL: one run, at 0 */
@@ -30,8 +31,9 @@ struct tg_contraction {
     int64_t batch_extent[TG_MAX_LOOP];
     int64_t batches, m, n, k; /* of the possibly exchanged problem */
     int64_t group;            /* tiny: batches that a sink gets at once; else 0 */
-    bool swapped;             /* computes the transposed product; then m is 1, or n is 1 and `dot` */
-    bool dot;                 /* n is 1, a is contiguous along k */
+    /* computes the transposed product; then m is 1, or n is 1 and `dot` */
+    bool swapped;
+    bool dot; /* n is 1, a is contiguous along k */
     contract_a_mode a_mode;
     contract_b_mode b_mode;
     int64_t k_block, column_chunk, row_chunk, strip;

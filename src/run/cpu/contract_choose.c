@@ -1,23 +1,27 @@
-/* contract_choose: how a contraction on the CPU is computed, from its extents and strides: which operand comes first, what is copied, the
- * blocks, and the split in parts. Must not know values. */
+/* contract_choose: how a contraction on the CPU is computed, from its extents and strides: which
+ * operand comes first, what is copied, the blocks, and the split in parts. Must not know values. */
 #include "run/cpu/contract_choice.h"
 
 #include <string.h>
 
-/* Sizes in elements. A panel of b (CONTRACT_K_BLOCK x 2 vectors) stays in L1 or nearly so, a chunk of a in half of L2. */
+/* Sizes in elements. A panel of b (CONTRACT_K_BLOCK x 2 vectors) stays in L1 or nearly so, a chunk
+ * of a in half of L2. */
 #define CONTRACT_K_BLOCK 512
 #define CONTRACT_ROW_CHUNK 128
 #define CONTRACT_COLUMN_FLOATS 262144 /* of a packed block of b */
 #define CONTRACT_COLUMN_CHUNK 512     /* when k has several blocks */
 #define CONTRACT_SINK_FLOATS 16384    /* handed to a sink at once */
-#define CONTRACT_STRIP_FLOATS 131072  /* unfinished sums of a sink's blocks, when k has several blocks */
+/* unfinished sums of a sink's blocks, when k has several blocks */
+#define CONTRACT_STRIP_FLOATS 131072
 #define CONTRACT_MAX_PARTS 64
-#define CONTRACT_TINY 8192         /* multiply-adds of one batch, below which what is done once per batch counts */
+/* multiply-adds of one batch, below which the work done once for each batch counts */
+#define CONTRACT_TINY 8192
 #define CONTRACT_GROUP_FLOATS 1024 /* of several batches, handed to a sink at once */
 
 /* ---------------------------------------------------------------- offsets */
 
-/* Drops loops of extent 1 and joins neighbours that one stride walks. Returns the loops left. */
+/* Drops loops of extent 1 and joins neighbours that one stride covers. Returns the number of loops
+ * left. */
 static int32_t contract_coalesce(const int64_t *extent, const int64_t *stride, int32_t dims, int64_t *out_extent, int64_t *out_stride) {
     int32_t count = 0;
     for (int32_t d = 0; d < dims; ++d) {
@@ -55,7 +59,8 @@ static bool contract_make_axis(tg_arena *arena, const tg_kernel *kernel, const t
 static const tg_contract_ops *contract_ops_of(tg_isa isa, int64_t columns) {
     (void)columns;
 #if defined(TG_HAS_X86)
-    /* Eight columns fill an AVX2 vector but half of an AVX-512 one, whose wider loads and stores cost more. */
+    /* Eight columns fill an AVX2 vector but half of an AVX-512 one, whose wider loads and stores
+     * cost more. */
     if (isa == TG_ISA_AVX512_) return columns <= 8 ? &tg_contract_ops_avx2 : &tg_contract_ops_avx512;
     if (isa == TG_ISA_AVX2_) return &tg_contract_ops_avx2;
 #elif defined(TG_HAS_NEON)
@@ -79,7 +84,8 @@ static void contract_swap_operands(tg_contraction *c) {
     c->swapped = !c->swapped;
 }
 
-/* Matrix times vector: a dot product per row where the matrix is contiguous along k, else one row of results at a time. */
+/* Matrix times vector: a dot product per row where the matrix is contiguous along k, else one row
+ * of results at a time. */
 static void contract_choose_orientation(tg_contraction *c) {
     bool long_k = c->k >= 8;
     bool a_dots = long_k && contract_one_run(&c->a.k) && contract_contiguous(&c->a.k);
@@ -117,8 +123,9 @@ static void contract_choose_b(tg_contraction *c, int64_t rows) {
     }
 }
 
-/* Rows x columns of parts for one batch: least repeated packing (a part packs its own rows of a and columns of b; a copied
- * element costs about as much as 8 multiply-adds of a vector unit of `width`), then the better balance. */
+/* Rows x columns of parts for one batch: least repeated packing (a part packs its own rows of a and
+ * columns of b; a copied element costs about as much as 8 multiply-adds of a vector unit of
+ * `width`), then the better balance. */
 static void contract_choose_grid(tg_contraction *c, int64_t wanted) {
     int64_t panel = 2 * c->ops->width;
     int64_t most_rows = contract_max(1, c->m / 32), most_columns = contract_max(1, contract_ceil(c->n, panel) / 2);
@@ -143,7 +150,8 @@ static void contract_choose_parts(tg_contraction *c, int64_t limit) {
     double wanted = work < 2.4e6 ? work / 3e5 : 8 + work / 8e6;
     int64_t parts = wanted < 1 ? 1 : wanted > CONTRACT_MAX_PARTS ? CONTRACT_MAX_PARTS : (int64_t)wanted;
     parts = contract_min(parts, limit);
-    while ((parts & (parts - 1)) > 0) parts &= parts - 1; /* a power of two, so that kernels of the same rows are cut at the same ones */
+    /* a power of two, so that kernels of the same rows are cut at the same ones */
+    while ((parts & (parts - 1)) > 0) parts &= parts - 1;
     c->batch_parts = contract_min(c->batches, parts);
     c->row_parts = c->column_parts = 1;
     if (c->batches < parts) contract_choose_grid(c, parts / c->batches);
@@ -164,7 +172,7 @@ static void contract_choose_blocks(tg_contraction *c) {
                    : contract_min(rows, contract_max(c->row_chunk, CONTRACT_STRIP_FLOATS / c->column_chunk / c->row_chunk * c->row_chunk));
 }
 
-/* Tiny products, of one panel and one block of k, run by a loop that does little else. */
+/* Tiny products, of one panel and one block of k, run in a loop with little other work. */
 static void contract_choose_group(tg_contraction *c) {
     if (c->dot || c->swapped || c->batches < 2 || c->n < 2 || c->n > 2 * c->ops->width || c->k > c->k_block) return;
     if (c->m * c->n * c->k > CONTRACT_TINY || c->a_mode != CONTRACT_A_IN_PLACE || c->row_parts * c->column_parts > 1) return;

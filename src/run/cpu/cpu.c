@@ -1,6 +1,7 @@
-/* cpu: the CPU as a device. Owns state buffers, each executable's workspace, translated kernels and per-worker scratch, and
- * runs a program's kernels in order. Everything is allocated in open, make_state and load; a run allocates nothing. Results do
- * not depend on the number of threads. Must not know graphs. */
+/* cpu: the CPU as a device. Owns state buffers, each executable's workspace, translated kernels and
+ * per-worker scratch, and runs a program's kernels in order. Everything is allocated in open,
+ * make_state and load; a run allocates nothing. Results do not depend on the number of threads.
+ * Must not know graphs. */
 #include "ir/dtype.h"
 #include "run/executor.h"
 #include "run/cpu/isa.h"
@@ -221,7 +222,8 @@ static tg_status cpu_load_parts(tg_device *device, tg_executable *e, const int32
         tg_status status = cpu_load_kernel(device, e, k);
         if (status != TG_OK) return status;
     }
-    e->scratch_bytes = (e->scratch_bytes + 127) & ~(size_t)63; /* workers do not share cache lines */
+    /* workers do not share cache lines */
+    e->scratch_bytes = (e->scratch_bytes + 127) & ~(size_t)63;
     e->scratch_block = tg_alloc(e->ctx, e->scratch_bytes * (size_t)e->workers);
     if (e->scratch_block == NULL) return TG_ERROR_MEMORY;
     for (int w = 0; w < e->workers; ++w) e->scratch[w] = e->scratch_block + e->scratch_bytes * (size_t)w;

@@ -1,5 +1,5 @@
-/* gemm_api: the public matrix product and the name of the processor's features. Makes a CONTRACT kernel by hand and runs it
- * on the calling thread. Must not know how contractions work inside. */
+/* gemm_api: the public matrix product and the name of the processor's features. Makes a CONTRACT
+ * kernel by hand and runs it on the calling thread. Must not know how contractions work inside. */
 #include "run/cpu/contract.h"
 
 const char *tg_cpu_name(void) { return tg_isa_name(tg_cpu_isa()); }

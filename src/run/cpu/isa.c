@@ -1,5 +1,6 @@
-/* isa: finds out at run time which vector instructions the processor and the operating system offer. Owns the environment
- * variable TENSORGRAD_ISA. Must not know what the instructions are used for. */
+/* isa: finds out at run time which vector instructions the processor and the operating system
+ * offer. Owns the environment variable TENSORGRAD_ISA. Must not know what the instructions are used
+ * for. */
 #include "run/cpu/isa.h"
 
 #include <stdlib.h>
@@ -9,7 +10,8 @@ static const char *const isa_names[] = {"scalar", "avx2", "avx512", "neon", "sim
 
 const char *tg_isa_name(tg_isa isa) { return (unsigned)isa < sizeof isa_names / sizeof isa_names[0] ? isa_names[isa] : "scalar"; }
 
-/* What the hardware can do. The built-in also asks XGETBV whether the system saves the wide registers. */
+/* What the hardware can do. The built-in also asks XGETBV whether the system saves the wide
+ * registers. */
 static tg_isa isa_detect(void) {
 #if defined(TG_HAS_X86) && defined(__GNUC__)
     __builtin_cpu_init();

@@ -1,6 +1,7 @@
-/* Opens one ISA's compilation (see isa.h). No include guard: a one-file build opens and closes several in turn.
- * Defines: VW (floats per vector), vf, vi (float and int32 vectors), vd (double vector of VW/2), TG_NAME(f) -> f_avx2 and so on,
- * vload, vstore, vset1, vfma(a, b, c) = a b + c, visplat, vselect(mask, a, b), TG_INLINE. Loads and stores are unaligned. */
+/* Opens one ISA's compilation (see isa.h). No include guard: a one-file build opens and closes
+ * several in turn. Defines: VW (floats per vector), vf, vi (float and int32 vectors), vd (double
+ * vector of VW/2), TG_NAME(f) -> f_avx2 and so on, vload, vstore, vset1, vfma(a, b, c) = a b + c,
+ * visplat, vselect(mask, a, b), TG_INLINE. Loads and stores are unaligned. */
 #if defined(TG_ISA_AVX512)
 #  include <immintrin.h>
 #  define VW 16

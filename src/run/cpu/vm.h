@@ -1,10 +1,12 @@
-/* vm: kernel IR as a linear program over tiles that live in the first-level cache. Owns the executable form of a kernel and
- * the interface between its makers (vm_shape.c, vm_tile.c, vm_code.c, vm_make.c), its instruction set (vm_kernels.inc, once per
- * ISA) and its driver (vm_run.c). Must not know programs, buffers or models: arguments come as pointers.
+/* vm: kernel IR as a linear program over tiles that live in the first-level cache. Owns the
+ * executable form of a kernel and the interface between its makers (vm_shape.c, vm_tile.c,
+ * vm_code.c, vm_make.c), its instruction set (vm_kernels.inc, once per ISA) and its driver
+ * (vm_run.c). Must not know programs, buffers or models: arguments come as pointers.
  *
- * A tile is `rows` x `cols` points. Columns run along one loop; rows along the flat index of several others; loops that are
- * neither are `outside` and fixed while a tile runs. A value of a tile varies with rows, with columns, with both or with
- * neither (its class) and takes 1, rows, cols or rows x cols lanes of 4 bytes (bool: 0 or -1). */
+ * A tile is `rows` x `cols` points. Columns run along one loop; rows along the flat index of
+ * several others; loops that are neither are `outside` and fixed while a tile runs. A value of a
+ * tile varies with rows, with columns, with both or with neither (its class) and takes 1, rows,
+ * cols or rows x cols lanes of 4 bytes (bool: 0 or -1). */
 #ifndef TG_VM_H
 #define TG_VM_H
 
@@ -21,19 +23,22 @@
     X(round, f, f) X(relu_f, f, f) X(relu_i, i, i) X(not, i, i) \
     X(square, f, f) X(cube, f, f) X(f_to_i, f, i) X(f_to_b, f, i) X(i_to_f, i, f) X(i_to_b, i, i) X(b_to_f, i, f) \
     X(b_to_i, i, i)
-/* Each in three variants: both operands vary along a row, only the second (_sv), only the first (_vs). */
+/* Each in three variants: both operands vary along a row, only the second (_sv), only the first
+ * (_vs). */
 #define TG_VM_BINARY(X) \
     X(add_f, f, f) X(sub_f, f, f) X(mul_f, f, f) X(div_f, f, f) X(pow_f, f, f) X(mod_f, f, f) X(min_f, f, f) X(max_f, f, f) \
     X(less_f, f, i) X(less_equal_f, f, i) X(equal_f, f, i) X(not_equal_f, f, i) \
     X(add_i, i, i) X(sub_i, i, i) X(mul_i, i, i) X(div_i, i, i) X(min_i, i, i) X(max_i, i, i) \
     X(less_i, i, i) X(less_equal_i, i, i) X(equal_i, i, i) X(not_equal_i, i, i) X(and, i, i) X(or, i, i)
-/* Each in eight variants: bit k set when operand k does not vary along a row. fma: a b + c, fms: a b - c, fnma: c - a b,
- * less_select: a < b ? c : 0, less_equal_select: a <= b ? c : 0. X(name, types of the operands, result type) */
+/* Each in eight variants: bit k set when operand k does not vary along a row. fma: a b + c, fms: a
+ * b - c, fnma: c - a b, less_select: a < b ? c : 0, less_equal_select: a <= b ? c : 0. X(name,
+ * types of the operands, result type) */
 #define TG_VM_TERNARY(X) \
     X(select, i, i, i, i) X(fma, f, f, f, f) X(fms, f, f, f, f) X(fnma, f, f, f, f) X(less_select, f, f, i, i) \
     X(less_equal_select, f, f, i, i)
-/* Each over the columns (_row: one result per row) and over the rows (_col: one result per column), folded into an accumulator
- * (_fold), and one accumulator into another (_merge). X(name, operand type, 1 for an index) */
+/* Each over the columns (_row: one result per row) and over the rows (_col: one result per column),
+ * folded into an accumulator (_fold), and one accumulator into another (_merge). X(name, operand
+ * type, 1 for an index) */
 #define TG_VM_REDUCTION(X) \
     X(sum_f, f, 0) X(sum_i, i, 0) X(max_f, f, 0) X(max_i, i, 0) X(min_f, f, 0) X(min_i, i, 0) \
     X(argmax_f, f, 1) X(argmax_i, i, 1) X(argmin_f, f, 1) X(argmin_i, i, 1)
@@ -77,15 +82,16 @@ extern const tg_vm_table tg_vm_table_avx512, tg_vm_table_avx2;
 extern const tg_vm_table tg_vm_table_neon;
 #endif
 #ifdef TG_HAS_SIMD128
-extern const tg_vm_table tg_vm_table_simd128; /* and no other: what runs WebAssembly SIMD was told so at compile time */
+/* and no other: what runs WebAssembly SIMD was told so at compile time */
+extern const tg_vm_table tg_vm_table_simd128;
 #else
 extern const tg_vm_table tg_vm_table_scalar;
 #endif
 
 /* ---- addresses */
 
-/* Element offset of a tile's point (r, c): base + row part(r) + c col. The row part is r row when `affine`, else a table
- * made for each tile. */
+/* Element offset of a tile's point (r, c): base + row part(r) + c col. The row part is r row when
+ * `affine`, else a table made for each tile. */
 typedef struct tg_vm_stream {
     int64_t offset, col, row;
     bool affine;
@@ -120,7 +126,8 @@ struct tg_vm_code {
     tg_vm_fn fn;
     int32_t out, a, b, c; /* slots */
     int32_t extent;
-    int32_t splat; /* bit k: operand k does not vary along a row (what the variant of fn says too) */
+    /* bit k: operand k does not vary along a row (what the variant of fn says too) */
+    int32_t splat;
     const tg_vm_access *access;
 };
 
@@ -149,9 +156,11 @@ typedef struct tg_vm_segment {
 } tg_vm_segment;
 
 typedef enum tg_vm_mode {
-    TG_VM_MAP,      /* every tile: body */
-    TG_VM_ROWS,     /* REDUCE, rows are outer, columns the last inner loop, outside the other inner loops */
-    TG_VM_COLUMNS,  /* REDUCE, columns are an outer loop, rows are inner, outside the other outer loops */
+    TG_VM_MAP, /* every tile: body */
+    /* REDUCE, rows are outer, columns the last inner loop, outside the other inner loops */
+    TG_VM_ROWS,
+    /* REDUCE, columns are an outer loop, rows are inner, outside the other outer loops */
+    TG_VM_COLUMNS,
     TG_VM_EPILOGUE, /* CONTRACT */
     TG_VM_SCATTERING
 } tg_vm_mode;
@@ -161,10 +170,11 @@ typedef struct tg_vm_loops {
     int64_t row_extent[TG_MAX_LOOP]; /* outermost first */
     int64_t outside_extent[TG_MAX_LOOP];
     int64_t rows, cols, outside; /* products */
-    /* kernel loop whose stride stands for the (merged) loop */
+    /* kernel loop that gives the stride of the (merged) loop */
     int32_t row_lead[TG_MAX_LOOP], outside_lead[TG_MAX_LOOP], col_lead; /* col_lead -1: no loop */
-    int32_t batch_outside; /* EPILOGUE: the first ones of outside are batch loops, the rest outer n loops */
-    bool turned;           /* EPILOGUE with one column: columns are m, rows n */
+    /* EPILOGUE: the first ones of outside are batch loops, the rest outer n loops */
+    int32_t batch_outside;
+    bool turned; /* EPILOGUE with one column: columns are m, rows n */
 } tg_vm_loops;
 
 typedef struct tg_vm_kernel {
@@ -178,14 +188,15 @@ typedef struct tg_vm_kernel {
     int32_t slot_count, stream_count;
     tg_vm_segment setup;                /* once per part: what is the same in every tile */
     tg_vm_segment prologue, body, last; /* last: stores once per outer point, REDUCE in passes */
-    /* REDUCE in passes: outer[0], pass[0], outer[1], pass[1] .. outer[passes], body (element stores), last */
+    /* REDUCE in passes: outer[0], pass[0], outer[1], pass[1] .. outer[passes], body (element
+     * stores), last */
     int32_t passes;                      /* 0: the whole row fits in a tile, or no REDUCE */
     tg_vm_segment *outer, *pass, *merge; /* merge: folds slots of merge_slots into accumulators */
     int64_t kept_begin, kept_end;        /* bytes of a worker's registers that live across passes */
     const int32_t *merge_slots;
     const int64_t *merge_offsets; /* relative to kept_begin */
     int32_t merge_slot_count;
-    int32_t split_parts; /* > 0: the inner loops are split in so many parts, combined in order */
+    int32_t split_parts; /* > 0: the inner loops are split in this many parts, combined in order */
     char *partials;      /* split_parts x (kept_end - kept_begin) */
     char *shared;        /* constants and uniform values */
     int32_t parts;       /* of everything else; 1: the calling thread */
@@ -224,11 +235,13 @@ struct tg_vm_frame {
     bool first;         /* first tile of an accumulation */
 };
 
-/* Makes the executable form in `arena`; the source kernel stays referenced. aliased[a]: argument a's memory is written by this
- * kernel and also read through a or another argument. NULL recorded. Cost: proportional to the body, no search. */
+/* Makes the executable form in `arena`; the source kernel stays referenced. aliased[a]: argument
+ * a's memory is written by this kernel and also read through a or another argument. NULL recorded.
+ * Cost: proportional to the body, no search. */
 tg_vm_kernel *tg_vm_make(tg_arena *arena, const tg_kernel *kernel, const bool *aliased, tg_isa isa);
 size_t tg_vm_scratch(const tg_vm_kernel *kernel); /* bytes each worker needs, 64-byte aligned */
-/* argument[i]: first element of kernel argument i. scratch[w]: worker w's. Allocates nothing. Same bits for any pool. */
+/* argument[i]: first element of kernel argument i. scratch[w]: worker w's. Allocates nothing. Same
+ * bits for any pool. */
 void tg_vm_run(tg_vm_kernel *kernel, void *const *argument, tg_pool *pool, char *const *scratch);
 
 /* ---- shared between vm_shape.c and vm_make.c */
@@ -240,7 +253,8 @@ typedef struct tg_vm_affine_use {
     bool is_access; /* memory is touched at it (not a bound, not INDEX) */
 } tg_vm_affine_use;
 int32_t tg_vm_affine_count(const tg_kernel *kernel);
-/* Merges loops, chooses mode, rows and columns. uses: tg_vm_affine_count entries. rows_of_batches: see tg_contraction_is_tiny. */
+/* Merges loops, chooses mode, rows and columns. uses: tg_vm_affine_count entries. rows_of_batches:
+ * see tg_contraction_is_tiny. */
 void tg_vm_shape_loops(const tg_kernel *kernel, bool rows_of_batches, tg_vm_affine_use *uses, tg_vm_mode *mode, tg_vm_loops *loops);
 void tg_vm_make_stream(const tg_vm_loops *loops, const tg_affine *at, tg_vm_stream *out);
 

@@ -1,5 +1,6 @@
-/* vm_code: turns a list of a kernel's instructions into tile code. Owns slots and registers, which loads and stores work on memory
- * in place, superinstructions, variants. Must not know why the instructions were listed. */
+/* vm_code: turns a list of a kernel's instructions into tile code. Owns slots and registers, which
+ * loads and stores work on memory in place, superinstructions, variants. Must not know why the
+ * instructions were listed. */
 #include "ir/dtype.h"
 #include "run/cpu/vm_make.h"
 
@@ -45,7 +46,8 @@ static int64_t code_class_row(const tg_vm_maker *m, int32_t class_) {
 int32_t tg_vm_new_register(tg_vm_maker *m, int32_t class_, size_t lane_bytes) {
     size_t bytes = ((size_t)code_class_lanes(m, class_) * lane_bytes + 63) & ~(size_t)63;
     int32_t slot = tg_vm_new_slot(m, TG_VM_REGISTER, (int64_t)m->register_top, code_class_row(m, class_));
-    m->register_top += bytes + 64; /* staggered, so that equal offsets in two registers are not equal modulo 4 KiB */
+    /* staggered, so that equal offsets in two registers are not equal modulo 4 KiB */
+    m->register_top += bytes + 64;
     if (m->register_top > m->register_most) m->register_most = m->register_top;
     return slot;
 }
@@ -111,7 +113,8 @@ static int32_t code_read(tg_vm_maker *m, int32_t v) {
 /* How memory is walked for a value of a class. */
 static int32_t code_walk_extent(int32_t class_) { return class_ == TG_VM_CLASS_ROW ? TG_VM_DOWN : tg_vm_class_extent(class_); }
 
-/* Does an operand of class `operand` stay the same along the lanes of a result of class `result`? */
+/* Does an operand of class `operand` stay the same along the lanes of a result of class
+ * `result`? */
 static bool code_is_splat(int32_t operand, int32_t result) {
     int32_t lane = result & TG_VM_CLASS_COL ? TG_VM_CLASS_COL : result & TG_VM_CLASS_ROW;
     return lane != 0 && (operand & lane) == 0;
@@ -161,7 +164,8 @@ static bool code_is_constant(const tg_vm_maker *m, int32_t v, double value) {
     const tg_instruction *instruction = &m->kernel->body[v];
     return instruction->op == TG_OP_CONST && instruction->value >= value && instruction->value <= value;
 }
-/* The operand of instruction i that becomes part of it, or -1: a b + c, a b - c, c - a b, (a < b) ? c : 0. */
+/* The operand of instruction i that becomes part of it, or -1: a b + c, a b - c, c - a b, (a < b) ?
+ * c : 0. */
 static int32_t code_fusable(const tg_vm_maker *m, int32_t i) {
     const tg_instruction *instruction = &m->kernel->body[i];
     if ((instruction->op == TG_OP_ADD || instruction->op == TG_OP_SUB) && instruction->dtype == TG_F32)
@@ -201,12 +205,12 @@ static bool code_feeds_store(const tg_vm_maker *m, int32_t v) {
     return false;
 }
 
-/* Do elements of its argument lie in memory as they do in a lane? */
+/* Do elements of its argument have the same form in memory as in a lane? */
 static bool code_in_lanes(const tg_vm_maker *m, const tg_instruction *access) {
     return tg_dtype_is_word(m->kernel->arguments[access->argument].dtype);
 }
 
-/* Can instruction i, a LOAD, be read where it lies? */
+/* Can instruction i, a LOAD, be read in place? */
 static bool code_is_direct(const tg_vm_maker *m, int32_t i) {
     const tg_instruction *load = &m->kernel->body[i];
     if (load->op != TG_K_LOAD || load->bound_count > 0 || !code_in_lanes(m, load) || m->prologue) return false;
@@ -430,7 +434,8 @@ static int32_t code_spread(tg_vm_maker *m, int32_t v) {
     return value->spread;
 }
 
-/* Elementwise code over `count` operand values; fn is the variant in which all operands vary, or one that is told. */
+/* Elementwise code over `count` operand values; fn is the variant in which all operands vary, or
+ * one that is told. */
 static void code_elementwise(tg_vm_maker *m, int32_t i, int32_t position, int32_t fn, const int32_t *operands, int count) {
     int32_t class_ = m->values[i].class_, slots[3] = {0, 0, 0}, mask = 0;
     const bool spreads = class_ == TG_VM_CLASS_FULL && m->out->tile_cols < TG_VM_SHORT_ROW && m->out->mode != TG_VM_EPILOGUE;

@@ -1,6 +1,6 @@
-/* vm_make: translates a kernel, once, at load: which instructions run once, per part, per outer point, in which pass over the inner
- * loops, and how a contraction hands over its blocks. Everything depends on the kernel alone. Must not know how tiles are
- * driven. */
+/* vm_make: translates a kernel, once, at load: which instructions run once, per part, per outer
+ * point, in which pass over the inner loops, and how a contraction hands over its blocks.
+ * Everything depends on the kernel alone. Must not know how tiles are driven. */
 #include "run/cpu/vm_make.h"
 
 #include <string.h>
@@ -212,8 +212,8 @@ static bool maker_direct_contraction(tg_vm_maker *m) {
     out->direct_row = loops->turned ? stream.col : row;
     return true;
 }
-/* Operations worth dealing out, some 20 us: measured on two cores that share no cache, products of 12 us got slower. Those of a
- * tiny product take longer. */
+/* The number of operations that is worth splitting, about 20 us: measured on two cores that share
+ * no cache, products of 12 us got slower. Operations of a tiny product take longer. */
 static const double maker_split_flops = 4e6, maker_tiny_price = 4;
 static void maker_contraction(tg_vm_maker *m) {
     tg_vm_kernel *out = m->out;

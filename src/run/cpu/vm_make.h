@@ -1,6 +1,7 @@
-/* vm_make: what the parts of the translation share. vm_make.c lists which instructions run when, vm_tile.c decides classes, tile
- * sizes and parts, vm_code.c turns a list of instructions into code. A segment is made by: tg_vm_begin_segment, perhaps
- * tg_vm_emit, tg_vm_list for each instruction, tg_vm_make_segment. */
+/* vm_make: what the parts of the translation share. vm_make.c lists which instructions run when,
+ * vm_tile.c decides classes, tile sizes and parts, vm_code.c turns a list of instructions into
+ * code. A segment is made by: tg_vm_begin_segment, perhaps tg_vm_emit, tg_vm_list for each
+ * instruction, tg_vm_make_segment. */
 #ifndef TG_VM_MAKE_H
 #define TG_VM_MAKE_H
 
@@ -102,7 +103,8 @@ static inline int32_t tg_vm_class_extent(int32_t class_) {
 }
 static inline int64_t tg_vm_smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t tg_vm_larger(int64_t a, int64_t b) { return a > b ? a : b; }
-/* The largest power of two that is at most n, 1 at least: so many parts begin at the same share of the rows in every kernel. */
+/* The largest power of two that is at most n, at least 1: with it, parts begin at the same share of
+ * the rows in each kernel. */
 static inline int64_t tg_vm_power_below(int64_t n) {
     while ((n & (n - 1)) > 0) n &= n - 1;
     return n < 1 ? 1 : n;
@@ -113,16 +115,18 @@ static inline int64_t tg_vm_divide_up(int64_t a, int64_t b) { return (a + b - 1)
 void tg_vm_analyse(tg_vm_maker *m);      /* class, level, depth of every value */
 void tg_vm_choose_tile(tg_vm_maker *m);  /* tile_rows, tile_cols, passes */
 void tg_vm_choose_parts(tg_vm_maker *m); /* tiles, parts, split_parts */
-/* Rows after which what instruction i's offsets and bounds say repeats; 1: the same in every row. */
+/* The number of rows after which the offsets and bounds of instruction i repeat; 1: the same in all
+ * rows. */
 int64_t tg_vm_instruction_period(const tg_vm_maker *m, const tg_instruction *instruction);
 
-/* ---- vm_code.c. After a failed allocation m->failed is set and everything does nothing useful. */
+/* ---- vm_code.c. After a failed allocation m->failed is set, and these calls have no effect. */
 int32_t tg_vm_new_slot(tg_vm_maker *m, tg_vm_place place, int64_t offset, int64_t row);
 int32_t tg_vm_new_register(tg_vm_maker *m, int32_t class_, size_t lane_bytes); /* never reused */
 void tg_vm_emit(tg_vm_maker *m, int32_t fn, int32_t out, int32_t a, int32_t b, int32_t c, int32_t extent, const tg_vm_access *access);
 int32_t tg_vm_reduction_fn(int32_t op, tg_dtype from, int32_t form);
 void tg_vm_begin_segment(tg_vm_maker *m);
-void tg_vm_make_segment(tg_vm_maker *m, tg_vm_segment *segment);   /* code of the listed instructions, after what was emitted */
+/* code of the listed instructions, after what was emitted */
+void tg_vm_make_segment(tg_vm_maker *m, tg_vm_segment *segment);
 void tg_vm_finish_segment(tg_vm_maker *m, tg_vm_segment *segment); /* only what was emitted */
 
 #endif

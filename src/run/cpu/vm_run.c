@@ -1,6 +1,6 @@
-/* vm_run: drives a translated kernel over its tiles and parts. Owns the order of tiles, passes and partial sums; allocates
- * nothing. Sums of parts are combined in the parts' order, so a result never depends on the number of threads. Must not know
- * what an instruction does. */
+/* vm_run: drives a translated kernel over its tiles and parts. Owns the order of tiles, passes and
+ * partial sums; allocates nothing. Sums of parts are combined in the parts' order, so a result
+ * never depends on the number of threads. Must not know what an instruction does. */
 #include "run/cpu/vm.h"
 
 #include <string.h>
@@ -16,7 +16,8 @@ typedef struct run_job {
 static int64_t run_smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static size_t run_round(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
-/* ---- frames: a worker's scratch is [frame, pointers, rows, streams, tables | registers | contraction's scratch] */
+/* ---- frames: a worker's scratch is [frame, pointers, rows, streams, tables | registers |
+ * contraction's scratch] */
 
 static tg_vm_frame *run_frame(const run_job *job, int worker) {
     const tg_vm_kernel *k = job->kernel;
@@ -65,7 +66,8 @@ static void run_split_index(int64_t flat, const int64_t *extent, int32_t count, 
 
 /* ---- placing: stream bases, row tables and in-place operands for the tile at (row0, col0) */
 
-/* table[r] = offset of row row0 + r, for a stream whose rows are not evenly spaced. Runs along the last row loop. */
+/* table[r] = offset of row row0 + r, for a stream whose rows are not evenly spaced. Runs along the
+ * last row loop. */
 static void run_fill_table(const tg_vm_loops *loops, const tg_vm_stream *stream, const int64_t *start, int64_t offset, int64_t rows,
                            int64_t *table) {
     int64_t index[TG_MAX_LOOP];
@@ -160,7 +162,8 @@ static void run_map_part(void *user, int part, int worker) {
 
 /* ---- reductions */
 
-/* Sets the outer half of the tile's place: ROWS its rows, COLUMNS its columns and outside loops. Returns its extent. */
+/* Sets the outer half of the tile's place: ROWS its rows, COLUMNS its columns and outside loops.
+ * Returns its extent. */
 static int64_t run_outer_tile(const tg_vm_kernel *k, tg_vm_frame *f, int64_t tile) {
     const tg_vm_loops *loops = &k->loops;
     if (k->mode == TG_VM_ROWS) {
@@ -231,8 +234,8 @@ static void run_reduce_part(void *user, int part, int worker) {
     }
 }
 
-/* A part of one pass of a split reduction. Values kept across passes come from the last block of `partials`; accumulators go
- * to the part's own. */
+/* A part of one pass of a split reduction. Values kept across passes come from the last block of
+ * `partials`; accumulators go to the part's own. */
 static void run_split_part(void *user, int part, int worker) {
     const run_job *job = user;
     const tg_vm_kernel *k = job->kernel;
@@ -307,9 +310,11 @@ static void run_scatter_part(void *user, int part, int worker) {
     }
 }
 
-/* ---- contractions: the epilogue runs on each finished block, [rows x cols] at (m0, n0), tile by tile */
+/* ---- contractions: the epilogue runs on each finished block, [rows x cols] at (m0, n0), tile by
+ * tile */
 
-/* Columns are one m loop, n has one point: the block's column is copied so that lanes are adjacent. */
+/* Columns are one m loop, n has one point: the block's column is copied so that lanes are
+ * adjacent. */
 static void run_epilogue_tile(const tg_vm_kernel *k, tg_vm_frame *f, float *acc, int64_t ld, int64_t rows, int64_t cols) {
     run_set_shape(f, k, rows, cols);
     if (k->loops.turned) {
@@ -323,7 +328,8 @@ static void run_epilogue_tile(const tg_vm_kernel *k, tg_vm_frame *f, float *acc,
     f->row[k->acc_slot] = ld;
     run_segment(k, f, &k->body);
 }
-/* Block columns [along0, along0 + along) are flat over (outside n loops, columns): one run of columns at a time. */
+/* Block columns [along0, along0 + along) are flat over (outside n loops, columns): one run of
+ * columns at a time. */
 static void run_block(void *user, int worker, int64_t batch, int64_t m0, int64_t rows, int64_t n0, int64_t cols, float *acc, int64_t ld) {
     const run_job *job = user;
     const tg_vm_kernel *k = job->kernel;

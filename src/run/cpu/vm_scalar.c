@@ -1,4 +1,5 @@
-/* The tile machine's instructions compiled for no vector instructions in particular. Owns nothing else. */
+/* The tile machine's instructions compiled for no vector instructions in particular. Owns nothing
+ * else. */
 #include "run/cpu/vm.h"
 
 #ifndef TG_HAS_SIMD128

@@ -1,6 +1,7 @@
-/* vm_shape: how a kernel's loops become rows, columns and outside loops of tiles. Merges loops that every access walks as one,
- * orders them by the strides of stores, and picks as columns the loop along which most memory is contiguous. Depends on
- * extents and strides only. Must not know instructions' arithmetic or ISAs. */
+/* vm_shape: how a kernel's loops become rows, columns and outside loops of tiles. Merges loops that
+ * every access walks as one, orders them by the strides of stores, and picks as columns the loop
+ * along which most memory is contiguous. Depends on extents and strides only. Must not know
+ * instructions' arithmetic or ISAs. */
 #include "run/cpu/vm.h"
 
 int32_t tg_vm_affine_count(const tg_kernel *kernel) {
@@ -31,8 +32,8 @@ static int32_t shape_collect(const tg_kernel *kernel, tg_vm_affine_use *uses) {
     return count;
 }
 
-/* A group of loops that may be merged among themselves: kernel loop numbers, innermost last. After merging, each stands for
- * a run of loops whose strides are those of the last. */
+/* A group of loops that may be merged among themselves: kernel loop numbers, innermost last. After
+ * merging, each is a run of loops with the strides of the last. */
 typedef struct shape_group {
     int32_t count;
     int32_t loop[TG_MAX_LOOP];
@@ -50,7 +51,8 @@ static void shape_fill(shape_group *group, const tg_kernel *kernel, int32_t begi
 
 static int64_t shape_magnitude(int64_t x) { return x < 0 ? -x : x; }
 
-/* Stable: larger strides of `at` further out. Loops that `at` does not walk stay before the one they preceded. */
+/* Stable: larger strides of `at` further out. Loops that `at` does not walk stay before the one
+ * they preceded. */
 static void shape_sort(shape_group *group, const tg_affine *at) {
     for (int32_t i = 1; i < group->count; ++i)
         for (int32_t j = i; j > 0; --j) {
@@ -83,8 +85,8 @@ static void shape_merge(shape_group *group, const tg_vm_affine_use *uses, int32_
     group->count = kept;
 }
 
-/* Price per element of running columns along `loop`: contiguous 1, the same element 0.2, anything else a gather; a short row
- * pays its start on few elements. */
+/* Price per element of running columns along `loop`: contiguous 1, the same element 0.2, anything
+ * else a gather; a short row pays its start on few elements. */
 static double shape_price(const tg_vm_affine_use *uses, int32_t count, int32_t loop, int64_t extent) {
     double price = 0;
     int32_t accesses = 0;
@@ -98,7 +100,8 @@ static double shape_price(const tg_vm_affine_use *uses, int32_t count, int32_t l
     return price + (2.0 * accesses + 4) * 4.0 / (double)extent;
 }
 
-/* Position in the group of the cheapest column loop; the last one wins ties. -1 for an empty group. */
+/* Position in the group of the cheapest column loop; the last one wins ties. -1 for an empty
+ * group. */
 static int32_t shape_cheapest(const shape_group *group, const tg_vm_affine_use *uses, int32_t count, double *price) {
     int32_t best = -1;
     for (int32_t d = group->count - 1; d >= 0; --d) {
@@ -132,7 +135,8 @@ static void shape_add_outside_except(tg_vm_loops *loops, const shape_group *grou
         if (d != position) shape_add_outside(loops, group->loop[d], group->extent[d]);
 }
 
-/* The access whose strides order the loops: the first store, else the first load (at a level at least `level`). */
+/* The access whose strides order the loops: the first store, else the first load (at a level at
+ * least `level`). */
 static const tg_affine *shape_leader(const tg_vm_affine_use *uses, int32_t count, tg_level level) {
     const tg_affine *load = NULL;
     for (int32_t u = 0; u < count; ++u) {

@@ -1,11 +1,14 @@
-/* vm_tile: what each value of a kernel varies with, and from that the size of tiles, whether rows are kept or passed over again,
- * and the split into parts. Depends on the kernel alone, never on the number of threads. Must not know code. */
+/* vm_tile: what each value of a kernel varies with, and from that the size of tiles, whether rows
+ * are kept or passed over again, and the split into parts. Depends on the kernel alone, never on
+ * the number of threads. Must not know code. */
 #include "run/cpu/vm_make.h"
 
-/* Lanes of a full tile: registers of 2 KiB, so that a dozen fit the first-level cache; long bodies get half, short epilogues twice that. */
+/* Lanes of a full tile: registers of 2 KiB, so that a dozen fit the first-level cache; long bodies
+ * get half, short epilogues twice that. */
 enum { TILE_LANES = 512, TILE_LONG_BODY = 64, TILE_SHORT_BODY = 8, TILE_LONGEST_KEPT_ROW = 4096, TILE_KEPT_LANES = 1 << 16 };
-/* Measured: nanoseconds of one lane of one cheap instruction; work worth dealing out, and of one part. Dealing out costs some
- * 2000 ns, but what one core does alone, the other has to fetch again afterwards: kernels of a chain are split alike, or none is. */
+/* Measured: nanoseconds of one lane of one cheap instruction; work worth dealing out, and of one
+ * part. Dealing out costs some 2000 ns, but what one core does alone, the other has to fetch again
+ * afterwards: kernels of a chain are split alike, or none is. */
 static const double tile_lane_ns = 0.04, tile_split_ns = 8000, tile_part_ns = 4000, tile_most_parts = 32;
 
 /* ---- classes, levels, depths */

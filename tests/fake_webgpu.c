@@ -725,11 +725,25 @@ static tg_wgpu_buffer fake_device_create_buffer(tg_wgpu_device device, const tg_
 
 static bool fake_range(const fake_object *b, uint64_t offset, uint64_t size) { return offset <= b->size && size <= b->size - offset; }
 
+enum { FAKE_WRITES = 16 };
+static struct {
+    const void *data;
+    size_t bytes;
+} fake_writes[FAKE_WRITES]; /* the last ones */
+
+bool fake_webgpu_wrote(const void *data, int64_t bytes) {
+    for (int i = 0; i < FAKE_WRITES; i++)
+        if (fake_writes[i].data == data && fake_writes[i].bytes == (size_t)bytes) return true;
+    return false;
+}
 static void fake_queue_write_buffer(tg_wgpu_queue queue, tg_wgpu_buffer buffer, uint64_t offset, const void *data, size_t size) {
     const int way = fake_enter(FAKE_queue_write_buffer);
     const fake_object *q = fake_use(queue, FAKE_QUEUE, "writeBuffer");
     fake_object *b = fake_use(buffer, FAKE_BUFFER, "writeBuffer");
+    static unsigned writes;
     if (q == NULL || b == NULL) return;
+    fake_writes[writes++ % FAKE_WRITES].data = data;
+    fake_writes[(writes - 1) % FAKE_WRITES].bytes = size;
     if (way != FAKE_DEFAULT) fake_raise_way(q->device, way, FAKE_queue_write_buffer);
     else if (b->broken) fake_raise(q->device, TG_WGPU_ERROR_VALIDATION, "writeBuffer: the buffer is invalid");
     else if ((b->usage & TG_WGPU_USAGE_COPY_DESTINATION) == 0 || offset % 4 != 0 || size % 4 != 0 || !fake_range(b, offset, size) ||

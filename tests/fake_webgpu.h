@@ -78,6 +78,8 @@ const tg_webgpu_api *fake_webgpu_table(void); /* of the library that was begun l
 const fake_counts *fake_webgpu_counts(void);
 const char *fake_webgpu_first_mistake(void); /* "" when there was none */
 const char *fake_webgpu_call_name(fake_call call);
+/* Whether one of the last 16 writes to buffers was of these bytes, taken from there: not from a copy of them. */
+bool fake_webgpu_wrote(const void *data, int64_t bytes);
 /* From now on: the n-th call that can fail does, in this way; the device is lost at the n-th call of any kind. 0: never. */
 void fake_webgpu_fail(int64_t n, int way);
 void fake_webgpu_lose_at(int64_t n);

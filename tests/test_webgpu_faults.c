@@ -639,6 +639,35 @@ static void what_a_step_costs(void **state) {
     scene_free(&sc);
 }
 
+enum { LARGE = 64 * 64 };
+static tg_tensor build_large_inputs(tg_graph *g, void *user) { /* in this order: small ones beside each other, and one alone */
+    const tg_tensor x = tg_input(g, "x", TG_SHAPE(64, 64), TG_F32), a = tg_input(g, "a", TG_SHAPE(64), TG_F32);
+    const tg_tensor b = tg_input(g, "b", TG_SHAPE(7), TG_BOOL), m = tg_input(g, "m", TG_SHAPE(64, 64), TG_BOOL);
+    const tg_tensor i = tg_input(g, "i", TG_SHAPE(64, 64), TG_I32), c = tg_input(g, "c", TG_SHAPE(64), TG_F32);
+    (void)user;
+    const tg_tensor all = tg_where(m, tg_mul(tg_mul(x, a), c), tg_cast(i, TG_F32));
+    return tg_add(tg_mean(all, TG_ALL), tg_sum(tg_cast(b, TG_F32), TG_ALL));
+}
+/* What is 32 bits wide and not small is copied by the library alone. */
+static void large_inputs_are_written_from_where_they_lie(void **state) {
+    (void)state;
+    scene sc;
+    session s;
+    support_allocator counts;
+    float loss = 0;
+    scene_make_with(&sc, build_large_inputs, NULL, 7);
+    session_begin(&s, &sc, &counts, begin_fake(NULL), &result);
+    session_step(&s, &loss);
+    const tg_webgpu_counters *own = tg_webgpu_count(s.device);
+    assert_true(fake_webgpu_wrote(sc.inputs[0], LARGE * 4));
+    assert_true(fake_webgpu_wrote(sc.inputs[4], LARGE * 4));
+    assert_false(fake_webgpu_wrote(sc.inputs[3], LARGE)); /* bools are widened */
+    assert_int_equal(own->writes, 5);                     /* x; a and b; m; i; c */
+    assert_int_equal(own->write_bytes, 3 * LARGE * 4 + 256 + 28 + 256);
+    session_end(&s);
+    scene_free(&sc);
+}
+
 static tg_tensor build_product(tg_graph *g, void *user) {
     (void)user;
     return tg_matmul(tg_input(g, "x", TG_SHAPE(64, 64), TG_F32), tg_input(g, "y", TG_SHAPE(64, 64), TG_F32));
@@ -1990,6 +2019,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_device_is_lost_at_every_call),
         cmocka_unit_test(every_allocation_fails),
         cmocka_unit_test(what_a_step_costs),
+        cmocka_unit_test(large_inputs_are_written_from_where_they_lie),
         cmocka_unit_test(a_table_that_does_not_work_is_not_followed),
         cmocka_unit_test(what_many_steps_cost),
         cmocka_unit_test(a_long_step_is_cut),

@@ -311,7 +311,6 @@ typedef struct webgpu_executable {
     tg_arena arena;
     tg_replay replay;
     webgpu_buffer blocks[TG_REPLAY_OWN], readback;
-    char *feed; /* one run's inputs, as the block of inputs has them */
     webgpu_bundle bundle;
     tg_pace pace;
     bool poison;

@@ -79,9 +79,7 @@ static tg_status load_prepare(webgpu_executable *e) {
     bundle->pipeline_count = replay->source_count;
     bundle->step_count = replay->stage_count;
     e->pace = tg_pace_make(replay->stage_count);
-    if (replay->bytes[TG_REPLAY_INPUTS] == 0) return TG_OK;
-    e->feed = tg_alloc(e->device->ctx, (size_t)replay->bytes[TG_REPLAY_INPUTS]);
-    return e->feed != NULL ? TG_OK : TG_ERROR_MEMORY;
+    return TG_OK;
 }
 static tg_status load_scoped(webgpu_executable *e, tg_status (*part)(webgpu_executable *e), const char *what) {
     tg_webgpu_scopes_push(e->device, WEBGPU_SCOPES);
@@ -143,7 +141,6 @@ void tg_webgpu_unload(tg_device *device, tg_executable *executable) {
     tg_webgpu_drop_bundle(d, &e->bundle);
     for (int b = 0; b < TG_REPLAY_OWN; ++b) tg_webgpu_drop_buffer(d, &e->blocks[b]);
     tg_webgpu_drop_buffer(d, &e->readback);
-    if (e->feed != NULL) tg_release(ctx, e->feed, (size_t)e->replay.bytes[TG_REPLAY_INPUTS]);
     tg_replay_free(&e->replay);
     tg_arena_free(&e->arena);
     tg_release(ctx, e, sizeof *e);

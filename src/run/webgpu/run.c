@@ -5,21 +5,48 @@
 
 #include <string.h>
 
-void tg_webgpu_write_inputs(webgpu_executable *e, const void *const *inputs) {
+enum { RUN_SMALL = 4096 }; /* bytes of an input that is cheaper to copy than to write by itself */
+
+/* Bytes [from, to) of the block of inputs, in d->staging until they are written: small inputs that lie next to each other. */
+typedef struct run_gathered {
+    int64_t from, to;
+} run_gathered;
+
+static void run_flush(webgpu_executable *e, run_gathered *small) {
     webgpu_device *d = e->device;
-    const tg_program *program = e->replay.program;
-    const int64_t bytes = e->replay.bytes[TG_REPLAY_INPUTS];
-    bool any = false;
-    for (int32_t i = 0; i < program->input_count; ++i) {
-        if (e->replay.input_offset[i] < 0 || inputs[i] == NULL) continue;
-        tg_dtype_to_device(program->inputs[i].dtype, e->feed + e->replay.input_offset[i], inputs[i],
-                           tg_shape_count(program->inputs[i].shape));
-        any = true;
+    const int64_t bytes = small->to - small->from;
+    if (bytes > 0) {
+        d->host->api.queue_write_buffer(d->gpu->queue, e->blocks[TG_REPLAY_INPUTS].handle, (uint64_t)small->from, d->staging,
+                                        (size_t)bytes);
+        d->count.writes++;
+        d->count.write_bytes += bytes;
     }
-    if (!any) return;
-    d->host->api.queue_write_buffer(d->gpu->queue, e->blocks[TG_REPLAY_INPUTS].handle, 0, e->feed, (size_t)bytes);
-    d->count.writes++;
-    d->count.write_bytes += bytes;
+    small->from = small->to = 0;
+}
+static void run_gather(webgpu_executable *e, run_gathered *small, int32_t input, const void *data) {
+    const tg_input_info *info = &e->replay.program->inputs[input];
+    const int64_t offset = e->replay.input_offset[input], count = tg_shape_count(info->shape);
+    const int64_t end = offset + count * tg_dtype_device_bytes(info->dtype);
+    char *staging = e->device->staging;
+    if (end - small->from > TG_WEBGPU_STAGING_BYTES) run_flush(e, small);
+    if (small->to == small->from) small->from = small->to = offset;
+    memset(staging + (small->to - small->from), 0, (size_t)(offset - small->to)); /* nothing lies between them */
+    tg_dtype_to_device(info->dtype, staging + (offset - small->from), data, count);
+    small->to = end;
+}
+/* Inputs of 32 bits that are not small are written from where they lie: the library's copy of them is the only one. */
+void tg_webgpu_write_inputs(webgpu_executable *e, const void *const *inputs) {
+    const tg_program *program = e->replay.program;
+    run_gathered small = {0, 0};
+    for (int32_t i = 0; i < program->input_count; ++i) {
+        const int64_t offset = e->replay.input_offset[i], count = tg_shape_count(program->inputs[i].shape);
+        const bool sent = offset >= 0 && inputs[i] != NULL;
+        const bool is_small = count * tg_dtype_device_bytes(program->inputs[i].dtype) <= RUN_SMALL;
+        if (!sent || !is_small) run_flush(e, &small); /* those that are gathered lie next to each other */
+        if (sent && is_small) run_gather(e, &small, i, inputs[i]);
+        else if (sent) tg_webgpu_write(e->device, e->blocks[TG_REPLAY_INPUTS].handle, offset, program->inputs[i].dtype, inputs[i], count);
+    }
+    run_flush(e, &small);
 }
 /* All bits set: a NaN as f32. What reads memory that this run did not write will show. */
 static void run_poison(webgpu_device *d, const webgpu_buffer *buffer) {

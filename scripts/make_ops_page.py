@@ -92,7 +92,7 @@ def page():
         out.append("")
     out += ["## Primitives", "", "What the graph is made of; everything above is composed of these, so each needs one gradient rule, "
             "one oracle and one row in the tests.", "", "| primitive | inputs | class | what it is |", "|---|---|---|---|"]
-    rows = re.findall(r'^TG_OP\(\s*\w+,\s*"(\w+)",\s*(-?\d+),\s*(\w+),\s*"([^"]*)"\)', (ROOT / "src/ir/ops.def").read_text(), re.M)
+    rows = re.findall(r'^TG_OP\(\w+, "(\w+)", (-?\d+), (\w+), (?:\w+, ){4}"([^"]*)",', (ROOT / "src/ir/ops.def").read_text(), re.M)
     for name, arity, class_, description in rows:
         out.append(f"| `{name}` | {'any' if arity == '-1' else arity} | {class_.lower()} | {escape(description)} |")
     return "\n".join(out) + "\n"

@@ -488,7 +488,7 @@ ROW(SCATTER_ADD, .build = build_scatter_add, .dtypes = F32, .tolerance = {4.0, 2
     .shape_count = SUPPORT_COUNT(shapes_matrix), .values = VALUES_SUMMABLE)
 
 static const op_row *const rows[TG_OP_COUNT] = {
-#define TG_OP(NAME, text, arity, class_, description) [TG_OP_##NAME] = &test_row_##NAME,
+#define TG_OP(NAME, ...) [TG_OP_##NAME] = &test_row_##NAME,
 #include "ir/ops.def"
 #undef TG_OP
 };

@@ -49,51 +49,6 @@ static const emit_c_helper emit_c_helpers[] = {
 };
 _Static_assert(sizeof emit_c_helpers / sizeof emit_c_helpers[0] == TG_C_HELPERS, "one flag for each helper");
 
-/* How an elementwise operation is spelt per type. %1 %2 %3 are the operands; NULL: the type does not occur. */
-typedef struct emit_c_spelling {
-    int op;
-    const char *f32, *i32, *boolean;
-} emit_c_spelling;
-static const emit_c_spelling emit_c_spellings[] = {
-    {TG_OP_NEG, "-%1", "tg_sub_i32(0, %1)", NULL},
-    {TG_OP_ABS, "fabsf(%1)", "%1 < 0 ? tg_sub_i32(0, %1) : %1", NULL},
-    {TG_OP_SIGN, "tg_sign_f32(%1)", "(%1 > 0) - (%1 < 0)", NULL},
-    {TG_OP_SQRT, "sqrtf(%1)", NULL, NULL},
-    {TG_OP_RSQRT, "(float)(1.0 / sqrt((double)%1))", NULL, NULL},
-    {TG_OP_RECIPROCAL, "1.0f / %1", NULL, NULL},
-    {TG_OP_EXP, "expf(%1)", NULL, NULL},
-    {TG_OP_LOG, "logf(%1)", NULL, NULL},
-    {TG_OP_SIN, "sinf(%1)", NULL, NULL},
-    {TG_OP_COS, "cosf(%1)", NULL, NULL},
-    {TG_OP_TANH, "(float)tanh((double)%1)", NULL, NULL},
-    {TG_OP_ERF, "(float)erf((double)%1)", NULL, NULL},
-    {TG_OP_SIGMOID, "tg_sigmoid_f32(%1)", NULL, NULL},
-    {TG_OP_SOFTPLUS, "tg_softplus_f32(%1)", NULL, NULL},
-    {TG_OP_EXPM1, "(float)expm1((double)%1)", NULL, NULL},
-    {TG_OP_LOG1P, "(float)log1p((double)%1)", NULL, NULL},
-    {TG_OP_FLOOR, "floorf(%1)", NULL, NULL},
-    {TG_OP_CEIL, "ceilf(%1)", NULL, NULL},
-    {TG_OP_ROUND, "rintf(%1)", NULL, NULL},
-    {TG_OP_RELU, "%1 > 0 || %1 != %1 ? %1 : 0.0f", "%1 > 0 ? %1 : 0", NULL},
-    {TG_OP_NOT, NULL, NULL, "!%1"},
-    {TG_OP_STOP_GRADIENT, "%1", "%1", "%1"},
-    {TG_OP_ADD, "%1 + %2", "tg_add_i32(%1, %2)", NULL},
-    {TG_OP_SUB, "%1 - %2", "tg_sub_i32(%1, %2)", NULL},
-    {TG_OP_MUL, "%1 * %2", "tg_mul_i32(%1, %2)", NULL},
-    {TG_OP_DIV, "%1 / %2", "tg_div_i32(%1, %2)", NULL},
-    {TG_OP_POW, "(float)pow((double)%1, (double)%2)", NULL, NULL},
-    {TG_OP_MOD, "tg_mod_f32(%1, %2)", NULL, NULL},
-    {TG_OP_MIN, "tg_min_f32(%1, %2)", "tg_min_i32(%1, %2)", NULL},
-    {TG_OP_MAX, "tg_max_f32(%1, %2)", "tg_max_i32(%1, %2)", NULL},
-    {TG_OP_LESS, "%1 < %2", "%1 < %2", "%1 < %2"}, /* comparisons: by the operands' type */
-    {TG_OP_LESS_EQUAL, "%1 <= %2", "%1 <= %2", "%1 <= %2"},
-    {TG_OP_EQUAL, "%1 == %2", "%1 == %2", "%1 == %2"},
-    {TG_OP_NOT_EQUAL, "%1 != %2", "%1 != %2", "%1 != %2"},
-    {TG_OP_AND, NULL, NULL, "%1 && %2"},
-    {TG_OP_OR, NULL, NULL, "%1 || %2"},
-    {TG_OP_SELECT, "%1 ? %2 : %3", "%1 ? %2 : %3", "%1 ? %2 : %3"},
-};
-
 /* ---------------------------------------------------------------- types */
 
 /* A load and a store convert by assignment. */
@@ -177,28 +132,66 @@ static void emit_c_pattern(tg_c_kernel *k, const tg_instruction *in, const char 
     }
 }
 
-static const char *emit_c_cast(tg_dtype from, tg_dtype to) {
-    if (to == from) return "%1";
-    if (to == TG_BOOL) return "%1 != 0";
-    if (to == TG_F32) return "(float)%1";
-    return from == TG_F32 ? "tg_to_i32(%1)" : "(int32_t)%1";
+static void emit_c_cast(tg_c_kernel *k, const tg_instruction *in) {
+    const tg_dtype from = k->kernel->body[in->src[0]].dtype, to = in->dtype;
+    const char *truncated = from == TG_F32 ? "tg_to_i32(%1)" : "(int32_t)%1";
+    emit_c_pattern(k, in, to == from ? "%1" : to == TG_BOOL ? "%1 != 0" : to == TG_F32 ? "(float)%1" : truncated);
 }
 
+static void emit_c_random(tg_c_kernel *k, const tg_instruction *in) {
+    tg_c_use_helpers(k->file, "tg_random");
+    tg_text_add(k->file->text, "tg_random(v%d, v%d, v%d, %ldu, %.0fu)", (int)in->src[0], (int)in->src[1], (int)in->src[2], (long)in->stream,
+                in->value);
+}
+
+/* How an elementwise op is spelt for operands of f32, i32 and bool, as ops.def has it, or the function that prints it. */
+typedef struct emit_c_spelling {
+    const char *f32, *i32, *boolean;
+    void (*own)(tg_c_kernel *k, const tg_instruction *in);
+} emit_c_spelling;
+
+#define EMIT_C_NONE \
+  { NULL, NULL, NULL, NULL }
+#define EMIT_C_F32(f) \
+  { f, NULL, NULL, NULL }
+#define EMIT_C_NUMBER(f, i) \
+  { f, i, NULL, NULL }
+#define EMIT_C_BOOL(b) \
+  { NULL, NULL, b, NULL }
+#define EMIT_C_ANY(f, i, b) \
+  { f, i, b, NULL }
+#define EMIT_C_SAME(all) \
+  { all, all, all, NULL }
+#define EMIT_C_OWN(name) \
+  { NULL, NULL, NULL, emit_c_##name }
+
+static const emit_c_spelling emit_c_spellings[TG_OP_COUNT] = {
+    EMIT_C_NONE, /* poison */
+#define TG_OP(NAME, text, arity, class_, dtypes, shape, cost, price, description, c, wgsl, vm) EMIT_C_##c,
+#include "ir/ops.def"
+#undef TG_OP
+};
+
+#undef EMIT_C_NONE
+#undef EMIT_C_F32
+#undef EMIT_C_NUMBER
+#undef EMIT_C_BOOL
+#undef EMIT_C_ANY
+#undef EMIT_C_SAME
+#undef EMIT_C_OWN
+
 static void emit_c_elementwise(tg_c_kernel *k, const tg_instruction *in) {
+    if (in->op >= TG_OP_COUNT) {
+        k->file->bad = true;
+        return;
+    }
     /* the type that decides the spelling: the operands', which for SELECT are the branches */
     const tg_dtype from = k->kernel->body[in->src[in->op == TG_OP_SELECT ? 1 : 0]].dtype;
-    if (in->op == TG_OP_CAST) {
-        emit_c_pattern(k, in, emit_c_cast(from, in->dtype));
-        return;
-    }
-    for (size_t i = 0; i < sizeof emit_c_spellings / sizeof emit_c_spellings[0]; i++) {
-        const emit_c_spelling *s = &emit_c_spellings[i];
-        const char *pattern = s->op != in->op ? NULL : from == TG_F32 ? s->f32 : from == TG_I32 ? s->i32 : s->boolean;
-        if (!pattern) continue;
-        emit_c_pattern(k, in, pattern);
-        return;
-    }
-    k->file->bad = true;
+    const emit_c_spelling *s = &emit_c_spellings[in->op];
+    const char *pattern = from == TG_F32 ? s->f32 : from == TG_I32 ? s->i32 : s->boolean;
+    if (s->own != NULL) s->own(k, in);
+    else if (pattern != NULL) emit_c_pattern(k, in, pattern);
+    else k->file->bad = true;
 }
 
 static void emit_c_load(tg_c_kernel *k, const tg_instruction *in) {
@@ -220,11 +213,6 @@ static void emit_c_expression(tg_c_kernel *k, const tg_instruction *in) {
     tg_text_buffer *text = k->file->text;
     switch (in->op) {
     case TG_OP_CONST: tg_c_literal(text, in->dtype, in->value); return;
-    case TG_OP_RANDOM:
-        tg_c_use_helpers(k->file, "tg_random");
-        tg_text_add(text, "tg_random(v%d, v%d, v%d, %ldu, %.0fu)", (int)in->src[0], (int)in->src[1], (int)in->src[2], (long)in->stream,
-                    in->value);
-        return;
     case TG_K_LOAD:
     case TG_K_GATHER: emit_c_load(k, in); return;
     case TG_K_INSIDE: emit_c_bounds(k, in); return;

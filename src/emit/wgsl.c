@@ -11,51 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How an elementwise operation is spelt per type. %1 %2 %3 are the operands; NULL: the type does not occur. */
-typedef struct wgsl_spelling {
-    int op;
-    const char *f32, *i32, *boolean;
-} wgsl_spelling;
-static const wgsl_spelling wgsl_spellings[] = {
-    {TG_OP_NEG, "-%1", "-%1", NULL},
-    {TG_OP_ABS, "abs(%1)", "abs(%1)", NULL},
-    {TG_OP_SIGN, "tg_sign(%1)", "sign(%1)", NULL},
-    {TG_OP_SQRT, "sqrt(%1)", NULL, NULL},
-    {TG_OP_RSQRT, "inverseSqrt(%1)", NULL, NULL},
-    {TG_OP_RECIPROCAL, "1f / %1", NULL, NULL},
-    {TG_OP_EXP, "tg_exp(%1)", NULL, NULL},
-    {TG_OP_LOG, "tg_log(%1)", NULL, NULL},
-    {TG_OP_SIN, "tg_sin(%1)", NULL, NULL},
-    {TG_OP_COS, "tg_cos(%1)", NULL, NULL},
-    {TG_OP_TANH, "tg_tanh(%1)", NULL, NULL},
-    {TG_OP_ERF, "tg_erf(%1)", NULL, NULL},
-    {TG_OP_SIGMOID, "tg_sigmoid(%1)", NULL, NULL},
-    {TG_OP_SOFTPLUS, "tg_softplus(%1)", NULL, NULL},
-    {TG_OP_EXPM1, "tg_expm1(%1)", NULL, NULL},
-    {TG_OP_LOG1P, "tg_log1p(%1)", NULL, NULL},
-    {TG_OP_FLOOR, "tg_floor(%1)", NULL, NULL},
-    {TG_OP_CEIL, "-tg_floor(-%1)", NULL, NULL},
-    {TG_OP_ROUND, "tg_round(%1)", NULL, NULL},
-    {TG_OP_RELU, "tg_relu(%1)", "max(%1, 0)", NULL},
-    {TG_OP_NOT, NULL, NULL, "!%1"},
-    {TG_OP_STOP_GRADIENT, "%1", "%1", "%1"},
-    {TG_OP_ADD, "%1 + %2", "%1 + %2", NULL},
-    {TG_OP_SUB, "%1 - %2", "%1 - %2", NULL},
-    {TG_OP_MUL, "%1 * %2", "%1 * %2", NULL},
-    {TG_OP_DIV, "tg_div(%1, %2)", "tg_div_i32(%1, %2)", NULL},
-    {TG_OP_POW, "tg_pow(%1, %2)", NULL, NULL},
-    {TG_OP_MOD, "tg_mod(%1, %2)", NULL, NULL},
-    {TG_OP_MIN, "tg_min(%1, %2)", "tg_min_i32(%1, %2)", NULL},
-    {TG_OP_MAX, "tg_max(%1, %2)", "tg_max_i32(%1, %2)", NULL},
-    {TG_OP_LESS, "%1 < %2", "%1 < %2", "!%1 & %2"}, /* comparisons: by the operands' type */
-    {TG_OP_LESS_EQUAL, "%1 <= %2", "%1 <= %2", "!%1 | %2"},
-    {TG_OP_EQUAL, "tg_equal(%1, %2)", "%1 == %2", "%1 == %2"},
-    {TG_OP_NOT_EQUAL, "!tg_equal(%1, %2)", "%1 != %2", "%1 != %2"},
-    {TG_OP_AND, NULL, NULL, "%1 & %2"},
-    {TG_OP_OR, NULL, NULL, "%1 | %2"},
-    {TG_OP_SELECT, "select(%3, %2, %1)", "select(%3, %2, %1)", "select(%3, %2, %1)"},
-};
-
 /* ---------------------------------------------------------------- failing, counting */
 
 void tg_wgsl_fail(tg_wgsl *w, tg_status status, const char *what) {
@@ -224,42 +179,77 @@ static void wgsl_pattern(tg_wgsl *w, const tg_instruction *in, const char *patte
     }
 }
 
-static const char *wgsl_cast(tg_dtype from, tg_dtype to) {
-    if (to == from) return "%1";
-    if (to == TG_BOOL) return from == TG_F32 ? "(bitcast<u32>(%1) << 1u) != 0u" : "%1 != 0"; /* NaN is true */
-    if (to == TG_F32) return "f32(%1)";
-    return from == TG_F32 ? "tg_to_i32(%1)" : "i32(%1)";
+static void wgsl_cast(tg_wgsl *w, const tg_instruction *in) {
+    const tg_dtype from = w->kernel->body[in->src[0]].dtype, to = in->dtype;
+    const char *pattern = from == TG_F32 ? "tg_to_i32(%1)" : "i32(%1)";
+    if (to == from) pattern = "%1";
+    else if (to == TG_BOOL) pattern = from == TG_F32 ? "(bitcast<u32>(%1) << 1u) != 0u" : "%1 != 0"; /* NaN is true */
+    else if (to == TG_F32) pattern = "f32(%1)";
+    wgsl_pattern(w, in, pattern);
 }
 
-/* A quotient by a number that is known here; false: tg_div is for that one. Devices may divide by
- * multiplying with 1 / y, and some take infinity / infinity for 0. So infinity is a product with 0;
- * up to 2^126 the plain quotient is safe; beyond, where 1 / y may be taken for 0, it is not. */
-static bool wgsl_divide_by_number(tg_wgsl *w, const tg_instruction *in) {
-    const tg_instruction *by = &w->kernel->body[in->src[1]];
-    if (in->op != TG_OP_DIV || in->dtype != TG_F32 || by->op != TG_OP_CONST) return false;
-    if (isinf(by->value))
-        tg_text_add(&w->main, "v%d * %s(%s)", (int)in->src[0], tg_wgsl_helper(w, "tg_keep"), by->value > 0 ? "0f" : "-0f");
-    else if (!(fabs(by->value) > 0x1p126)) wgsl_pattern(w, in, "%1 / %2");
-    else return false;
-    return true;
+static void wgsl_random(tg_wgsl *w, const tg_instruction *in) {
+    tg_text_add(&w->main, "%s(v%d, v%d, v%d, %ldu, %.0fu)", tg_wgsl_helper(w, "tg_random"), (int)in->src[0], (int)in->src[1],
+                (int)in->src[2], (long)in->stream, in->value);
 }
+
+/* Devices may divide by multiplying with 1 / y, and some take infinity / infinity for 0. So a quotient
+ * by infinity is a product with 0; by another number of up to 2^126 the plain quotient is safe; beyond,
+ * where 1 / y may be taken for 0, and where the number is not known here, it is not. */
+static void wgsl_divide(tg_wgsl *w, const tg_instruction *in) {
+    const tg_instruction *by = &w->kernel->body[in->src[1]];
+    const bool known = by->op == TG_OP_CONST;
+    if (in->dtype == TG_I32) wgsl_pattern(w, in, "tg_div_i32(%1, %2)");
+    else if (known && isinf(by->value))
+        tg_text_add(&w->main, "v%d * %s(%s)", (int)in->src[0], tg_wgsl_helper(w, "tg_keep"), by->value > 0 ? "0f" : "-0f");
+    else if (known && !(fabs(by->value) > 0x1p126)) wgsl_pattern(w, in, "%1 / %2");
+    else wgsl_pattern(w, in, "tg_div(%1, %2)");
+}
+
+/* How an elementwise op is spelt for operands of f32, i32 and bool, as ops.def has it, or the function that prints it. */
+typedef struct wgsl_spelling {
+    const char *f32, *i32, *boolean;
+    void (*own)(tg_wgsl *w, const tg_instruction *in);
+} wgsl_spelling;
+
+#define WGSL_NONE \
+  { NULL, NULL, NULL, NULL }
+#define WGSL_F32(f) \
+  { f, NULL, NULL, NULL }
+#define WGSL_NUMBER(f, i) \
+  { f, i, NULL, NULL }
+#define WGSL_BOOL(b) \
+  { NULL, NULL, b, NULL }
+#define WGSL_ANY(f, i, b) \
+  { f, i, b, NULL }
+#define WGSL_SAME(all) \
+  { all, all, all, NULL }
+#define WGSL_OWN(name) \
+  { NULL, NULL, NULL, wgsl_##name }
+
+static const wgsl_spelling wgsl_spellings[TG_OP_COUNT] = {
+    WGSL_NONE, /* poison */
+#define TG_OP(NAME, text, arity, class_, dtypes, shape, cost, price, description, c, wgsl, vm) WGSL_##wgsl,
+#include "ir/ops.def"
+#undef TG_OP
+};
+
+#undef WGSL_NONE
+#undef WGSL_F32
+#undef WGSL_NUMBER
+#undef WGSL_BOOL
+#undef WGSL_ANY
+#undef WGSL_SAME
+#undef WGSL_OWN
 
 static void wgsl_elementwise(tg_wgsl *w, const tg_instruction *in) {
-    if (wgsl_divide_by_number(w, in)) return;
+    const wgsl_spelling *s = in->op < TG_OP_COUNT ? &wgsl_spellings[in->op] : &wgsl_spellings[TG_OP_POISON];
     /* the type that decides the spelling: the operands', which for SELECT are the branches */
     const tg_dtype from = w->kernel->body[in->src[in->op == TG_OP_SELECT ? 1 : 0]].dtype;
-    if (in->op == TG_OP_CAST) {
-        wgsl_pattern(w, in, wgsl_cast(from, in->dtype));
-        return;
-    }
-    for (size_t i = 0; i < sizeof wgsl_spellings / sizeof wgsl_spellings[0]; i++) {
-        const wgsl_spelling *s = &wgsl_spellings[i];
-        const char *pattern = s->op != in->op ? NULL : from == TG_F32 ? s->f32 : from == TG_I32 ? s->i32 : s->boolean;
-        if (pattern == NULL) continue;
-        wgsl_pattern(w, in, pattern);
-        return;
-    }
-    tg_wgsl_fail(w, TG_ERROR_INTERNAL, "an operation or type that has no spelling");
+    const char *pattern = from == TG_F32 ? s->f32 : from == TG_I32 ? s->i32 : s->boolean;
+    if (s->own != NULL) s->own(w, in);
+    else if (pattern != NULL) wgsl_pattern(w, in, pattern);
+    else tg_wgsl_fail(w, TG_ERROR_INTERNAL, "an operation or type that has no spelling");
 }
 
 static void wgsl_address(tg_wgsl *w, const tg_instruction *in) {
@@ -296,10 +286,6 @@ static void wgsl_expression(tg_wgsl *w, int32_t i) {
     const tg_instruction *in = &w->kernel->body[i];
     switch (in->op) {
     case TG_OP_CONST: tg_wgsl_literal(w, in->dtype, in->value); return;
-    case TG_OP_RANDOM:
-        tg_text_add(&w->main, "%s(v%d, v%d, v%d, %ldu, %.0fu)", tg_wgsl_helper(w, "tg_random"), (int)in->src[0], (int)in->src[1],
-                    (int)in->src[2], (long)in->stream, in->value);
-        return;
     case TG_K_LOAD:
     case TG_K_GATHER: wgsl_load(w, i); return;
     case TG_K_INSIDE: tg_wgsl_bounds(w, in->bounds, in->bound_count); return;

@@ -8,7 +8,7 @@
 
 static const tg_vjp_rule *const grad_rules[TG_OP_COUNT] = {
     NULL, /* poison */
-#define TG_OP(NAME, text, arity, class_, description) &tg_vjp_##NAME,
+#define TG_OP(NAME, ...) &tg_vjp_##NAME,
 #include "ir/ops.def"
 #undef TG_OP
 };

@@ -26,7 +26,7 @@ typedef struct tg_vjp_rule {
     void (*apply)(tg_vjp_call *call);
 } tg_vjp_rule;
 
-#define TG_OP(NAME, text, arity, class_, description) extern const tg_vjp_rule tg_vjp_##NAME;
+#define TG_OP(NAME, ...) extern const tg_vjp_rule tg_vjp_##NAME;
 #include "ir/ops.def"
 #undef TG_OP
 

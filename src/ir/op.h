@@ -7,7 +7,7 @@
 
 typedef enum tg_op {
     TG_OP_POISON = 0,
-#define TG_OP(NAME, text, arity, class_, description) TG_OP_##NAME,
+#define TG_OP(NAME, ...) TG_OP_##NAME,
 #include "ir/ops.def"
 #undef TG_OP
     TG_OP_COUNT
@@ -33,6 +33,7 @@ typedef struct tg_op_info {
     const char *name;
     int arity;
     tg_op_class class_;
+    unsigned dtypes; /* see tg_op_dtypes */
     const char *description;
 } tg_op_info;
 extern const tg_op_info tg_op_table[TG_OP_COUNT];

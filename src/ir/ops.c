@@ -2,16 +2,25 @@
  * it. Must not know graphs or shapes. */
 #include "ir/op.h"
 
-#define OPS_CLASS(class_) TG_CLASS_##class_
+#define OPS_F32 (1u << TG_F32)
+#define OPS_I32 (1u << TG_I32)
+#define OPS_BOOL (1u << TG_BOOL)
+#define OPS_NUMBER (OPS_F32 | OPS_I32)
+#define OPS_ANY (OPS_NUMBER | OPS_BOOL)
 
 const tg_op_info tg_op_table[TG_OP_COUNT] = {
-    {"poison", 0, TG_CLASS_LEAF, "no value: an operation failed"},
-#define TG_OP(NAME, text, arity, class_, description) {text, arity, OPS_CLASS(class_), description},
+    {"poison", 0, TG_CLASS_LEAF, OPS_F32, "no value: an operation failed"},
+#define TG_OP(NAME, text, arity, class_, dtypes, shape, cost, price, description, ...) \
+  {text, arity, TG_CLASS_##class_, OPS_##dtypes, description},
 #include "ir/ops.def"
 #undef TG_OP
 };
 
-#undef OPS_CLASS
+#undef OPS_F32
+#undef OPS_I32
+#undef OPS_BOOL
+#undef OPS_NUMBER
+#undef OPS_ANY
 
 bool tg_op_is_elementwise(tg_op op) {
     if (op <= TG_OP_POISON || op >= TG_OP_COUNT) return false;
@@ -33,46 +42,4 @@ bool tg_op_is_elementwise(tg_op op) {
     return false;
 }
 
-unsigned tg_op_dtypes(tg_op op) {
-    const unsigned f32 = 1u << TG_F32, i32 = 1u << TG_I32, boolean = 1u << TG_BOOL;
-    switch (op) {
-    case TG_OP_NEG:
-    case TG_OP_ABS:
-    case TG_OP_SIGN:
-    case TG_OP_ADD:
-    case TG_OP_SUB:
-    case TG_OP_MUL:
-    case TG_OP_DIV:
-    case TG_OP_MIN:
-    case TG_OP_MAX:
-    case TG_OP_LESS:
-    case TG_OP_LESS_EQUAL:
-    case TG_OP_SUM:
-    case TG_OP_REDUCE_MAX:
-    case TG_OP_REDUCE_MIN:
-    case TG_OP_ARGMAX:
-    case TG_OP_ARGMIN:
-    case TG_OP_IOTA: return f32 | i32;
-    case TG_OP_RANDOM: return i32;
-    case TG_OP_NOT:
-    case TG_OP_AND:
-    case TG_OP_OR: return boolean;
-    case TG_OP_INPUT:
-    case TG_OP_STATE:
-    case TG_OP_CONST:
-    case TG_OP_EQUAL:
-    case TG_OP_NOT_EQUAL:
-    case TG_OP_SELECT:
-    case TG_OP_CAST:
-    case TG_OP_STOP_GRADIENT:
-    case TG_OP_RESHAPE:
-    case TG_OP_PERMUTE:
-    case TG_OP_BROADCAST:
-    case TG_OP_SLICE:
-    case TG_OP_PAD:
-    case TG_OP_FLIP:
-    case TG_OP_WINDOW:
-    case TG_OP_CONCAT: return f32 | i32 | boolean;
-    default: return f32;
-    }
-}
+unsigned tg_op_dtypes(tg_op op) { return op >= TG_OP_POISON && op < TG_OP_COUNT ? tg_op_table[op].dtypes : 0; }

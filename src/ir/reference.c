@@ -25,7 +25,7 @@ typedef struct reference_call {
     int64_t count; /* elements of out */
 } reference_call;
 
-#define TG_OP(NAME, text, arity, class_, description) static void tg_reference_##NAME(const reference_call *call);
+#define TG_OP(NAME, ...) static void tg_reference_##NAME(const reference_call *call);
 #include "ir/ops.def"
 #undef TG_OP
 
@@ -447,7 +447,7 @@ static void tg_reference_SCATTER_ADD(const reference_call *call) {
 
 static void reference_evaluate(const reference_call *call) {
     switch (call->node->op) {
-#define TG_OP(NAME, text, arity, class_, description) \
+#define TG_OP(NAME, ...) \
   case TG_OP_##NAME: \
     tg_reference_##NAME(call); \
     break;

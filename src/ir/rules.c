@@ -1,5 +1,6 @@
-/* rules: one shape rule for each primitive: the inputs, dtypes and attributes that it takes, and
- * its result. Must not know how nodes are stored, and changes nothing. Cost: O(inputs) each. */
+/* rules: the shape rules of primitives, in the forms that ops.def names: the inputs, dtypes and
+ * attributes that each takes, and its result. Must not know how nodes are stored, and changes
+ * nothing. Cost: O(inputs) each. */
 #include "ir/rules.h"
 
 #include <math.h>
@@ -100,18 +101,14 @@ static tg_status rule_table_leaf(tg_rule *rule) {
     return rule_leaf(rule);
 }
 
-tg_status tg_shape_rule_INPUT(tg_rule *rule) { return rule_table_leaf(rule); }
-tg_status tg_shape_rule_PARAM(tg_rule *rule) { return rule_table_leaf(rule); }
-tg_status tg_shape_rule_STATE(tg_rule *rule) { return rule_table_leaf(rule); }
-
-tg_status tg_shape_rule_CONST(tg_rule *rule) {
+static tg_status rule_CONST(tg_rule *rule) {
     const tg_status status = rule_leaf(rule);
     const tg_node *node = rule->node;
     if (status != TG_OK || node->attr.data || tg_dtype_holds(node->dtype, node->attr.value)) return status;
     return rule_refuse(rule, TG_ERROR_DTYPE, "%.17g is not exact in %s", node->attr.value, tg_dtype_name(node->dtype));
 }
 
-tg_status tg_shape_rule_IOTA(tg_rule *rule) {
+static tg_status rule_IOTA(tg_rule *rule) {
     const tg_status status = rule_leaf(rule);
     char shape[TG_SHAPE_TEXT];
     if (status != TG_OK || rule->node->attr.axes < (uint32_t)rule->shape.rank) return status;
@@ -139,50 +136,14 @@ static tg_status rule_elementwise(tg_rule *rule, tg_dtype dtype) {
 static tg_status rule_same_type(tg_rule *rule) { return rule_elementwise(rule, rule_input(rule, 0)->dtype); }
 static tg_status rule_to_bool(tg_rule *rule) { return rule_elementwise(rule, TG_BOOL); }
 
-tg_status tg_shape_rule_NEG(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_ABS(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_SIGN(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_SQRT(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_RSQRT(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_RECIPROCAL(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_EXP(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_LOG(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_SIN(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_COS(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_TANH(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_ERF(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_SIGMOID(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_SOFTPLUS(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_EXPM1(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_LOG1P(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_FLOOR(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_CEIL(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_ROUND(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_RELU(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_NOT(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_STOP_GRADIENT(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_ADD(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_SUB(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_MUL(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_DIV(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_POW(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_MOD(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_MIN(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_MAX(tg_rule *rule) { return rule_same_type(rule); }
-tg_status tg_shape_rule_LESS(tg_rule *rule) { return rule_to_bool(rule); }
-tg_status tg_shape_rule_LESS_EQUAL(tg_rule *rule) { return rule_to_bool(rule); }
-tg_status tg_shape_rule_EQUAL(tg_rule *rule) { return rule_to_bool(rule); }
-tg_status tg_shape_rule_NOT_EQUAL(tg_rule *rule) { return rule_to_bool(rule); }
-tg_status tg_shape_rule_AND(tg_rule *rule) { return rule_to_bool(rule); }
-tg_status tg_shape_rule_OR(tg_rule *rule) { return rule_to_bool(rule); }
-tg_status tg_shape_rule_SELECT(tg_rule *rule) { return rule_elementwise(rule, rule_input(rule, 1)->dtype); }
+static tg_status rule_SELECT(tg_rule *rule) { return rule_elementwise(rule, rule_input(rule, 1)->dtype); }
 
-tg_status tg_shape_rule_CAST(tg_rule *rule) {
+static tg_status rule_CAST(tg_rule *rule) {
     if (!tg_dtype_valid(rule->node->dtype)) return rule_refuse(rule, TG_ERROR_DTYPE, "%d is no element type", (int)rule->node->dtype);
     return rule_elementwise(rule, rule->node->dtype);
 }
 
-tg_status tg_shape_rule_RANDOM(tg_rule *rule) {
+static tg_status rule_RANDOM(tg_rule *rule) {
     const double bound = rule->node->attr.value;
     if (!(bound >= 1 && bound <= 2147483648.0 && bound == floor(bound)))
         return rule_refuse(rule, TG_ERROR_ARGUMENT, "the bound %.17g is not a whole number in [1, 2^31]", bound);
@@ -214,11 +175,8 @@ static tg_status rule_reduce(tg_rule *rule, tg_dtype dtype) {
     return TG_OK;
 }
 
-tg_status tg_shape_rule_SUM(tg_rule *rule) { return rule_reduce(rule, rule_input(rule, 0)->dtype); }
-tg_status tg_shape_rule_REDUCE_MAX(tg_rule *rule) { return rule_reduce(rule, rule_input(rule, 0)->dtype); }
-tg_status tg_shape_rule_REDUCE_MIN(tg_rule *rule) { return rule_reduce(rule, rule_input(rule, 0)->dtype); }
-tg_status tg_shape_rule_ARGMAX(tg_rule *rule) { return rule_reduce(rule, TG_I32); }
-tg_status tg_shape_rule_ARGMIN(tg_rule *rule) { return rule_reduce(rule, TG_I32); }
+static tg_status rule_reduce_same(tg_rule *rule) { return rule_reduce(rule, rule_input(rule, 0)->dtype); }
+static tg_status rule_reduce_to_index(tg_rule *rule) { return rule_reduce(rule, TG_I32); }
 
 /* ---------------------------------------------------------------- views */
 
@@ -234,7 +192,7 @@ static tg_status rule_view(tg_rule *rule, bool same_rank) {
                        tg_shape_text(rule->shape, wanted, sizeof wanted));
 }
 
-tg_status tg_shape_rule_RESHAPE(tg_rule *rule) {
+static tg_status rule_RESHAPE(tg_rule *rule) {
     char text[TG_NODE_TEXT], wanted[TG_SHAPE_TEXT];
     const tg_status status = rule_view(rule, false);
     const int64_t have = tg_shape_count(rule_input(rule, 0)->shape), want = tg_shape_count(rule->shape);
@@ -243,7 +201,7 @@ tg_status tg_shape_rule_RESHAPE(tg_rule *rule) {
                        tg_shape_text(rule->shape, wanted, sizeof wanted), (long long)have, (long long)want);
 }
 
-tg_status tg_shape_rule_PERMUTE(tg_rule *rule) {
+static tg_status rule_PERMUTE(tg_rule *rule) {
     const tg_shape from = rule_input(rule, 0)->shape;
     const int32_t *perm = rule->node->attr.perm;
     uint32_t seen = 0;
@@ -261,7 +219,7 @@ tg_status tg_shape_rule_PERMUTE(tg_rule *rule) {
     return TG_OK;
 }
 
-tg_status tg_shape_rule_BROADCAST(tg_rule *rule) {
+static tg_status rule_BROADCAST(tg_rule *rule) {
     const tg_status status = rule_view(rule, true);
     if (status != TG_OK) return status;
     const tg_shape from = rule_input(rule, 0)->shape;
@@ -274,7 +232,7 @@ tg_status tg_shape_rule_BROADCAST(tg_rule *rule) {
     return TG_OK;
 }
 
-tg_status tg_shape_rule_SLICE(tg_rule *rule) {
+static tg_status rule_SLICE(tg_rule *rule) {
     const tg_status status = rule_view(rule, true);
     if (status != TG_OK) return status;
     const tg_shape from = rule_input(rule, 0)->shape;
@@ -288,7 +246,7 @@ tg_status tg_shape_rule_SLICE(tg_rule *rule) {
     return TG_OK;
 }
 
-tg_status tg_shape_rule_PAD(tg_rule *rule) {
+static tg_status rule_PAD(tg_rule *rule) {
     const tg_status status = rule_view(rule, true);
     if (status != TG_OK) return status;
     const tg_shape from = rule_input(rule, 0)->shape;
@@ -302,7 +260,7 @@ tg_status tg_shape_rule_PAD(tg_rule *rule) {
     return TG_OK;
 }
 
-tg_status tg_shape_rule_FLIP(tg_rule *rule) {
+static tg_status rule_FLIP(tg_rule *rule) {
     rule->dtype = rule_input(rule, 0)->dtype;
     rule->shape = rule_input(rule, 0)->shape;
     return rule_check_axes(rule);
@@ -320,7 +278,7 @@ static tg_status rule_check_window(tg_rule *rule, int32_t rank) {
                        (long long)w.step, (long long)w.dilation);
 }
 
-tg_status tg_shape_rule_WINDOW(tg_rule *rule) {
+static tg_status rule_WINDOW(tg_rule *rule) {
     const tg_shape from = rule_input(rule, 0)->shape;
     const tg_window w = rule->node->attr.window;
     const int32_t axis = (int32_t)rule->node->attr.axes;
@@ -353,7 +311,7 @@ static tg_status rule_check_part(tg_rule *rule, int i) {
     return TG_OK;
 }
 
-tg_status tg_shape_rule_CONCAT(tg_rule *rule) {
+static tg_status rule_CONCAT(tg_rule *rule) {
     const uint32_t axis = rule->node->attr.axes;
     char text[TG_NODE_TEXT];
     if (rule->node->input_count < 1) return rule_refuse(rule, TG_ERROR_ARGUMENT, "no parts");
@@ -408,7 +366,7 @@ static tg_status rule_check_disjoint(tg_rule *rule) {
     return status;
 }
 
-tg_status tg_shape_rule_PACK(tg_rule *rule) {
+static tg_status rule_PACK(tg_rule *rule) {
     rule->dtype = TG_F32;
     rule->shape = rule->node->shape;
     tg_status status = rule_check_shape(rule);
@@ -428,7 +386,7 @@ tg_status tg_shape_rule_PACK(tg_rule *rule) {
 }
 
 /* The length is a multiple of the step, so that index arithmetic can take the axis apart. */
-tg_status tg_shape_rule_FOLD(tg_rule *rule) {
+static tg_status rule_FOLD(tg_rule *rule) {
     const tg_shape from = rule_input(rule, 0)->shape, to = rule->node->shape;
     const tg_window w = rule->node->attr.window;
     char text[TG_NODE_TEXT], wanted[TG_SHAPE_TEXT];
@@ -450,7 +408,7 @@ tg_status tg_shape_rule_FOLD(tg_rule *rule) {
 
 /* ---------------------------------------------------------------- contraction, indexing */
 
-tg_status tg_shape_rule_CONTRACT(tg_rule *rule) {
+static tg_status rule_CONTRACT(tg_rule *rule) {
     const tg_status status = rule_check_operands(rule);
     if (status != TG_OK) return status;
     const tg_shape a = rule_input(rule, 0)->shape, b = rule_input(rule, 1)->shape;
@@ -484,7 +442,7 @@ static tg_status rule_check_indexing(tg_rule *rule, int rows, int indices, bool 
     return TG_OK;
 }
 
-tg_status tg_shape_rule_GATHER(tg_rule *rule) {
+static tg_status rule_GATHER(tg_rule *rule) {
     const tg_status status = rule_check_indexing(rule, 0, 1, true);
     if (status != TG_OK) return status;
     rule->dtype = rule_input(rule, 0)->dtype;
@@ -493,7 +451,7 @@ tg_status tg_shape_rule_GATHER(tg_rule *rule) {
     return rule_check_shape(rule);
 }
 
-tg_status tg_shape_rule_SCATTER_ADD(tg_rule *rule) {
+static tg_status rule_SCATTER_ADD(tg_rule *rule) {
     const tg_status status = rule_check_indexing(rule, 1, 0, false);
     if (status != TG_OK) return status;
     const tg_shape indices = rule_input(rule, 0)->shape, updates = rule_input(rule, 1)->shape;
@@ -511,12 +469,26 @@ tg_status tg_shape_rule_SCATTER_ADD(tg_rule *rule) {
 
 typedef tg_status (*rule_function)(tg_rule *rule);
 
+#define RULE_TABLE(NAME) rule_table_leaf
+#define RULE_SAME(NAME) rule_same_type
+#define RULE_BOOLEAN(NAME) rule_to_bool
+#define RULE_REDUCE(NAME) rule_reduce_same
+#define RULE_REDUCE_TO_INDEX(NAME) rule_reduce_to_index
+#define RULE_OWN(NAME) rule_##NAME
+
 static const rule_function rule_table[TG_OP_COUNT] = {
     NULL,
-#define TG_OP(NAME, text, arity, class_, description) tg_shape_rule_##NAME,
+#define TG_OP(NAME, text, arity, class_, dtypes, shape, ...) RULE_##shape(NAME),
 #include "ir/ops.def"
 #undef TG_OP
 };
+
+#undef RULE_TABLE
+#undef RULE_SAME
+#undef RULE_BOOLEAN
+#undef RULE_REDUCE
+#undef RULE_REDUCE_TO_INDEX
+#undef RULE_OWN
 
 tg_status tg_rule_apply(tg_rule *rule, const tg_graph *g, const tg_node *node, int32_t before) {
     rule->g = g;

@@ -26,10 +26,6 @@ typedef struct tg_rule {
  * dtype. */
 tg_status tg_rule_apply(tg_rule *rule, const tg_graph *g, const tg_node *node, int32_t before);
 
-#define TG_OP(NAME, text, arity, class_, description) tg_status tg_shape_rule_##NAME(tg_rule *rule);
-#include "ir/ops.def"
-#undef TG_OP
-
 /* TG_OK, TG_ERROR_SHAPE (a dimension under 1) or TG_ERROR_LIMIT (rank or element count), with the
  * size in message. */
 tg_status tg_shape_check(tg_shape shape, char *message, size_t size);

@@ -2,7 +2,8 @@
 #ifndef TG_COST_H
 #define TG_COST_H
 
-/* Rough cost of one elementwise operation in the unit "one add on the tile VM". */
+/* Rough cost of one element of an operation in the unit "one add on the tile VM"; ops.def says which op has which. */
+#define TG_COST_FREE 0 /* never computed: leaves and views */
 #define TG_COST_CHEAP 1
 #define TG_COST_DIVIDE 3
 #define TG_COST_TRANSCENDENTAL 8 /* exp, log, tanh: 8 to 12 vector instructions */

@@ -68,29 +68,12 @@ static int32_t joined_permutation(const tg_fusion *f, int32_t contraction, int32
     return is_joined_by_users(f, permuted) ? permuted : 0;
 }
 
-static int operation_cost(tg_op op) {
-    switch (op) {
-    case TG_OP_EXP:
-    case TG_OP_LOG:
-    case TG_OP_SIN:
-    case TG_OP_COS:
-    case TG_OP_TANH:
-    case TG_OP_ERF:
-    case TG_OP_SIGMOID:
-    case TG_OP_SOFTPLUS:
-    case TG_OP_EXPM1:
-    case TG_OP_LOG1P:
-    case TG_OP_POW:
-    case TG_OP_MOD: return TG_COST_TRANSCENDENTAL;
-    case TG_OP_DIV:
-    case TG_OP_SQRT:
-    case TG_OP_RSQRT:
-    case TG_OP_RECIPROCAL: return TG_COST_DIVIDE;
-    case TG_OP_GATHER: return TG_COST_GATHER;
-    case TG_OP_RANDOM: return TG_COST_RANDOM;
-    default: return TG_COST_CHEAP;
-    }
-}
+static const uint8_t operation_costs[TG_OP_COUNT] = {
+    TG_COST_FREE, /* poison */
+#define TG_OP(NAME, text, arity, class_, dtypes, shape, cost, ...) TG_COST_##cost,
+#include "ir/ops.def"
+#undef TG_OP
+};
 
 /* What is repeated, as a number of each row, is computed once for all of its repetitions. */
 static int32_t repeated_cost(tg_shape repeated, tg_shape of, int32_t cost) {
@@ -105,7 +88,7 @@ static void recompute_costs(const tg_fusion *f, int32_t *cost) {
         if (fuse_leaf_storage(n) || f->realised[id]) cost[id] = TG_COST_CHEAP;
         else if (tg_op_table[n->op].class_ == TG_CLASS_LEAF) cost[id] = 0;
         else {
-            int32_t sum = tg_op_table[n->op].class_ == TG_CLASS_VIEW ? 0 : operation_cost(n->op);
+            int32_t sum = tg_op_table[n->op].class_ == TG_CLASS_VIEW ? 0 : operation_costs[n->op];
             for (int32_t i = 0; i < n->input_count && sum < 1000; i++) sum += cost[n->inputs[i]];
             if (n->op == TG_OP_BROADCAST) sum = repeated_cost(n->shape, fuse_node(f, n->inputs[0])->shape, sum);
             if (n->op == TG_OP_FOLD) sum = n->attr.window.size * sum < 1000 ? (int32_t)n->attr.window.size * sum : 1000;

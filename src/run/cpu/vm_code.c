@@ -371,59 +371,6 @@ static void code_scatter(tg_vm_maker *m, int32_t i) {
     tg_vm_emit(m, m->kernel->body[value].dtype == TG_I32 ? TG_VM_scatter_i : TG_VM_scatter_f, 0, code_read(m, index), code_read(m, value),
                varies, TG_VM_FULL, code_access(m, scatter));
 }
-static int32_t code_unary_fn(int32_t op, tg_dtype from, tg_dtype to) {
-    bool f = from == TG_F32;
-    switch (op) {
-    case TG_OP_NEG: return f ? TG_VM_neg_f : TG_VM_neg_i;
-    case TG_OP_ABS: return f ? TG_VM_abs_f : TG_VM_abs_i;
-    case TG_OP_SIGN: return f ? TG_VM_sign_f : TG_VM_sign_i;
-    case TG_OP_RELU: return f ? TG_VM_relu_f : TG_VM_relu_i;
-    case TG_OP_SQRT: return TG_VM_sqrt;
-    case TG_OP_RSQRT: return TG_VM_rsqrt;
-    case TG_OP_RECIPROCAL: return TG_VM_reciprocal;
-    case TG_OP_EXP: return TG_VM_exp;
-    case TG_OP_LOG: return TG_VM_log;
-    case TG_OP_SIN: return TG_VM_sin;
-    case TG_OP_COS: return TG_VM_cos;
-    case TG_OP_TANH: return TG_VM_tanh;
-    case TG_OP_ERF: return TG_VM_erf;
-    case TG_OP_SIGMOID: return TG_VM_sigmoid;
-    case TG_OP_SOFTPLUS: return TG_VM_softplus;
-    case TG_OP_EXPM1: return TG_VM_expm1;
-    case TG_OP_LOG1P: return TG_VM_log1p;
-    case TG_OP_FLOOR: return TG_VM_floor;
-    case TG_OP_CEIL: return TG_VM_ceil;
-    case TG_OP_ROUND: return TG_VM_round;
-    case TG_OP_NOT: return TG_VM_not;
-    case TG_OP_CAST:
-        if (from == to) return TG_VM_copy;
-        if (from == TG_F32) return to == TG_I32 ? TG_VM_f_to_i : TG_VM_f_to_b;
-        if (from == TG_I32) return to == TG_F32 ? TG_VM_i_to_f : TG_VM_i_to_b;
-        return to == TG_F32 ? TG_VM_b_to_f : TG_VM_b_to_i;
-    default: return -1;
-    }
-}
-static int32_t code_binary_fn(int32_t op, tg_dtype from) {
-    bool f = from == TG_F32;
-    switch (op) {
-    case TG_OP_ADD: return f ? TG_VM_add_f : TG_VM_add_i;
-    case TG_OP_SUB: return f ? TG_VM_sub_f : TG_VM_sub_i;
-    case TG_OP_MUL: return f ? TG_VM_mul_f : TG_VM_mul_i;
-    case TG_OP_DIV: return f ? TG_VM_div_f : TG_VM_div_i;
-    case TG_OP_POW: return TG_VM_pow_f;
-    case TG_OP_MOD: return TG_VM_mod_f;
-    case TG_OP_MIN: return f ? TG_VM_min_f : TG_VM_min_i;
-    case TG_OP_MAX: return f ? TG_VM_max_f : TG_VM_max_i;
-    case TG_OP_LESS: return f ? TG_VM_less_f : TG_VM_less_i;
-    case TG_OP_LESS_EQUAL: return f ? TG_VM_less_equal_f : TG_VM_less_equal_i;
-    case TG_OP_EQUAL: return f ? TG_VM_equal_f : TG_VM_equal_i;
-    case TG_OP_NOT_EQUAL: return f ? TG_VM_not_equal_f : TG_VM_not_equal_i;
-    case TG_OP_AND: return TG_VM_and;
-    case TG_OP_OR: return TG_VM_or;
-    default: return -1;
-    }
-}
-
 /* A full tile that holds a value of each row in all columns. */
 static int32_t code_spread(tg_vm_maker *m, int32_t v) {
     tg_vm_value *value = &m->values[v];
@@ -463,12 +410,15 @@ static void code_random(tg_vm_maker *m, int32_t i, int32_t position) {
     code_elementwise(m, i, position, TG_VM_random, operands, 3);
     if (!m->failed) m->codes.items[m->codes.count - 1].access = access;
 }
-static void code_unary(tg_vm_maker *m, int32_t i, int32_t position) {
-    const tg_instruction *instruction = &m->kernel->body[i];
-    int32_t v = tg_vm_source(m, instruction, 0);
-    int32_t fn = code_unary_fn(instruction->op, m->kernel->body[v].dtype, instruction->dtype);
-    if (fn < 0) m->failed = true;
-    else code_elementwise(m, i, position, fn, &v, 1);
+static void code_cast(tg_vm_maker *m, int32_t i, int32_t position) {
+    static const int32_t fns[TG_DTYPE_COUNT][TG_DTYPE_COUNT] = {
+        [TG_F32] = {[TG_F32] = TG_VM_copy, [TG_I32] = TG_VM_f_to_i, [TG_BOOL] = TG_VM_f_to_b},
+        [TG_I32] = {[TG_F32] = TG_VM_i_to_f, [TG_I32] = TG_VM_copy, [TG_BOOL] = TG_VM_i_to_b},
+        [TG_BOOL] = {[TG_F32] = TG_VM_b_to_f, [TG_I32] = TG_VM_b_to_i, [TG_BOOL] = TG_VM_copy},
+    };
+    const tg_instruction *cast = &m->kernel->body[i];
+    const int32_t v = tg_vm_source(m, cast, 0);
+    code_elementwise(m, i, position, fns[m->kernel->body[v].dtype][cast->dtype], &v, 1);
 }
 
 /* x^c for the constants that are cheaper otherwise; -1: none. */
@@ -478,18 +428,6 @@ static int32_t code_constant_power(double c) {
     if (c >= 3 && c <= 3) return TG_VM_cube;
     if (c >= -1 && c <= -1) return TG_VM_reciprocal;
     return -1;
-}
-static void code_binary(tg_vm_maker *m, int32_t i, int32_t position) {
-    const tg_instruction *instruction = &m->kernel->body[i];
-    int32_t operands[2] = {tg_vm_source(m, instruction, 0), tg_vm_source(m, instruction, 1)};
-    const tg_instruction *right = &m->kernel->body[operands[1]];
-    if (instruction->op == TG_OP_POW && right->op == TG_OP_CONST && code_constant_power(right->value) >= 0) {
-        code_elementwise(m, i, position, code_constant_power(right->value), operands, 1);
-        return;
-    }
-    int32_t fn = code_binary_fn(instruction->op, m->kernel->body[operands[0]].dtype);
-    if (fn < 0) m->failed = true;
-    else code_elementwise(m, i, position, fn, operands, 2);
 }
 
 /* Is operand k computed inside the instruction? */
@@ -518,6 +456,62 @@ static void code_select(tg_vm_maker *m, int32_t i, int32_t position) {
     }
     code_elementwise(m, i, position, fn, operands, 3);
 }
+
+/* What an elementwise op is in the machine for operands of f32, i32 and bool, as ops.def has it; -1: nothing. Or the function that makes
+ * its code. */
+typedef struct code_op {
+    int32_t f32, i32, boolean;
+    void (*own)(tg_vm_maker *m, int32_t i, int32_t position);
+} code_op;
+
+#define CODE_NONE \
+  { -1, -1, -1, NULL }
+#define CODE_F32(f) \
+  { TG_VM_##f, -1, -1, NULL }
+#define CODE_MATH(f) \
+  { TG_VM_##f, -1, -1, NULL }
+#define CODE_NUMBER(f, i) \
+  { TG_VM_##f, TG_VM_##i, -1, NULL }
+#define CODE_BOOL(b) \
+  { -1, -1, TG_VM_##b, NULL }
+#define CODE_ANY(f, i, b) \
+  { TG_VM_##f, TG_VM_##i, TG_VM_##b, NULL }
+#define CODE_OWN(name) \
+  { -1, -1, -1, code_##name }
+
+static const code_op code_ops[TG_OP_COUNT] = {
+    CODE_NONE, /* poison */
+#define TG_OP(NAME, text, arity, class_, dtypes, shape, cost, price, description, c, wgsl, vm) CODE_##vm,
+#include "ir/ops.def"
+#undef TG_OP
+};
+
+#undef CODE_NONE
+#undef CODE_F32
+#undef CODE_MATH
+#undef CODE_NUMBER
+#undef CODE_BOOL
+#undef CODE_ANY
+#undef CODE_OWN
+
+static void code_of_table(tg_vm_maker *m, int32_t i, int32_t position) {
+    const tg_instruction *instruction = &m->kernel->body[i];
+    const code_op *op = &code_ops[instruction->op];
+    if (op->own != NULL) {
+        op->own(m, i, position);
+        return;
+    }
+    const int count = tg_vm_operand_count(instruction->op);
+    const int32_t operands[2] = {tg_vm_source(m, instruction, 0), count > 1 ? tg_vm_source(m, instruction, 1) : 0};
+    const tg_dtype from = m->kernel->body[operands[0]].dtype;
+    const tg_instruction *right = &m->kernel->body[operands[1]];
+    const int32_t fn = from == TG_F32 ? op->f32 : from == TG_I32 ? op->i32 : op->boolean;
+    const int32_t power = instruction->op == TG_OP_POW && right->op == TG_OP_CONST ? code_constant_power(right->value) : -1;
+    if (power >= 0) code_elementwise(m, i, position, power, operands, 1);
+    else if (fn >= 0) code_elementwise(m, i, position, fn, operands, count);
+    else m->failed = true;
+}
+
 int32_t tg_vm_reduction_fn(int32_t op, tg_dtype from, int32_t form) {
     bool f = from == TG_F32;
     switch (op) {
@@ -564,11 +558,9 @@ static void code_instruction(tg_vm_maker *m, int32_t i, int32_t position) {
     else if (op == TG_K_SCATTER) code_scatter(m, i);
     else if (op == TG_K_ACC) value->slot = m->out->acc_slot;
     else if (tg_vm_is_reduction(op)) code_reduction(m, i);
-    else if (op == TG_OP_SELECT) code_select(m, i, position);
-    else if (op == TG_OP_RANDOM) code_random(m, i, position);
-    else if (tg_vm_operand_count(op) == 1) code_unary(m, i, position);
-    else if (code_is_fused(m, instruction, 0) || code_is_fused(m, instruction, 1)) code_multiply_add(m, i, position);
-    else code_binary(m, i, position);
+    else if (tg_vm_operand_count(op) == 2 && (code_is_fused(m, instruction, 0) || code_is_fused(m, instruction, 1)))
+        code_multiply_add(m, i, position);
+    else code_of_table(m, i, position);
     code_release_operands(m, i, position);
     if (value->uses == 0 && value->forward < 0 && !tg_vm_is_effect(op) && value->slot >= 0 && !value->kept)
         code_free_register(m, value->class_, value->slot);

@@ -177,28 +177,15 @@ void tg_vm_choose_tile(tg_vm_maker *m) {
 
 /* ---- parts */
 
+static const uint8_t tile_prices[TG_OP_COUNT] = {
+    0, /* poison */
+#define TG_OP(NAME, text, arity, class_, dtypes, shape, cost, price, ...) price,
+#include "ir/ops.def"
+#undef TG_OP
+};
 static double tile_instruction_price(const tg_instruction *instruction) {
-    switch (instruction->op) {
-    case TG_OP_EXP:
-    case TG_OP_LOG:
-    case TG_OP_TANH:
-    case TG_OP_EXPM1:
-    case TG_OP_LOG1P:
-    case TG_OP_SIGMOID: return 6;
-    case TG_OP_SIN:
-    case TG_OP_COS:
-    case TG_OP_ERF:
-    case TG_OP_SOFTPLUS:
-    case TG_OP_MOD: return 12;
-    case TG_OP_POW: return 40;
-    case TG_OP_DIV:
-    case TG_OP_SQRT:
-    case TG_OP_RSQRT:
-    case TG_OP_RECIPROCAL: return 4;
-    case TG_K_GATHER: return 10;
-    case TG_OP_CONST: return 0;
-    default: return 1;
-    }
+    if (instruction->op == TG_K_GATHER) return tile_prices[TG_OP_GATHER];
+    return instruction->op < TG_OP_COUNT ? tile_prices[instruction->op] : 1;
 }
 
 /* Nanoseconds, roughly; every point pays every instruction that is not uniform. */

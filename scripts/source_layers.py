@@ -10,7 +10,7 @@ PROGRAM = ("base", *OPS, "kernel/kernel.h", "kernel/device_model.h", "plan/progr
 PRINTERS = (*PROGRAM, "tile", "emit/emit.h")
 
 # folder -> folders and headers that its files may reach, by whatever chain of includes; a folder may always reach its own files and
-# those of include/. A file belongs to the folder with the longest name.
+# those of include/. A file belongs to the folder with the longest name, unless it has an entry of its own, without its suffix.
 REACH = {
     "base": (),
     "ir": ("base",),
@@ -24,8 +24,10 @@ REACH = {
     "emit": (*PROGRAM, "tile"),
     "io": ("base", "ir/dtype.h", "ir/dtype.def"),
     # the session binds all of it together, and reaches a device through what the device offers
-    "run": ("base", "ir", "grad", "trace", "optim", "pass", "kernel", "plan", "tile", "emit/emit.h", "io", "run/webgpu/webgpu.h",
-            "run/webgpu/api.h"),
+    "run": ("base", "ir", "grad", "trace", "optim", "pass", "kernel", "plan", "tile", "emit/emit.h", "io", "run/executor.h",
+            "run/replay.h", "run/webgpu/webgpu.h", "run/webgpu/api.h"),
+    "run/executor": PROGRAM,
+    "run/replay": (*PRINTERS, "run/executor.h"),
     "run/cpu": (*PROGRAM, "run/executor.h"),
     "run/web": (*PROGRAM, "run/executor.h", "run/replay.h"),
     # of emit, the modules that ask a device what it takes
@@ -35,7 +37,7 @@ REACH = {
 
 def folder_of(relative, reach):
     """The entry of `reach` that the file belongs to, or None."""
-    parts = relative.split("/")[:-1]
+    parts = relative.rsplit(".", 1)[0].split("/")
     while parts and "/".join(parts) not in reach:
         parts.pop()
     return "/".join(parts) or None

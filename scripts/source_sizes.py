@@ -7,8 +7,7 @@ MOST_LINES, MOST_LINES_OF_A_FUNCTION = 700, 60
 FOLDERS = ("src", "cli", "include", "web/src", "web/core")
 SUFFIXES = (".c", ".h", ".inc", ".ts", ".mjs")
 
-LONG_FILES = {
-}
+LONG_FILES = {}
 LONG_FUNCTIONS = {
     "src/run/cpu/contract_kernels.inc contract_tile": "macros of its loops are defined in it, next to the variables they use",
     "web/src/unpack.ts model": "one state machine: its functions share the variables that they close over",

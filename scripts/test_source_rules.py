@@ -7,7 +7,8 @@ import unittest
 import source_layers
 import source_sizes
 
-REACH = {"low": (), "middle": ("low",), "high": ("low", "middle/narrow.h"), "high/device": ("low", "high/door.h")}
+REACH = {"low": (), "middle": ("low",), "high": ("low", "middle/narrow.h"), "high/device": ("low", "high/door.h"),
+         "middle/strict": ()}
 
 
 class Tree(unittest.TestCase):
@@ -51,6 +52,10 @@ class Layers(Tree):
     def test_a_header_not_listed_by_name_is_found(self):
         self.assertEqual(self.offences({"high/device/a.c": '#include "high/other.h"\n', "high/other.h": ""}),
                          ["high/device/a.c:1: high/device must not reach high/other.h: high/device/a.c > high/other.h"])
+
+    def test_a_file_may_have_a_rule_of_its_own(self):
+        self.assertEqual(self.offences({"middle/strict.c": '#include "low/low.h"\n', "middle/strict_not.c": '#include "low/low.h"\n'}),
+                         ["middle/strict.c:1: middle/strict must not reach low/low.h: middle/strict.c > low/low.h"])
 
     def test_comments_include_nothing(self):
         self.assertEqual(self.offences({"low/a.c": '/*\n#include "middle/wide.h"\n*/\n'}), [])

@@ -144,7 +144,8 @@ static void emit_c_random(tg_c_kernel *k, const tg_instruction *in) {
                 in->value);
 }
 
-/* How an elementwise op is spelt for operands of f32, i32 and bool, as ops.def has it, or the function that prints it. */
+/* How an elementwise op is spelled for operands of f32, i32 and bool, as ops.def has it, or the
+ * function that prints it. */
 typedef struct emit_c_spelling {
     const char *f32, *i32, *boolean;
     void (*own)(tg_c_kernel *k, const tg_instruction *in);

@@ -206,7 +206,8 @@ static void wgsl_divide(tg_wgsl *w, const tg_instruction *in) {
     else wgsl_pattern(w, in, "tg_div(%1, %2)");
 }
 
-/* How an elementwise op is spelt for operands of f32, i32 and bool, as ops.def has it, or the function that prints it. */
+/* How an elementwise op is spelled for operands of f32, i32 and bool, as ops.def has it, or the
+ * function that prints it. */
 typedef struct wgsl_spelling {
     const char *f32, *i32, *boolean;
     void (*own)(tg_wgsl *w, const tg_instruction *in);

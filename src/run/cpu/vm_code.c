@@ -457,8 +457,8 @@ static void code_select(tg_vm_maker *m, int32_t i, int32_t position) {
     code_elementwise(m, i, position, fn, operands, 3);
 }
 
-/* What an elementwise op is in the machine for operands of f32, i32 and bool, as ops.def has it; -1: nothing. Or the function that makes
- * its code. */
+/* The instruction of an elementwise op for operands of f32, i32 and bool, as ops.def has it (-1:
+ * none), or the function that makes its code. */
 typedef struct code_op {
     int32_t f32, i32, boolean;
     void (*own)(tg_vm_maker *m, int32_t i, int32_t position);

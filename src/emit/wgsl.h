@@ -61,9 +61,10 @@ int32_t tg_wgsl_workgroup_bytes(const tg_wgsl *w, bool vectors);
 /* Whether an argument may be read as vec4s: beside other kernels only where none of them writes to its block, because a write of one
  * component is allowed to touch the whole vector. */
 bool tg_wgsl_may_widen(const tg_wgsl *w, int32_t argument);
-/* What stands for a buffer in a launch of several kernels: TG_WGSL_WORKSPACE, ... */
+/* What a launch of several kernels binds for a buffer: TG_WGSL_WORKSPACE, ... */
 int32_t tg_wgsl_block_of(const tg_buffer *buffer);
-/* "slice * 512 + ": what stands before an index into something that lies `step` apart from slice to slice; nothing in a lone kernel. */
+/* "slice * 512 + ": the text before an index into memory whose slices are `step` apart; nothing in
+ * a lone kernel. */
 void tg_wgsl_slice(tg_wgsl *w, int64_t step);
 
 /* ---- lines. One line, indented; a line that starts with '}' closes a block, one that ends with '{' opens one. */

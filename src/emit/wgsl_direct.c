@@ -16,7 +16,7 @@ static void wgsl_direct_rows(tg_wgsl_contraction *s, const tg_tile_operand *o, c
     }
 }
 
-/* Every so many steps the sums are added to the totals. */
+/* After this many steps the sums are added to the totals. */
 static void wgsl_direct_flush(tg_wgsl_contraction *s, int64_t step) {
     const tg_tile_choice *c = &s->choice;
     const int run = tg_tile_run(c) / 4;

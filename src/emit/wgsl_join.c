@@ -31,7 +31,7 @@ typedef struct wgsl_join_array {
     bool taken; /* by the kernel that is being printed */
 } wgsl_join_array;
 
-/* A module: one stage of every kernel that has so many. */
+/* A module: stage number s of each kernel that has one. */
 typedef struct wgsl_join_stage {
     wgsl_join_block blocks[WGSL_JOIN_MAX_BLOCKS];
     int32_t block_count;

@@ -15,8 +15,9 @@ typedef struct wgsl_rows {
     bool across;          /* neighbouring invocations are on neighbouring rows, not on neighbouring points of a row */
     int64_t parts;        /* of a row, each by a workgroup of its own; 1: not split */
     int64_t chunk;        /* points of a part */
-    bool exact;           /* an invocation adds so many points that what rounding loses is added up beside, in lost<i> */
-    int64_t *scratch;     /* per body instruction that reduces: first word of its parts' results (an index follows the values) */
+    /* an invocation adds so many points that it also adds up what rounding loses, in lost<i> */
+    bool exact;
+    int64_t *scratch; /* per body instruction that reduces: first word of its parts' results (an index follows the values) */
 } wgsl_rows;
 
 #define WGSL_ROWS_SERIAL 1024    /* points that one invocation adds at most */

@@ -24,8 +24,8 @@ static bool emit_store(struct tg_builder *b, int32_t item, int value, const tg_a
     return true;
 }
 
-/* Where `node` is stored when a permutation of a contraction's result is what the contraction stores: the map of the value behind
- * the views is row-major over the loops, and each view is followed forwards. */
+/* The place of `node` when a contraction stores a permutation of its result: the map of the value
+ * under the views is row-major over the loops, and each view is followed forwards. */
 static tg_push follow_views(const struct tg_builder *b, int32_t node, tg_index_map *out) {
     int32_t path[TG_MAX_RANK * 2];
     int count = 0;

@@ -296,7 +296,7 @@ static bool resolve_access(struct tg_builder *b, int32_t node, const tg_index_ma
     }
 }
 
-/* The gathered row enters as a pseudo loop behind the real ones. */
+/* The gathered row is a pseudo loop after the real ones. */
 static int emit_gather(struct tg_builder *b, int32_t node, const tg_index_map *map) {
     const tg_node *n = builder_node(b, node);
     int32_t table = n->inputs[0], indices = n->inputs[1], base;

@@ -65,7 +65,8 @@ typedef struct tg_device_model {
     const tg_device_rates *rates;
 } tg_device_model;
 
-/* The GPU that we have measured most; stands in for every other one: they differ in size, hardly in proportion. */
+/* The GPU that we have measured most. It is the model for all others: they differ in size, hardly
+ * in proportion. */
 extern const tg_device_rates tg_h200_rates;
 /* What every WebGPU device offers, with the rates of the H200. */
 extern const tg_device_model tg_device_guaranteed;

@@ -13,7 +13,7 @@ typedef struct tg_item {
     int32_t node;
     int32_t group;
     bool copy;             /* stores a value that also lives elsewhere (a leaf, or a second destination) */
-    bool pinned;           /* a program output or a state: stored whoever reads it */
+    bool pinned;           /* a program output or a state: stored for any reader */
     int32_t state;         /* index in the graph's states, or -1: a buffer of its own */
     int64_t state_offset;  /* elements */
     int32_t next_in_state; /* the next item of its state, or -1 */
@@ -33,7 +33,7 @@ typedef struct tg_group {
     tg_kernel *kernel;
     bool merged_away;
     int32_t merged_into;
-    int32_t place;   /* in an order in which every group comes behind what it needs */
+    int32_t place;   /* its position in an order in which each group comes after what it needs */
     int32_t changed; /* the last sweep of joins in which it did */
 } tg_group;
 
@@ -76,7 +76,7 @@ tg_build_status tg_build_kernel(tg_fusion *f, const int32_t *items, int count, c
 void tg_kernel_free(tg_context *ctx, tg_kernel *kernel); /* one that tg_build_kernel made; NULL is fine */
 struct tg_builder *tg_builder_create(tg_arena *arena);
 
-/* The node behind reshapes: same elements in the same order. */
+/* The node under reshapes: same elements in the same order. */
 int32_t tg_strip_reshape(const tg_graph *g, int32_t node);
 /* A buffer holds this node's value: input, state, literal data, or an item. */
 bool tg_has_storage(const tg_fusion *f, int32_t node);

@@ -62,7 +62,7 @@ static int32_t widest_inlined(tg_fusion *f, int32_t count, int limit) {
 typedef struct cut_reads {
     const int32_t *nodes;
     int32_t count;
-    int32_t cuttable; /* the value behind its views, if that may be stored; else 0 */
+    int32_t cuttable; /* the value under its views, if that may be stored; else 0 */
 } cut_reads;
 
 static void add_reads(tg_fusion *f, const cut_reads *reads, int32_t input) {
@@ -125,7 +125,8 @@ static bool cut_everywhere(tg_fusion *f, int32_t root, int limit) {
     return good && f->fresh_count > before;
 }
 
-/* Values shortly before the cut at f->inlined[at] that are used behind it: what would lead around it. */
+/* Values shortly before the cut at f->inlined[at] that are used after it: they would lead around
+ * it. */
 static void cut_beside(tg_fusion *f, int32_t at) {
     enum { BEFORE = 32, USERS = 8 };
     for (int32_t i = at - 1; i >= 0 && i >= at - BEFORE; i--) {
@@ -200,7 +201,8 @@ static int compare_groups(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Groups to build next, once each. Values come in the order of the trace, copies behind them: as in make_items. */
+/* Groups to build next, once each. Values come in the order of the graph, copies after them: as in
+ * make_items. */
 typedef struct fuse_wave {
     int64_t *items; /* key in the high half, group in the low half */
     bool *in_it;

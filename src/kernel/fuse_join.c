@@ -7,7 +7,7 @@
 
 /* The bound of the search, so that the work grows with the graph and no faster. What it does not reach is taken for what costs a
  * kernel more, never for what might be wrong. */
-#define SIBLINGS_NEAR 32 /* readers of a value looked at before and behind a kernel that reads it */
+#define SIBLINGS_NEAR 32 /* readers of a value looked at before and after a kernel that reads it */
 
 static int joint_items(const tg_fusion *f, const tg_group *a, const tg_group *b, int32_t *out) {
     int64_t i = 0, j = 0;
@@ -40,7 +40,7 @@ static bool reads_pack_of(const tg_fusion *f, int32_t reader, int32_t writer) {
     return false;
 }
 
-/* The extremum behind an operand in a kernel: 1 when it is made there, 2 when it is loaded, else 0. */
+/* The extremum of an operand in a kernel: 1 when it is made there, 2 when it is loaded, else 0. */
 static int extremum_in_kernel(const tg_fusion *f, const tg_kernel *k, int32_t operand) {
     if (operand < 0) return 0;
     const tg_instruction *x = &k->body[operand];

@@ -101,8 +101,8 @@ static int32_t pop_place(fuse_scratch *s, int32_t *count) {
     return top;
 }
 
-/* Is `target` among what `from` needs, by a path of at least two steps? Looks first at what stands nearest to it. Yes, too, where that
- * is far to see. */
+/* Does `from` need `target`, by a path of at least two steps? Looks first at the nearest groups.
+ * Also true if the search would be too long. */
 bool tg_fuse_depends_on(const tg_fusion *f, int32_t from, int32_t target, fuse_scratch *s) {
     const int32_t earliest = f->groups.items[target].place;
     int32_t waiting = 0, looked_at = 0;
@@ -124,7 +124,8 @@ bool tg_fuse_depends_on(const tg_fusion *f, int32_t from, int32_t target, fuse_s
     return false;
 }
 
-/* Two groups become one, `kept`: what needs the earlier one and stands before the later one moves behind it. */
+/* Two groups become one, `kept`: groups that need the earlier one and come before the later one
+ * move after it. */
 void tg_fuse_join_places(tg_fusion *f, int32_t kept, int32_t gone, fuse_scratch *s) {
     const int32_t a = f->groups.items[kept].place, b = f->groups.items[gone].place;
     const int32_t begin = a < b ? a : b, end = a < b ? b : a;

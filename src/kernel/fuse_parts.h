@@ -71,7 +71,8 @@ typedef struct fuse_scratch {
     int32_t *seen, epoch; /* by group: walks over groups */
     int32_t *stack, *dependencies, *joint;
     int dependency_room;
-    int32_t *order;                  /* groups, each behind what it needs; group.place is the way back */
+    /* groups, each after what it needs; group.place is the inverse */
+    int32_t *order;
     int32_t *shifted;                /* a stretch of it, while it changes */
     int32_t *readers, *reader_begin; /* by node: groups that read it, ascending, as they were when the sweep began */
     int32_t *near, near_count;       /* groups that may be joined with the one at hand */

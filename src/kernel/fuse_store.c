@@ -120,13 +120,13 @@ static void store_shared(tg_fusion *f, int32_t *cost, int32_t *roots) {
     }
 }
 
-/* base[id]: the value behind the views that `id` may be. */
+/* base[id]: the value under the views that `id` may be. */
 static void find_bases(const tg_fusion *f, int32_t *base) {
     for (int32_t id = 1; id < f->node_count; id++) base[id] = fuse_class(f, id) == TG_CLASS_VIEW ? base[fuse_node(f, id)->inputs[0]] : id;
 }
 
-/* A tensor compared with itself at other places (who stands before whom?) must be the same bits at both: it is stored, for the reason
- * below. */
+/* A tensor whose elements are compared with each other (which comes first?) must have the same bits
+ * in both reads: it is stored, for the reason below. */
 static void store_compared_places(tg_fusion *f, const int32_t *base) {
     for (int32_t id = 1; id < f->node_count; id++) {
         const tg_node *n = fuse_node(f, id);

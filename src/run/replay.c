@@ -169,7 +169,7 @@ static int32_t replay_source(tg_replay *replay, const tg_wgsl_stage *stage, cons
     replay->sources[replay->source_count] = source;
     return replay->source_count++;
 }
-/* What a binding of the printer stands for. */
+/* The memory of a binding of the printer. */
 static tg_replay_slice replay_slice(const replay_making *m, int32_t binding, int64_t scratch_bytes) {
     const tg_program *program = m->program;
     const tg_replay *replay = m->replay;

@@ -86,7 +86,7 @@ tg_replay_slice tg_replay_output(const tg_replay *replay, int32_t output);
 #define TG_REPLAY_NAME 128
 /* "W, 12 elements,": a state in messages. Returns text. */
 const char *tg_replay_state_name(char text[TG_REPLAY_NAME], const char *name, int64_t count);
-/* TG_ERROR_LIMIT where a buffer of so many bytes is over maxBufferSize. */
+/* TG_ERROR_LIMIT for a buffer of more bytes than maxBufferSize. */
 tg_status tg_replay_check_buffer(tg_context *ctx, int64_t max_buffer_bytes, const char *what, int64_t bytes);
 
 /* ---- a data set on the device, and the kernel that draws the batch of a step from it (emit/emit.h) */
@@ -122,7 +122,7 @@ typedef struct tg_pace {
 tg_pace tg_pace_make(int32_t stages);
 /* Where the submission that begins at dispatch `begin` ends. */
 int32_t tg_pace_end(const tg_pace *pace, int32_t begin);
-/* A submission of so many dispatches took so many ns. */
+/* Reports that a submission of `dispatches` took `nanoseconds`. */
 void tg_pace_took(tg_pace *pace, int32_t dispatches, int64_t nanoseconds, int64_t slow);
 /* Runs of the next submission of a feeder: at most `most`, and that many where `exact`; a run that is cut is alone. */
 int64_t tg_pace_runs(const tg_pace *pace, int64_t most, bool exact);

@@ -1,10 +1,12 @@
-/* device: the inside of the WebGPU executor, shared by its files. The structs behind tg_device and tg_executable have names of
- * their own here, since each executor completes those two its own way.
+/* device: the inside of the WebGPU executor, shared by its files. The structs of tg_device and
+ * tg_executable have names of their own here, because each executor completes those two in its own
+ * way.
  *
- * A process has few GPUs and may have many models. A webgpu_host is a library with an instance, a webgpu_gpu a device of it: those
- * are shared, counted and kept (share.c). A webgpu_device is what one model family has on a GPU: its states, its runs, its errors.
- * Whoever calls the library, and whoever reads what its answers write, holds the host's lock: tg_webgpu_enter and tg_webgpu_leave
- * around every call of the executor. A wait lets others in, so no error scope is open while something is waited for. */
+ * A process has few GPUs and may have many models. A webgpu_host is a library with an instance, a
+ * webgpu_gpu a device of it: those are shared, counted and kept (share.c). A webgpu_device is what
+ * one model family has on a GPU: its states, its runs, its errors. A call of the library, and a
+ * read of what its answers write, needs the host's lock: tg_webgpu_enter and tg_webgpu_leave are
+ * around each call of the executor. A wait lets others in, so no error scope is open during one. */
 #ifndef TG_WEBGPU_DEVICE_H
 #define TG_WEBGPU_DEVICE_H
 #include "ir/dtype.h"
@@ -106,7 +108,7 @@ typedef struct webgpu_host {
     tg_wgpu_instance instance;
     bool foreign, dawn, wgpu_native, old_layout_entry;
     bool retired; /* a device of it was lost: it makes no more */
-    int users;    /* models on it, and whoever looks at its adapters */
+    int users;    /* models on it, and calls that look at its adapters */
     struct webgpu_gpu *gpus;
     webgpu_block *orphans;               /* freed when their answers have come, or with the instance */
     _Atomic(struct webgpu_device *) who; /* has the lock, and calls; NULL: events are being delivered, or nobody */
@@ -195,7 +197,7 @@ static inline int64_t webgpu_align(int64_t bytes, int64_t to) { return (bytes + 
 /* ---- share.c: hosts and GPUs of this process */
 void tg_webgpu_enter(webgpu_device *d);
 void tg_webgpu_leave(webgpu_device *d);
-/* Lets others have the lock for a while, about so many ns. */
+/* Lets others have the lock for about this many ns. */
 void tg_webgpu_give_way(webgpu_device *d, int64_t nap);
 void tg_webgpu_share_begin(void); /* around what follows: opening and closing go one at a time */
 void tg_webgpu_share_end(void);

@@ -265,7 +265,7 @@ static void wgsl_address(tg_wgsl *w, const tg_instruction *in) {
 static void wgsl_load(tg_wgsl *w, int32_t i) {
     const tg_instruction *in = &w->kernel->body[i];
     const tg_wgsl_memory memory = tg_wgsl_argument(w, in->argument);
-    const tg_dtype_info *dtype = tg_dtype_row(in->dtype);
+    const tg_dtype_info *dtype = tg_dtype_row(w->kernel->arguments[in->argument].dtype);
     const bool guarded = in->bound_count > 0;
     tg_text_buffer *text = &w->main;
     tg_text_add(text, "%s", dtype->wgsl_load.before);
@@ -302,7 +302,7 @@ static void wgsl_expression(tg_wgsl *w, int32_t i) {
 
 static void wgsl_store(tg_wgsl *w, const tg_instruction *in) {
     const int value = (int)in->src[0];
-    const tg_dtype_wrap stored = tg_dtype_row(w->kernel->body[value].dtype)->wgsl_store;
+    const tg_dtype_wrap stored = tg_dtype_row(w->kernel->arguments[in->argument].dtype)->wgsl_store;
     const tg_wgsl_memory memory = tg_wgsl_argument(w, in->argument);
     tg_wgsl_start(w);
     if (in->bound_count > 0) {

@@ -438,7 +438,7 @@ void tg_wgsl_reduce(tg_wgsl *w) {
     }
     if (r.rows * r.length < 16384 && r.length <= 64) r.size = 64; /* small: more, smaller workgroups */
     if (w->frame.size > 0) r.size = w->frame.size;
-    const int32_t budget = tg_wgsl_workgroup_bytes(w, false) / 4;
+    const int32_t budget = tg_wgsl_workgroup_bytes(w, false) / TG_WORD_BYTES;
     while (tg_wgsl_is_lone(w) && wgsl_rows_words(w) * r.size > budget) r.size /= 2;
     r.across = wgsl_rows_across(w);
     r.lanes = wgsl_rows_words(w) * r.size <= budget ? wgsl_rows_lanes(&r) : 1;

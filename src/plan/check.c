@@ -127,7 +127,7 @@ static tg_status check_instruction(const program_check *c, int32_t kernel, int32
     }
     if (x->op != TG_K_LOAD && x->op != TG_K_GATHER && x->op != TG_K_STORE && x->op != TG_K_SCATTER) return TG_OK;
     if (x->argument >= 0 && x->argument < k->argument_count) {
-        if (c->program->buffers[k->arguments[x->argument].buffer].dtype != x->dtype)
+        if (tg_dtype_row(c->program->buffers[k->arguments[x->argument].buffer].dtype)->compute != x->dtype)
             return check_fail(c, kernel, "dtype differs from the buffer's");
         bool writes = x->op == TG_K_STORE || x->op == TG_K_SCATTER;
         if (!(k->arguments[x->argument].access & (writes ? TG_ACCESS_WRITE : TG_ACCESS_READ)))

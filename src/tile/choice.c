@@ -95,7 +95,7 @@ static bool choice_cut(const choice_search *s, tg_tile_choice *c, int64_t parts,
     c->parts = tg_tile_max(tg_tile_ceil(k, c->part_length), 1);
     if (parts == 1) return true;
     return s->room->frame.slices == 0 && c->parts > 1 && k >= 4 * step * parts &&
-           tg_tile_outputs(s->problem) * c->parts <= CHOICE_MOST_SCRATCH / 4;
+           tg_tile_outputs(s->problem) * c->parts <= CHOICE_MOST_SCRATCH / TG_WORD_BYTES;
 }
 
 /* ---------------------------------------------------------------- tiles */

@@ -2,7 +2,7 @@
 // core's. Broadcasting is NumPy's; axes may be negative.
 
 import { DrawKind, Status } from './boundary.gen.js'
-import { dtypeNumber } from './core.js'
+import { dtypeNumber, dtypes } from './core.js'
 import { coreNow } from './platform.js'
 import { ArgumentError, ShapeError } from './errors.js'
 import { anything, checkOptions, flag, oneOf, positive, wholeFromZero, type Kind, type Kinds } from './options.js'
@@ -11,7 +11,7 @@ import type { Axes, DataArray, Dtype, NormOptions, Operand, ReduceOptions, RopeO
 
 function dtypeArgument(op: string, dtype: unknown): number {
   const number = dtypeNumber(dtype as Dtype)
-  if (number < 0) throw new ShapeError(`${op}: ${describe(dtype)} is not a dtype (f32, i32, bool)`, Status.dtype)
+  if (number < 0) throw new ShapeError(`${op}: ${describe(dtype)} is not a dtype (${dtypes.join(', ')})`, Status.dtype)
   return number
 }
 

@@ -1,7 +1,7 @@
 // Tensors and traces: what an operation takes and gives while a forward function runs, and how every call reaches the core and every
 // failure reaches the user's line. Knows no operation by name.
 
-import type { OpName, OpNumbers } from './boundary.gen.js'
+import { dtypeArrays, dtypes, type OpName, type OpNumbers } from './boundary.gen.js'
 import type { Core, CoreOperand, GraphAddress } from './core.js'
 import {
   ArgumentError, blame, blameOnce, holdSite, siteOf, TraceError, UnsupportedError, type Frames, type HeldSite,
@@ -340,7 +340,7 @@ export function leaf(op: string, above: unknown, make: (site: CoreSite, trace: T
 }
 
 export function dtypeOfArray(data: unknown): Dtype | null {
-  return data instanceof Float32Array ? 'f32' : data instanceof Int32Array ? 'i32' : data instanceof Uint8Array ? 'bool' : null
+  return dtypes[dtypeArrays.findIndex((array) => data instanceof array)] ?? null
 }
 
 /** A copy that owns its memory. */

@@ -1,5 +1,6 @@
-/* alive: tells whether the object of a handle still exists, in all contexts and threads of the
- * process. Must not know what the objects are. */
+/* alive: the list of objects that exist and that users hold handles of, for all contexts and
+ * threads of the process. With it a call can tell a handle whose object is gone. Must not know what
+ * the objects are. */
 #include "base/base.h"
 
 #include <stdatomic.h>
@@ -23,7 +24,7 @@ void tg_alive_add(tg_alive *entry, const void *object, const tg_context *ctx) {
     alive_leave();
 }
 
-/* Locked. Twice is fine. */
+/* Call with the lock held. A second call for the same entry does nothing. */
 static void alive_take_out(tg_alive *entry) {
     if (entry->object == NULL) return;
     if (entry->before != NULL) entry->before->next = entry->next;

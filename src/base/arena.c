@@ -1,6 +1,6 @@
-/* arena: many small blocks with one lifetime. Blocks come from tg_alloc; small ones share a chunk,
- * large ones get their own. Must not know the contents. Allocation is O(1) plus the bytes to zero;
- * freeing is O(chunks). */
+/* arena: many small blocks with one lifetime. Memory comes from tg_alloc: small blocks share a
+ * chunk, large ones get their own. Allocation is O(1) plus zeroing; freeing is O(chunks). Must not
+ * know what is kept in it. */
 #include "base/base.h"
 
 #include <stdio.h>
@@ -8,8 +8,8 @@
 
 enum { ARENA_HEADER = 64, ARENA_SMALLEST_CHUNK = 4096, ARENA_LARGEST_CHUNK = 1 << 18 };
 
-/* The header of a chunk of `size` bytes, itself included; bytes [0, used) are taken. Newest
- * first. */
+/* The header of a chunk of `size` bytes, header included. Bytes [0, used) are taken. The newest
+ * chunk comes first. */
 struct tg_arena_block {
     tg_arena_block *next;
     size_t size, used;
@@ -30,7 +30,7 @@ void tg_arena_free(tg_arena *arena) {
     arena->bytes = 0;
 }
 
-/* Chunks double with what the arena holds, so that their number stays logarithmic until the largest
+/* Chunks grow with the bytes the arena holds, so their number is logarithmic until the largest
  * size. */
 static size_t arena_chunk_size(const tg_arena *arena) {
     size_t size = ARENA_SMALLEST_CHUNK;
@@ -47,7 +47,8 @@ static tg_arena_block *arena_add_chunk(tg_arena *arena, size_t size) {
     return block;
 }
 
-/* A block too large to share a chunk goes after the chunk in use, whose free bytes stay usable. */
+/* A block too large to share a chunk is linked after the chunk in use, whose free bytes stay
+ * usable. */
 static void *arena_alloc_alone(tg_arena *arena, size_t bytes) {
     tg_arena_block *block = arena_add_chunk(arena, ARENA_HEADER + bytes);
     if (!block) return NULL;

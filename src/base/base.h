@@ -1,5 +1,5 @@
-/* base: the layer below all others. Error record, allocation, arenas, text, hashing, random bits.
- * Knows nothing of tensors or graphs. Depends only on the public header. */
+/* base: what every other folder uses: the error record, allocation, arenas, text, hashes, random
+ * bits, threads. Depends on the public header only. Must not know tensors or graphs. */
 #ifndef TG_BASE_H
 #define TG_BASE_H
 
@@ -18,64 +18,65 @@
 #  define TG_PRINTF(format_index, first)
 #endif
 
-/* An option that is 0 is not given; TG_ZERO, which is -0, is zero on purpose. */
+/* An option of 0 was not given. TG_ZERO, which is -0, means zero on purpose. */
 static inline bool tg_given(double option) { return option != 0.0 || signbit(option); }
 static inline double tg_value_or(double option, double otherwise) { return tg_given(option) ? option + 0.0 : otherwise; }
-/* An f32 number over 0 that is no denormal; NaN is none. */
+/* Whether value is a positive normal number of f32: not denormal, infinite or NaN. */
 static inline bool tg_is_normal(double value) { return value >= (double)FLT_MIN && value <= (double)FLT_MAX; }
 
-#define TG_MESSAGE_MAX 8192 /* room for a shader and what its compiler said */
+#define TG_MESSAGE_MAX 8192 /* room for a shader and its compiler's message */
 
 struct tg_context {
     tg_allocator allocator;
     tg_log_fn log;
     void *log_user;
     tg_status status; /* first error since the last clear */
-    tg_site site;     /* its file is copied into site_file */
+    tg_site site;     /* its file text is copied into site_file */
     char site_file[512];
     char message[TG_MESSAGE_MAX];
-    /* of the public call in progress; the file name lives as long. Errors that name no other place
-     * are here */
+    /* Site of the public call in progress, used for errors that name no other site. Its file text
+     * is valid during the call. */
     tg_site call_site;
-    tg_graph *trace;    /* the trace in progress, or NULL */
-    int64_t live_bytes; /* allocated through this context and not released (tests pin it) */
+    tg_graph *trace; /* the trace in progress, or NULL */
+    /* Bytes allocated through this context and not yet released. Tests pin the number. */
+    int64_t live_bytes;
     int64_t live_blocks;
     int64_t alloc_calls;
-    /* of compiling: steps of the searches that could grow faster than the graph (tests pin their
-     * growth) */
+    /* Work of compiling: steps of the searches that could grow faster than the graph. Tests pin how it
+     * grows. */
     int64_t work;
 };
 
-/* Records an error unless one is already recorded; returns code always. Never allocates. A too long
- * message is cut. */
+/* Records an error unless one is already recorded. Always returns code. Never allocates. A message
+ * that is too long is cut. */
 tg_status tg_fail(tg_context *ctx, tg_status code, tg_site site, const char *format, ...) TG_PRINTF(4, 5);
 tg_status tg_fail_memory(tg_context *ctx, size_t bytes);
 tg_status tg_fail_internal(tg_context *ctx, const char *file, int line, const char *what);
-/* To the context's log, if there is one: "file:line: ..." where there is a site. */
+/* Writes to the context's log, if it has one: "file:line: ..." when the site has a file. */
 void tg_warn(const tg_context *ctx, tg_site site, const char *format, ...) TG_PRINTF(3, 4);
 #define TG_SITE_NONE tg_site_make("", 0)
-/* if (!(invariant)) return TG_INTERNAL(ctx, "..."); — instead of assert */
+/* Instead of assert: if (!(invariant)) return TG_INTERNAL(ctx, "..."); */
 #define TG_INTERNAL(ctx, what) tg_fail_internal((ctx), __FILE__, __LINE__, (what))
 
-/* 64-byte aligned, zeroed. NULL + TG_ERROR_MEMORY on failure (also when bytes is absurd). Release
- * needs the same size. */
+/* Zeroed memory, 64-byte aligned. On failure, or for an absurd number of bytes: NULL, and
+ * TG_ERROR_MEMORY is recorded. Release needs the same size. */
 void *tg_alloc(tg_context *ctx, size_t bytes);
 void tg_release(tg_context *ctx, void *block, size_t bytes);
 char *tg_alloc_text(tg_context *ctx, const char *text); /* release with strlen + 1 */
 
-/* Grows *items (of `item` bytes each) so that `need` fit; doubles. Returns false on failure
- * (recorded), old array kept. */
+/* Grows *items (of `item` bytes each) to room for at least `need`; doubles the capacity. On failure
+ * it records the error, keeps the old array and returns false. */
 bool tg_grow(tg_context *ctx, void **items, int64_t *capacity, int64_t need, size_t item);
 
-/* ---- list: items, how many there are, for how many there is room. A list that is all 0 is empty;
- * tg_release frees the items. */
+/* ---- list: items, their count, and the capacity. A list of zeros is empty. Free items with
+ * tg_release. */
 #define TG_LIST(type) \
   struct { \
     type *items; \
     int64_t count, capacity; \
   }
-/* Makes room for one more item in owner->list; `owner` has `ctx`. ok says whether there is (the
- * failure is recorded). */
+/* Makes room for one more item in owner->list; `owner` has a member `ctx`. Sets ok to whether there
+ * is room; a failure is recorded. */
 #define TG_LIST_ROOM(owner, list, ok) \
   do { \
     void *list_items_ = (owner)->list.items; \
@@ -88,19 +89,19 @@ typedef struct tg_arena_block tg_arena_block;
 typedef struct tg_arena {
     tg_context *ctx;
     tg_arena_block *blocks;
-    int64_t bytes; /* held */
+    int64_t bytes; /* held in all blocks */
 } tg_arena;
 void tg_arena_init(tg_arena *arena, tg_context *ctx);
-void tg_arena_free(tg_arena *arena); /* everything; the arena may be used again */
-/* zeroed, 16-byte aligned (64 from 256 bytes on); NULL recorded */
+void tg_arena_free(tg_arena *arena); /* frees everything; the arena may be used again */
+/* Zeroed, 16-byte aligned (64 for 256 bytes or more). NULL on failure, which is recorded. */
 void *tg_arena_alloc(tg_arena *arena, size_t bytes);
 char *tg_arena_text(tg_arena *arena, const char *text);
 char *tg_arena_format(tg_arena *arena, const char *format, ...) TG_PRINTF(2, 3);
 void *tg_arena_copy(tg_arena *arena, const void *data, size_t bytes);
 #define TG_NEW(arena, type, count) ((type *)tg_arena_alloc((arena), sizeof(type) * (size_t)(count)))
 
-/* ---- text: a growing string. After a failed allocation `failed` is set, appends do nothing, text
- * is "" or what was there. */
+/* ---- text: a growing string. After a failed allocation `failed` is set and appends do nothing;
+ * the text stays as it was, or "". */
 typedef struct tg_text_buffer {
     tg_context *ctx;
     char *data; /* NUL-terminated once anything was appended */
@@ -112,26 +113,27 @@ void tg_text_free(tg_text_buffer *text);
 void tg_text_clear(tg_text_buffer *text);
 void tg_text_add(tg_text_buffer *text, const char *format, ...) TG_PRINTF(2, 3);
 void tg_text_bytes(tg_text_buffer *text, const void *data, size_t bytes);
-/* A float literal that reads back exactly: shortest of %.9g; inf, -inf, nan spelt so. */
+/* Appends a literal that reads back exactly: %g with the fewest digits (an f32 number needs at most
+ * 9, a double 17). Infinities and NaN are spelled inf, -inf, nan. */
 void tg_text_number(tg_text_buffer *text, double value);
-/* "[256, 64]", "[]" into buffer (any size; cut); returns buffer. */
+/* Writes "[256, 64]" or "[]" into buffer, cut to its size. Returns buffer. */
 const char *tg_shape_text(tg_shape shape, char *buffer, size_t size);
 #define TG_SHAPE_TEXT 128
 
-/* ---- objects that exist: an entry lies in its object, and is never moved */
+/* ---- objects that exist: each object holds its entry, and must not move */
 typedef struct tg_alive tg_alive;
 struct tg_alive {
-    const void *object; /* NULL: taken out */
+    const void *object; /* NULL: not in the list */
     const tg_context *ctx;
     tg_alive *before, *next;
-    bool remembered; /* when it is gone: see tg_was_alive */
+    bool remembered; /* remember the address after the object is gone: see tg_was_alive */
 };
 void tg_alive_add(tg_alive *entry, const void *object, const tg_context *ctx);
 void tg_alive_remove(tg_alive *entry);
 void tg_alive_remove_all(const tg_context *ctx);
-bool tg_is_alive(const void *object); /* which may point anywhere */
-/* One of the last TG_ALIVE_RECENT that are gone and remembered had this address: handles of it may
- * still be around. */
+bool tg_is_alive(const void *object); /* the pointer may point anywhere */
+/* Whether one of the last TG_ALIVE_RECENT remembered objects that are gone had this address.
+ * Handles of it may still exist. */
 #define TG_ALIVE_RECENT 8
 bool tg_was_alive(const void *object);
 
@@ -142,24 +144,25 @@ uint64_t tg_hash_text(uint64_t seed, const char *text);
 /* ---- Philox 4x32-10 (Salmon et al. 2011): four 32-bit words from a 128-bit counter and a 64-bit
  * key. */
 void tg_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
-/* floor((high 2^32 + low) bound / 2^64): uniform in [0, bound), to one part in 2^32 even of the
+/* floor((high 2^32 + low) bound / 2^64): uniform in [0, bound), to one part in 2^32 even for the
  * largest bound. */
 uint32_t tg_random_below(uint32_t high, uint32_t low, uint32_t bound);
 /* Element i of stream `stream` under `seed`: uniform in (0, 1), and standard normal by Box-Muller
- * in f64. Pure functions: same arguments, same value on every platform. */
+ * in f64. Pure functions: the same arguments give the same value on every platform. */
 double tg_random_uniform(uint64_t seed, uint64_t stream, uint64_t i);
 double tg_random_normal(uint64_t seed, uint64_t stream, uint64_t i);
 
-/* ---- threads: a fixed pool. Work is split into `parts` by the caller; which thread runs a part
- * never changes a result. */
+/* ---- threads: a fixed pool. The caller splits work into `parts`. Which thread runs a part never
+ * changes a result. */
 typedef struct tg_pool tg_pool;
 typedef void (*tg_part_fn)(void *user, int part, int worker); /* worker in [0, threads) */
 int tg_cpu_count(void);
-/* NULL recorded. threads < 1 is 1. If a thread cannot be started: fewer. */
+/* NULL on failure, which is recorded. threads < 1 counts as 1. If a thread cannot be started, the
+ * pool has fewer. */
 tg_pool *tg_pool_create(tg_context *ctx, int threads);
 void tg_pool_destroy(tg_pool *pool, tg_context *ctx);
 int tg_pool_threads(const tg_pool *pool);
-/* Runs parts 0 .. parts-1 and returns when all are done; workers spin briefly, then sleep. No
+/* Runs parts 0 .. parts-1 and returns when all are done. Idle workers spin briefly, then sleep. No
  * allocation. pool may be NULL. */
 void tg_pool_run(tg_pool *pool, tg_part_fn fn, void *user, int parts);
 

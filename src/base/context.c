@@ -1,6 +1,6 @@
-/* context: the error record, the allocator of all blocks, names of statuses. Owns tg_context. Must
- * not know tensors, graphs or models. Keeps the first error since the last clear and drops later
- * ones. */
+/* context: the error record, the allocator that all memory comes from, and the names of statuses.
+ * Owns tg_context. Keeps the first error since the last clear and drops later ones. Must not know
+ * tensors, graphs or models. */
 #include "base/base.h"
 
 #include <stdio.h>
@@ -51,7 +51,8 @@ tg_context *tg_context_create(const tg_context_options *options) {
 void tg_context_destroy(tg_context *ctx) {
     if (!ctx) return;
     const tg_allocator allocator = ctx->allocator;
-    tg_alive_remove_all(ctx); /* what was not destroyed before it is gone with it */
+    /* handles of objects that were not destroyed are invalid from here on */
+    tg_alive_remove_all(ctx);
     allocator.release(allocator.user, ctx, sizeof *ctx);
 }
 
@@ -72,7 +73,7 @@ void tg_clear_error(tg_context *ctx) {
     ctx->site.line = 0;
 }
 
-/* A path too long for the record keeps its end, which names the file. */
+/* A path that is too long for the record keeps its end, which names the file. */
 static void context_keep_site(tg_context *ctx, tg_site site) {
     const char *file = site.file ? site.file : "";
     const size_t length = strlen(file), room = sizeof ctx->site_file - 1;
@@ -82,7 +83,7 @@ static void context_keep_site(tg_context *ctx, tg_site site) {
     ctx->site.line = site.line;
 }
 
-/* Marks a message that did not fit, without splitting a UTF-8 character. */
+/* Marks a message that was cut, without splitting a UTF-8 character. */
 static void context_mark_cut(char *message) {
     size_t end = TG_MESSAGE_MAX - 4;
     while (end > 0 && ((unsigned char)message[end] & 0xC0u) == 0x80u) end--;
@@ -155,7 +156,7 @@ const char *tg_version(void) { return TG_VERSION; }
 
 /* ---------------------------------------------------------------- memory */
 
-/* An empty block also has its own address. */
+/* A block of 0 bytes still needs an address of its own. */
 static size_t context_block_size(size_t bytes) { return bytes ? bytes : 1; }
 
 void *tg_alloc(tg_context *ctx, size_t bytes) {

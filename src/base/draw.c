@@ -1,4 +1,5 @@
-/* draw: see draw.h. Must not know how a kernel is printed. */
+/* draw: the row of a data set that a batch takes, computed on the host, and the words a GPU needs
+ * for the same. See draw.h. Must not know how a kernel is printed. */
 #include "base/draw.h"
 
 int64_t tg_draw_row(const tg_draw *draw, int64_t i) {
@@ -11,8 +12,8 @@ int64_t tg_draw_row(const tg_draw *draw, int64_t i) {
     return (int64_t)((uint64_t)word[0] * (uint64_t)draw->rows >> 32);
 }
 
-/* Words 1 to 6: is the order sequential; the first row of step 0 then; the step, low and high; the
- * seed, low and high. */
+/* Word 1: whether the order is sequential. Word 2: the first row of this step in that order. Words
+ * 3 and 4: the step, low and high. Words 5 and 6: the seed, low and high. */
 void tg_draw_control(const tg_draw *draw, uint32_t words[TG_DRAW_WORDS]) {
     const uint64_t step = (uint64_t)draw->step;
     const tg_draw sequential = {TG_BATCH_SEQUENTIAL, 0, draw->step, draw->rows, draw->batch};

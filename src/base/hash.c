@@ -1,18 +1,18 @@
-/* hash: 64-bit hashes of bytes for tables inside the process. The same on every machine, not meant
- * to resist an attacker. Must not know what is hashed. */
+/* hash: 64-bit hashes of bytes for tables inside the process. The same on every machine. Does not
+ * resist an attacker. Must not know what is hashed. */
 #include "base/base.h"
 
 #include <string.h>
 
-/* Little-endian whatever the machine, so that the value does not depend on it. */
+/* Reads little-endian on every machine, so that the value does not depend on the machine. */
 static uint64_t hash_word(const unsigned char *at, size_t bytes) {
     uint64_t word = 0;
     for (size_t i = 0; i < bytes; i++) word |= (uint64_t)at[i] << (8 * i);
     return word;
 }
 
-/* The finaliser of SplitMix64 (Steele, Lea and Flood 2014): a bijection in which every input bit
- * flips about half the output. */
+/* The finaliser of SplitMix64 (Steele, Lea and Flood 2014): a bijection in which each input bit
+ * flips about half the output bits. */
 static uint64_t hash_mix(uint64_t x) {
     x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
     x = (x ^ (x >> 27)) * UINT64_C(0x94D049BB133111EB);

@@ -36,7 +36,7 @@ static void philox_element(uint64_t seed, uint64_t stream, uint64_t i, uint32_t 
     tg_philox(counter, key, out);
 }
 
-/* 52 random bits and a half: strictly inside (0, 1) and exact in a double. */
+/* 52 random bits plus one half: strictly inside (0, 1) and exact in a double. */
 static double philox_open_unit(uint32_t high, uint32_t low) {
     const uint64_t bits = ((uint64_t)high << 32 | low) >> 12;
     return ((double)bits + 0.5) * 0x1p-52;

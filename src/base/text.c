@@ -1,6 +1,6 @@
-/* text: a growing string, and how numbers and shapes are spelt. A failed append is remembered,
- * so callers check once. Must not know what is being printed. Appending n bytes costs O(n) on
- * average. */
+/* text: a growing string, and the spelling of numbers and shapes. A failed append is remembered, so
+ * that callers check once. Appending n bytes costs O(n) on average. Must not know what is
+ * printed. */
 #include "base/base.h"
 
 #include <math.h>
@@ -75,7 +75,7 @@ void tg_text_add(tg_text_buffer *text, const char *format, ...) {
     va_end(again);
 }
 
-/* Whether `digits` reads back as value: as a float when value is one, else as a double. */
+/* Whether `digits` reads back as value: as a float if value is one, else as a double. */
 static bool text_reads_back(const char *digits, double value) {
     const bool is_float = (double)(float)value == value;
     return is_float ? strtof(digits, NULL) == (float)value : strtod(digits, NULL) == value;
@@ -95,8 +95,7 @@ void tg_text_number(tg_text_buffer *text, double value) {
         (void)snprintf(digits, sizeof digits, "%.*g", precision, value);
         if (text_reads_back(digits, value)) break;
     }
-    /* a locale may spell the decimal point as it likes: any run of other characters is that
-     * point */
+    /* the decimal point depends on the locale: any run of other characters is the point */
     size_t kept = 0;
     for (size_t i = 0; digits[i]; i++) {
         const bool plain = strchr("0123456789+-e", digits[i]) != NULL;

@@ -1,11 +1,11 @@
-/* threads: a pool of a fixed number of threads. Parts are dealt in contiguous ranges, the same for
- * the same counts, so the same rows come to the same core in each kernel; the caller is worker 0.
- * The thread that finishes first takes the next part that nobody has begun, so a worker that the
- * system does not run delays no other. Workers wait for the next run by spinning some microseconds
- * and then sleep; so does the caller for its workers. Must not know what a part does. Without
- * threads (plain WebAssembly) the same functions run everything in the caller. In WebAssembly with
- * atomics the host starts the workers (web/src/threads.ts), and the pool sleeps by instructions of
- * WebAssembly. */
+/* threads: a fixed pool. The caller is worker 0. Each worker gets a contiguous range of parts,
+ * always the same for the same counts, so that the same rows go to the same core in each kernel. A
+ * worker that has finished its range takes parts that others have not begun, so that a worker that
+ * the system does not let run delays nobody. Workers wait for the next run, and the caller for its
+ * workers, by spinning some microseconds; then they sleep. Must not know what a part does. Without
+ * threads (plain WebAssembly) the same functions run all parts in the caller. WebAssembly with
+ * atomics has its host start the workers (web/src/threads.ts) and sleeps by its own
+ * instructions. */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #  define _GNU_SOURCE 1 /* sched_getaffinity */
 #endif
@@ -53,12 +53,12 @@ void tg_pool_run(tg_pool *pool, tg_part_fn fn, void *user, int parts) {
 #    endif
 #  endif
 
-/* One spin is about 10 to 40 ns, by processor: the longest wait before sleeping is 0.2 to 0.8 ms,
- * more than the kernels of a step that run on one thread. Waking a sleeper costs tens of
- * microseconds, the time of a kernel. */
+/* One spin takes about 10 to 40 ns, depending on the processor: the longest wait before sleeping is
+ * 0.2 to 0.8 ms, more than the kernels of a step that run on one thread. Waking a sleeper costs
+ * tens of microseconds, the time of a kernel. */
 enum { POOL_SPINS = 20000, POOL_SHORT_SPINS = 1000, POOL_LARGEST = 255, POOL_MOST_PARTS = 0xFFFF };
 
-/* Parts that nobody has begun: the next one in the upper 16 bits, the end in the lower. On a cache
+/* Parts that nobody has begun: the next one in the upper 16 bits, the end in the lower. Has a cache
  * line of its own. */
 typedef struct pool_range {
     _Atomic uint32_t left;
@@ -77,25 +77,26 @@ typedef struct pool_worker {
 
 struct tg_pool {
     int threads, spins;
-    int64_t started; /* workers there is room for, with the caller, for releasing */
-    /* of this run: read it after claiming a part, because the run lasts until that part is done */
+    int64_t started; /* room in `workers` and `ranges`, the caller included; needed for releasing */
+    /* The function of this run. A worker may read it only after claiming a part: the run lasts
+     * until that part is done. */
     tg_part_fn fn;
     void *user;
-    int first; /* part 0 of the ranges */
+    int first; /* part number of the first part in `ranges` */
     char apart[64];
     _Atomic uint32_t run; /* counts runs */
     _Atomic uint32_t stop;
-    _Atomic uint32_t sleepers; /* workers that sleep, or are about to */
+    _Atomic uint32_t sleepers; /* workers that sleep, or are about to sleep */
     char apart_too[64];
-    _Atomic uint32_t pending; /* parts of this run that are not done */
+    _Atomic uint32_t pending; /* parts of this run that are not done yet */
     _Atomic uint32_t caller_sleeps;
     _Atomic uint32_t alive; /* WebAssembly: workers that have not ended */
-    _Atomic uint32_t died;  /* WebAssembly: a worker trapped; its part is never done */
+    _Atomic uint32_t died;  /* WebAssembly: a worker trapped; its part will never be done */
 #  if !defined(__wasm__)
     pthread_mutex_t lock;
     pthread_cond_t changed;
 #  endif
-    pool_worker *workers; /* [threads], the caller's unused */
+    pool_worker *workers; /* [threads]; entry 0, the caller's, is unused */
     pool_range *ranges;   /* [threads] */
 };
 
@@ -106,10 +107,10 @@ struct tg_pool {
 
 #    define POOL_IMPORT(name) __attribute__((import_module("tg"), import_name(#    name)))
 POOL_IMPORT(thread_count) int tg_host_thread_count(void);
-/* 0: there is no thread left. Else one of the host's calls tg_pool_worker with `stack_top` as its
+/* 0: no thread is left. Else a thread of the host calls tg_pool_worker with `stack_top` as its
  * stack pointer. */
 POOL_IMPORT(thread_start) int tg_host_thread_start(void *worker, void *stack_top);
-/* Does not return: it throws through the core. */
+/* Does not return: it throws an exception through the core. */
 POOL_IMPORT(thread_failed) void tg_host_thread_failed(void);
 #    undef POOL_IMPORT
 
@@ -129,7 +130,7 @@ static bool pool_make_locks(tg_pool *pool) {
     return true;
 }
 static void pool_drop_locks(tg_pool *pool) { (void)pool; }
-/* A worker's trap is the caller's, too. */
+/* When a worker has trapped, the caller fails as well. */
 static void pool_check_alive(const tg_pool *pool) {
     if (atomic_load(&pool->died) != 0) tg_host_thread_failed();
 }
@@ -176,7 +177,7 @@ static void pool_wake(tg_pool *pool, _Atomic uint32_t *word) {
     (void)pthread_mutex_unlock(&pool->lock);
 }
 static void pool_check_alive(const tg_pool *pool) { (void)pool; }
-/* False with none of them left when one is refused. */
+/* On failure nothing stays initialised. */
 static bool pool_make_locks(tg_pool *pool) {
     if (pthread_mutex_init(&pool->lock, NULL) != 0) return false;
     if (pthread_cond_init(&pool->changed, NULL) == 0) return true;
@@ -192,7 +193,7 @@ static void pool_drop_locks(tg_pool *pool) {
 
 /* ---- parts */
 
-/* The next part of a range, or -1. */
+/* Claims the next part of a range; -1 when there is none. */
 static int pool_claim(pool_range *range) {
     uint32_t left = atomic_load(&range->left);
     while (left >> 16 < (left & POOL_MOST_PARTS))
@@ -200,7 +201,7 @@ static int pool_claim(pool_range *range) {
     return -1;
 }
 
-/* Its own range first. */
+/* Works on the worker's own range first, then on the others. */
 static void pool_work(tg_pool *pool, int worker) {
     for (int k = 0; k < pool->threads; k++) {
         pool_range *range = &pool->ranges[(worker + k) % pool->threads];
@@ -213,8 +214,8 @@ static void pool_work(tg_pool *pool, int worker) {
 
 /* ---- waiting */
 
-/* Lets other threads run sometimes once the wait is no longer short: with more threads than cores,
- * spinning must not delay the thread that is waited for. */
+/* When the wait is no longer short, gives the core to others now and then: with more threads than
+ * cores, spinning must not hold up the thread that is waited for. */
 static void pool_linger(int spin) {
     if (spin >= POOL_SHORT_SPINS && spin % 32 == 0) pool_yield();
     else pool_pause();
@@ -234,8 +235,8 @@ static uint32_t pool_wait_run(tg_pool *pool, uint32_t seen) {
     return now;
 }
 
-/* The sleepers are counted after `run` is written, and a worker counts itself before it reads `run`
- * (both sequentially consistent): one of the two sees the other. */
+/* `run` is written before `sleepers` is read here, and a worker counts itself in `sleepers` before
+ * it reads `run` (both sequentially consistent). So at least one of the two sees the other. */
 static void pool_publish(tg_pool *pool) {
     atomic_fetch_add(&pool->run, 1);
     if (atomic_load(&pool->sleepers) != 0) pool_wake(pool, &pool->run);
@@ -290,17 +291,17 @@ static void pool_worker_loop(const pool_worker *self) {
 
 #  if defined(__wasm__)
 
-/* What a thread of the host runs. */
+/* A thread of the host runs this. */
 __attribute__((export_name("thread_main"))) void tg_pool_worker(void *worker) {
     tg_pool *pool = ((pool_worker *)worker)->pool;
     pool_worker_loop(worker);
     if (atomic_fetch_sub(&pool->alive, 1) == 1) pool_wake(pool, &pool->alive);
 }
-/* What the host calls when it trapped there: its part will never be done. */
+/* The host calls this when a worker trapped: its part will never be done. */
 __attribute__((export_name("thread_died"))) void tg_pool_worker_died(void *worker) {
     tg_pool *pool = ((pool_worker *)worker)->pool;
     atomic_store(&pool->died, 1);
-    /* so that a thread about to sleep on it does not */
+    /* so that a caller that is about to sleep on it does not */
     atomic_fetch_or(&pool->pending, 0x80000000u);
     atomic_fetch_sub(&pool->alive, 1);
     pool_wake(pool, &pool->pending);
@@ -354,7 +355,7 @@ static void pool_start_workers(tg_pool *pool, tg_context *ctx, int threads) {
         pool->workers[count].index = count;
         if (!pool_start_worker(pool, ctx, &pool->workers[count])) break;
     }
-    pool->threads = count; /* no worker looks at it before the first run */
+    pool->threads = count; /* no worker reads it before the first run */
     if (count < threads && ctx->log) {
         char message[96];
         (void)snprintf(message, sizeof message, "only %d of %d threads could be started", count, threads);

@@ -1,6 +1,6 @@
 /* grad: the reverse walk. Marks the forward nodes on a path from a wrt to y, visits them from y
- * backwards, applies one rule each (rules.c) and adds cotangents up in that order, so that the same
- * trace always gives the same sums. Must not know optimisers, passes or devices. */
+ * backwards, applies the rule of each (rules.c) and adds up cotangents in that order, so that the
+ * same trace always gives the same sums. Must not know optimisers, passes or devices. */
 #include "grad/grad.h"
 #include "grad/rules.h"
 
@@ -15,7 +15,7 @@ static const tg_vjp_rule *const grad_rules[TG_OP_COUNT] = {
 
 bool tg_grad_has_rule(tg_op op) { return grad_rules[op] != NULL && grad_rules[op]->apply != NULL; }
 
-/* true when every element of the node is +0: a constant, or a view of one. */
+/* Whether each element of the node is +0: a constant, or a view of one. */
 static bool grad_is_zero(const tg_graph *g, int32_t id) {
     const tg_node *node = tg_graph_node(g, id);
     while (tg_op_table[node->op].class_ == TG_CLASS_VIEW) node = tg_graph_node(g, node->inputs[0]);
@@ -65,7 +65,8 @@ static bool grad_ids_valid(const tg_graph *g, int32_t y, int32_t cotangent, cons
     return true;
 }
 
-/* marks[id] != 0: a change of some wrt moves node id through operations that have a gradient. */
+/* Sets marks[id] to nonzero if a change of some wrt moves node id through operations that have a
+ * gradient. */
 static void grad_mark(const tg_graph *g, int32_t y, const int32_t *wrt, int n, uint8_t *marks) {
     for (int i = 0; i < n; i++)
         if (wrt[i] <= y) marks[wrt[i]] = TG_VJP_REACHED | TG_VJP_WANTED;
@@ -77,7 +78,8 @@ static void grad_mark(const tg_graph *g, int32_t y, const int32_t *wrt, int n, u
     }
 }
 
-/* Walks from y back to the first marked node. Cost: one rule per marked node that y depends on. */
+/* Walks from y back to the first marked node. Cost: one rule for each marked node that y depends
+ * on. */
 static bool grad_walk(tg_vjp_call *call, int32_t y) {
     for (int32_t id = y; id > 0 && !call->failed; id--) {
         if (call->marks[id] == 0 || call->cotangents[id] == 0) continue;

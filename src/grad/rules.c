@@ -1,13 +1,13 @@
-/* grad rules: the derivative of every primitive. Where it saves storage a rule uses the output y
- * instead of the input (relu, tanh, sigmoid, exp, sqrt, rsqrt, reciprocal, division): then the
+/* grad rules: the derivative of each primitive. Where it saves storage a rule uses the output y
+ * instead of the input (relu, tanh, sigmoid, exp, sqrt, rsqrt, reciprocal, division), so that the
  * input need not be kept for the backward half. Must not know the order of the walk. */
 #include "grad/rules.h"
 
 #include <math.h>
 
-/* ---------------------------------------------------------------- short hands At most one argument
- * of a call makes nodes: C does not fix the order of arguments, and node order must not depend on
- * it. */
+/* ---------------------------------------------------------------- short hands
+ * At most one argument of a call may make nodes: C does not fix the order of arguments, and the
+ * order of nodes must not depend on it. */
 
 static int32_t vjp_in(const tg_vjp_call *call, int input) { return call->node.inputs[input]; }
 
@@ -24,7 +24,7 @@ static int32_t vjp_neg(const tg_vjp_call *call, int32_t a) { return tg_ir_unary(
 
 static void vjp_give(tg_vjp_call *call, int input, int32_t contribution) { tg_vjp_give(call, vjp_in(call, input), contribution); }
 
-/* condition ? a : 0, exact where the condition is false, for any a */
+/* condition ? a : 0; exactly 0 where the condition is false, for any a */
 static int32_t vjp_where(const tg_vjp_call *call, int32_t condition, int32_t a) {
     return tg_ir_select(call->g, condition, a, vjp_full(call, 0.0));
 }
@@ -37,7 +37,7 @@ VJP_NONE(PARAM);
 VJP_NONE(STATE);
 VJP_NONE(CONST);
 VJP_NONE(IOTA);
-VJP_NONE(SIGN); /* 0 almost everywhere, as those of the next three */
+VJP_NONE(SIGN); /* the gradient is 0 almost everywhere; the same holds for the next three */
 VJP_NONE(FLOOR);
 VJP_NONE(CEIL);
 VJP_NONE(ROUND);
@@ -68,7 +68,7 @@ VJP_RULE(ABS) { vjp_give(call, 0, vjp_mul(call, call->dy, tg_ir_unary(call->g, T
 /* dy / (2 y) */
 VJP_RULE(SQRT) { vjp_give(call, 0, tg_ir_binary(call->g, TG_OP_DIV, vjp_scale(call, call->dy, 0.5), call->y)); }
 
-/* dy y^n factor, dy first: y^n may leave f32 where the product does not */
+/* dy y^n, one factor at a time from dy on: y^n may leave f32 where the product does not */
 static int32_t vjp_powers(const tg_vjp_call *call, int n) {
     int32_t product = call->dy;
     for (int i = 0; i < n; i++) product = vjp_mul(call, product, call->y);
@@ -164,7 +164,7 @@ VJP_RULE(MOD) {
     vjp_give(call, 1, vjp_neg(call, vjp_mul(call, call->dy, quotient)));
 }
 
-/* The one number of a constant exponent, seen through views. */
+/* Whether the node is one constant number, seen through views; *value: the number. */
 static bool vjp_constant(const tg_graph *g, int32_t id, double *value) {
     const tg_node *node = tg_graph_node(g, id);
     while (node->op == TG_OP_BROADCAST || node->op == TG_OP_RESHAPE) node = tg_graph_node(g, node->inputs[0]);
@@ -173,7 +173,7 @@ static bool vjp_constant(const tg_graph *g, int32_t id, double *value) {
     return true;
 }
 
-/* da for a^c: dy c a^(c - 1), no 0 * infinity at c = 0 */
+/* da of a^c is dy c a^(c - 1). At c = 0 it is 0, without a product 0 * infinity. */
 static void vjp_pow_constant(tg_vjp_call *call, double c) {
     int32_t a = vjp_in(call, 0), slope;
     if (c == 0.0) return;
@@ -186,8 +186,8 @@ static void vjp_pow_constant(tg_vjp_call *call, double c) {
     vjp_give(call, 0, vjp_mul(call, call->dy, slope));
 }
 
-/* da for a^b: as above at every b; b = 0 is replaced by 1 first, so that no infinity is made, even
- * in second derivatives. */
+/* da of a^b, as above for each b. Where b = 0 it is first replaced by 1, so that no infinity is
+ * made, not even in second derivatives. */
 static void vjp_pow_base(tg_vjp_call *call) {
     tg_graph *g = call->g;
     int32_t one = vjp_full(call, 1.0);
@@ -217,8 +217,8 @@ VJP_RULE(POW) {
     if (tg_vjp_needs(call, 1)) vjp_pow_exponent(call);
 }
 
-/* The cotangent of one side of MIN or MAX: dy where that side wins, half of it at a tie, else 0
- * (both sides at NaN). */
+/* The cotangent of one side of MIN or MAX: dy where that side wins, half of dy at a tie, else 0. At
+ * NaN both sides get 0. */
 static void vjp_extremum(tg_vjp_call *call, int input, int32_t wins) {
     tg_graph *g = call->g;
     int32_t tie = tg_ir_binary(g, TG_OP_EQUAL, vjp_in(call, 0), vjp_in(call, 1));
@@ -244,15 +244,15 @@ VJP_RULE(SELECT) {
     if (tg_vjp_needs(call, 2)) vjp_give(call, 2, tg_ir_select(call->g, condition, vjp_full(call, 0.0), call->dy));
 }
 
-/* Only f32 to f32 is ever on a path. */
+/* Only a cast from f32 to f32 is ever on a path. */
 VJP_RULE(CAST) { vjp_give(call, 0, call->dy); }
 
 /* ---------------------------------------------------------------- reductions */
 
 VJP_RULE(SUM) { vjp_give(call, 0, tg_ir_broadcast(call->g, call->dy, vjp_shape(call, 0))); }
 
-/* The tied elements share dy equally. y is one of the x, so the mask is exact. A NaN maximum ties
- * with nothing: the count is 0, and NaN is what all get. */
+/* Tied elements share dy equally. y is one of the elements of x, so the comparison is exact. A NaN
+ * extremum ties with no element: the count is 0, and all elements get NaN. */
 static void vjp_reduced_extremum(tg_vjp_call *call) {
     tg_graph *g = call->g;
     int32_t x = vjp_in(call, 0);
@@ -298,7 +298,7 @@ VJP_RULE(WINDOW) {
     vjp_give(call, 0, tg_ir_fold(call->g, call->dy, axis, call->node.attr.window, vjp_shape(call, 0).dim[axis]));
 }
 
-/* As many windows as were added up. */
+/* Takes as many windows as FOLD added up. */
 VJP_RULE(FOLD) {
     const tg_window w = call->node.attr.window;
     const int axis = (int)call->node.attr.axes;
@@ -361,8 +361,8 @@ static bool vjp_find_repeat(const tg_vjp_call *call, int32_t operand, vjp_repeat
     return out->from.dim[rank - 2] == rows && out->from.dim[rank - 1] == columns;
 }
 
-/* x [B, R, C] with B = product of the repeated batch axes -> [kept, again R, C], the batch axes
- * that were repeated moved beside the rows, so that a contraction over the rows sums over them
+/* x [B, R, C], with B the product of the repeated batch axes -> [kept, again R, C]. The batch axes
+ * that were repeated move beside the rows, so that a contraction over the rows sums over them
  * too. */
 static int32_t vjp_fold_batch(const tg_vjp_call *call, int32_t x, const vjp_repeat *repeat) {
     tg_graph *g = call->g;
@@ -388,8 +388,8 @@ static int32_t vjp_fold_batch(const tg_vjp_call *call, int32_t x, const vjp_repe
     return tg_ir_reshape(g, tg_ir_permute(g, tg_ir_reshape(g, x, open), perm), folded);
 }
 
-/* left [B, S, R]^T right [B, S, C] -> [B, R, C] for an operand of that shape. Where the operand
- * repeats its batch, the repeats are summed inside the contraction: no [B, R, C] is ever made. */
+/* Gives an operand [B, R, C] its cotangent, left [B, S, R]^T right [B, S, C]. If the operand
+ * repeats its batch, the contraction sums over the repeats, and no [B, R, C] is ever made. */
 static void vjp_contract_operand(tg_vjp_call *call, int input, int32_t left, int32_t right) {
     tg_graph *g = call->g;
     vjp_repeat repeat;
@@ -402,8 +402,8 @@ static void vjp_contract_operand(tg_vjp_call *call, int input, int32_t left, int
     tg_vjp_give(call, repeat.source, tg_ir_reshape(g, tg_ir_contract(g, left, right), repeat.from));
 }
 
-/* b is windows one step apart: its cotangent is also a convolution, directly to the source of the
- * windows. No cotangent of single taps is made. */
+/* If b is windows with a stride of 1, its cotangent is a convolution too, which goes straight to
+ * the source of the windows. No cotangent of each tap is ever made. Returns whether it did that. */
 static bool vjp_convolution(tg_vjp_call *call) {
     tg_columns columns;
     if (!tg_ir_find_columns(call->g, vjp_in(call, 1), call->marks, TG_VJP_WANTED, &columns)) return false;

@@ -1,7 +1,7 @@
-/* grad rules: one vector-Jacobian product per primitive. A rule reads one forward node and the
- * cotangent of its output and gives cotangents to the inputs that need one. Rules use graph nodes
- * only, so every gradient has a gradient. Must not know how nodes are chosen or ordered: that is
- * grad.c. */
+/* grad rules: one vector-Jacobian product for each primitive. A rule reads one forward node and the
+ * cotangent of its output, and gives cotangents to the inputs that need one. Rules use graph nodes
+ * only, so each gradient has a gradient. Must not know how nodes are chosen or ordered: that is
+ * grad.c's. */
 #ifndef TG_GRAD_RULES_H
 #define TG_GRAD_RULES_H
 #include "ir/graph.h"
@@ -11,8 +11,8 @@ typedef struct tg_vjp_call {
     tg_node node;         /* the forward node: a copy, because making nodes moves the list */
     int32_t y;            /* its id */
     int32_t dy;           /* the cotangent of its output, same shape, f32 */
-    const uint8_t *marks; /* per forward node id: TG_VJP_REACHED, TG_VJP_WANTED */
-    int32_t *cotangents;  /* per forward node id: sum so far, 0 is none */
+    const uint8_t *marks; /* for each forward node id: TG_VJP_REACHED, TG_VJP_WANTED */
+    int32_t *cotangents;  /* for each forward node id: the sum so far, 0: none yet */
     bool failed;          /* a node could not be made; the error is recorded */
 } tg_vjp_call;
 
@@ -21,7 +21,7 @@ enum {
     TG_VJP_WANTED = 2   /* is a wrt itself */
 };
 
-/* apply is NULL for operations without a gradient: they end a path. */
+/* apply is NULL for an operation without a gradient: a path ends there. */
 typedef struct tg_vjp_rule {
     void (*apply)(tg_vjp_call *call);
 } tg_vjp_rule;
@@ -30,9 +30,9 @@ typedef struct tg_vjp_rule {
 #include "ir/ops.def"
 #undef TG_OP
 
-/* Is input number `input` on a path from a wrt? */
+/* Whether input number `input` lies on a path from a wrt. */
 bool tg_vjp_needs(const tg_vjp_call *call, int input);
-/* Adds `contribution` (shape of node `id`) to the cotangent of forward node `id`. Known zeros are
- * dropped. */
+/* Adds `contribution` (of the shape of node `id`) to the cotangent of forward node `id`. A
+ * contribution known to be zero is dropped. */
 void tg_vjp_give(tg_vjp_call *call, int32_t id, int32_t contribution);
 #endif

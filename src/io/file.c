@@ -1,6 +1,6 @@
-/* file: whole files in, and files that replace their target only when everything was written: the
- * bytes go to a temporary file in the same folder, are flushed to the disk, and one rename puts
- * them in place. Every call is checked. Must not know what the bytes mean. */
+/* file: reads whole files, and replaces files in one step: the bytes go to a temporary file in the
+ * same folder, are flushed to the disk, and a rename puts the file in place. Each call of the
+ * system is checked. Must not know what the bytes mean. */
 #ifndef _POSIX_C_SOURCE
 #  define _POSIX_C_SOURCE 200809L
 #endif
@@ -18,7 +18,8 @@
 #  include <sys/file.h>
 #endif
 
-/* Tries "path.tmp0" .. until one is free: a crash may have left earlier ones. */
+/* Tries the names "path.tmp0", "path.tmp1" and so on until one is free: a crash may have left
+ * earlier ones. */
 #define FILE_TEMPORARY_TRIES 1000
 #define FILE_SUFFIX_BYTES 16
 #define FILE_LOCK_PATH 4096
@@ -63,14 +64,14 @@ static tg_status file_read_open(tg_context *ctx, const char *what, const char *p
 
 tg_status tg_file_read_most(tg_context *ctx, const char *what, const char *path, size_t most, void **bytes, size_t *size, size_t *held) {
     struct stat info;
-    /* opening a pipe would wait for its writer */
+    /* Opening a pipe would wait for its writer. */
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return tg_fail(ctx, TG_ERROR_IO, TG_SITE_NONE, "%s: %s is not a regular file", what, path);
     errno = 0;
     FILE *file = fopen(path, "rb");
     if (file == NULL) return file_error(ctx, what, "open", path, errno);
     tg_status status = file_read_open(ctx, what, path, file, most, bytes, size, held);
-    fclose(file); /* only read: nothing can be lost */
+    fclose(file); /* the file was only read: nothing can be lost */
     return status;
 }
 tg_status tg_file_read(tg_context *ctx, const char *what, const char *path, void **bytes, size_t *size, size_t *held) {
@@ -82,7 +83,8 @@ bool tg_file_is_there(const char *path) {
     return stat(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
-/* A folder that exists is fine; writing into it shows whether it can be used. */
+/* A folder that exists already is fine. Whether it can be used shows when a file is written
+ * there. */
 static void file_make_folder(const char *path) {
 #if defined(_WIN32)
     (void)_mkdir(path);
@@ -144,7 +146,7 @@ tg_status tg_file_target(tg_context *ctx, const char *what, const char *path, ch
 }
 static void file_keep_mode(const tg_file_writer *writer) { (void)writer; }
 #else
-/* The link's text: as it is, or relative to the link's folder if it does not begin at the root. */
+/* The link's target as a path: `text` itself if it begins at the root, else beside the link. */
 static char *file_beside(tg_context *ctx, const char *link, const char *text) {
     const char *slash = strrchr(link, '/');
     if (text[0] == '/' || slash == NULL) return tg_alloc_text(ctx, text);
@@ -158,7 +160,7 @@ tg_status tg_file_target(tg_context *ctx, const char *what, const char *path, ch
     char *at = tg_alloc_text(ctx, path);
     for (int i = 0; at != NULL && i < FILE_MOST_LINKS; i++) {
         const ssize_t length = readlink(at, text, sizeof text - 1);
-        /* no link; or one that no system makes */
+        /* Not a link, or a link longer than any system makes. */
         if (length < 0 || length >= (ssize_t)sizeof text - 1) {
             *target = at;
             return TG_OK;
@@ -173,7 +175,7 @@ tg_status tg_file_target(tg_context *ctx, const char *what, const char *path, ch
     return file_error(ctx, what, "write", path, ELOOP);
 }
 
-/* The owner first: changing it may take bits off the mode. */
+/* Sets the owner before the mode: a change of owner may clear bits of the mode. */
 static void file_keep_mode(const tg_file_writer *writer) {
     struct stat info;
     const int file = fileno(writer->file);
@@ -183,8 +185,8 @@ static void file_keep_mode(const tg_file_writer *writer) {
 }
 #endif
 
-/* A folder, a device or a pipe would be replaced by the file, or would refuse it after everything
- * was written. */
+/* Refuses a folder, a device or a pipe: the rename would replace it, or fail after everything was
+ * written. */
 static tg_status file_check_target(const tg_file_writer *writer) {
     struct stat info;
     if (stat(writer->target, &info) != 0 || S_ISREG(info.st_mode)) return TG_OK;
@@ -230,8 +232,8 @@ tg_status tg_file_put(tg_file_writer *writer, const void *data, size_t bytes) {
     return file_error(writer->ctx, writer->what, "write", writer->path, errno);
 }
 
-/* The rename itself is durable once the folder is written. Not every file system can: no error
- * then. */
+/* The rename is durable only after the folder is flushed as well. Not all file systems can do that,
+ * so a failure is no error. */
 static void file_sync_folder(const char *path, char *scratch, size_t bytes) {
     const char *slash = strrchr(path, '/');
     size_t length = slash == NULL ? 0 : (size_t)(slash - path);
@@ -263,7 +265,7 @@ tg_status tg_file_commit(tg_file_writer *writer) {
     }
     const tg_status status = ok ? TG_OK : file_error(writer->ctx, writer->what, "write", writer->path, code);
     if (ok) file_sync_folder(writer->target, writer->temporary, writer->temporary_bytes);
-    else (void)remove(writer->temporary); /* it exists still */
+    else (void)remove(writer->temporary); /* it still exists */
     file_forget(writer);
     return status;
 }

@@ -1,12 +1,12 @@
-/* json: a pull parser for the JSON of file headers (RFC 8259). Every read is bounded by `end`;
- * recursion is bounded; strings are checked to be UTF-8. Must not know what the values mean. */
+/* json: a pull parser for the JSON of file headers (RFC 8259). No read goes past `end`, recursion
+ * is bounded, and strings are checked to be UTF-8. Must not know what the values mean. */
 #include "io/json.h"
 
 #include <string.h>
 
 #define JSON_DEPTH 32
 
-/* Bytes of the sequence at `s`, 0 when it is not well formed (Unicode 15, table 3-7). */
+/* Bytes of the UTF-8 sequence at `s`; 0 when it is not well formed (Unicode 15, table 3-7). */
 static size_t json_utf8_sequence(const uint8_t *s, size_t left) {
     if (s[0] < 0x80) return 1;
     size_t need = s[0] >= 0xC2 && s[0] <= 0xDF ? 2 : (s[0] & 0xF0) == 0xE0 ? 3 : s[0] >= 0xF0 && s[0] <= 0xF4 ? 4 : 0;
@@ -73,7 +73,7 @@ bool tg_json_at_end(tg_json *json) {
     return json->error == NULL && json->at == json->end;
 }
 
-/* Past the closing quote; *length counts the raw bytes between the quotes. */
+/* Reads to the closing quote and past it. *length counts the raw bytes between the quotes. */
 static bool json_string_span(tg_json *json, const uint8_t **first, size_t *length) {
     if (!tg_json_expect(json, '"')) return false;
     *first = json->at;
@@ -95,7 +95,7 @@ static int json_hex_digit(uint8_t c) {
     return -1;
 }
 
-/* Four hexadecimal digits at `at`; false when there are fewer. */
+/* Reads four hexadecimal digits at `at`; false when there are fewer. */
 static bool json_hex(const uint8_t *at, const uint8_t *end, uint32_t *out) {
     if (end - at < 4) return false;
     uint32_t value = 0;
@@ -131,7 +131,8 @@ static size_t json_put_utf8(char *out, uint32_t c) {
     return 4;
 }
 
-/* \uXXXX at `at` (past the u), a surrogate pair joined. Returns the bytes read, 0: malformed. */
+/* Reads XXXX of \uXXXX at `at`, and joins a surrogate pair. Returns the bytes read; 0:
+ * malformed. */
 static size_t json_unicode(const uint8_t *at, const uint8_t *end, uint32_t *out) {
     uint32_t high = 0, low = 0;
     if (!json_hex(at, end, &high)) return 0;
@@ -159,7 +160,8 @@ static char json_simple_escape(uint8_t c) {
     }
 }
 
-/* Raw bytes to text; never longer than the raw form. Returns the length, SIZE_MAX: malformed. */
+/* Turns raw bytes into text, which is never longer than the raw form. Returns the length; SIZE_MAX:
+ * malformed. */
 static size_t json_unescape(const uint8_t *at, size_t length, char *out) {
     const uint8_t *end = at + length;
     size_t n = 0;
@@ -223,8 +225,8 @@ bool tg_json_whole(tg_json *json, int64_t *out) {
     return true;
 }
 
-/* Numbers and the three words: everything up to a delimiter, checked loosely. The value is not
- * used. */
+/* Skips a number, true, false or null: everything up to a delimiter, checked loosely. The value is
+ * not used. */
 static bool json_skip_scalar(tg_json *json) {
     const uint8_t *first = json->at;
     while (json->at < json->end && memchr("+-.0123456789abcdefghijklmnopqrstuvwxyzE", *json->at, 40) != NULL) json->at++;

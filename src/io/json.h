@@ -1,20 +1,21 @@
-/* json: a pull parser for the JSON of file headers: objects, strings, whole numbers; anything else
- * can be skipped. Works in place over untrusted bytes. Must not know what the values mean. */
+/* json: a pull parser for the JSON of file headers: objects, strings, whole numbers. Any other
+ * value can be skipped. Works in place over bytes that may be hostile. Must not know what the
+ * values mean. */
 #ifndef TG_JSON_H
 #define TG_JSON_H
 #include "base/base.h"
 
 typedef struct tg_json {
     const uint8_t *start, *at, *end;
-    /* the first fault, static text; NULL while all is well. After a fault every call returns
-     * false */
+    /* The first fault, static text; NULL while there is none. After a fault each call returns
+     * false. */
     const char *error;
 } tg_json;
 
 void tg_json_init(tg_json *json, const void *bytes, size_t size);
-bool tg_json_fail(tg_json *json, const char *error); /* records the first; returns false */
-/* Skips white space; true and past it when the next byte is `c`. tg_json_expect makes its absence a
- * fault. */
+bool tg_json_fail(tg_json *json, const char *error); /* records the first fault; returns false */
+/* Skips white space. If the next byte is `c`, goes past it and returns true; else returns false.
+ * tg_json_expect records a fault then. */
 bool tg_json_accept(tg_json *json, char c);
 bool tg_json_expect(tg_json *json, char c);
 /* A string, unescaped, UTF-8, without U+0000, into the arena. NULL: a fault (json->error) or no

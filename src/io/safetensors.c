@@ -1,7 +1,7 @@
-/* safetensors: reading and writing the format described in safetensors.h (Hugging Face, format
- * 0.3). The reader checks the header length, the JSON, every name, dtype, shape and offset, and
- * that the tensors tile the data without gap or overlap, before it hands anything out. The writer
- * makes only files that its reader and Python's accept. Must not know models. */
+/* safetensors: reads and writes the format described in safetensors.h (Hugging Face, format 0.3).
+ * Before it hands out anything, the reader checks the length of the header, the JSON, each name,
+ * dtype, shape and offset, and that the tensors tile the data without gap or overlap. The writer
+ * makes only files that this reader and Python's accept. Must not know models. */
 #include "io/safetensors.h"
 
 #include "io/file.h"
@@ -17,7 +17,7 @@ typedef struct safetensors_dtype {
     const char *name;
     int64_t bytes;
 } safetensors_dtype;
-/* Of the format, but not of ours. */
+/* Dtypes of the format that the library does not have. */
 static const safetensors_dtype safetensors_others[] = {
     {"F64", 8}, {"F16", 2}, {"BF16", 2}, {"I64", 8}, {"I16", 2},     {"I8", 1},
     {"U64", 8}, {"U32", 4}, {"U16", 2},  {"U8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1},
@@ -54,7 +54,7 @@ static tg_status safetensors_tensor_error(const safetensors_reader *r, const cha
     return tg_fail(r->file->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "load: %s: tensor %.200s: %s", r->name, tensor, why);
 }
 
-/* {"key": "value", ...}; `{` not read yet. */
+/* Reads {"key": "value", ...}, from the opening brace on. */
 static tg_status safetensors_read_metadata(safetensors_reader *r) {
     tg_safetensors *file = r->file;
     if (!tg_json_expect(&r->json, '{')) return safetensors_json_error(r);
@@ -99,7 +99,7 @@ static tg_status safetensors_read_offsets(safetensors_reader *r, tg_file_tensor 
     return TG_OK;
 }
 
-/* One member of a tensor's object; *seen collects a bit per known key. */
+/* Reads one member of a tensor's object. *seen has a bit for each known key read so far. */
 static tg_status safetensors_read_field(safetensors_reader *r, tg_file_tensor *tensor, unsigned *seen) {
     char *key = tg_json_string(&r->json, &r->file->arena);
     if (key == NULL || !tg_json_expect(&r->json, ':')) return safetensors_json_error(r);
@@ -113,7 +113,7 @@ static tg_status safetensors_read_field(safetensors_reader *r, tg_file_tensor *t
     return tensor->dtype != NULL ? TG_OK : safetensors_json_error(r);
 }
 
-/* The shape's bytes must be exactly the range's. */
+/* Checks that the shape needs exactly the bytes of the range. */
 static tg_status safetensors_check_size(const safetensors_reader *r, const tg_file_tensor *tensor) {
     int64_t bytes = safetensors_dtype_bytes(tensor->dtype);
     if (bytes == 0) return safetensors_tensor_error(r, tensor->name, "unknown dtype");
@@ -163,11 +163,11 @@ static tg_status safetensors_read_members(safetensors_reader *r) {
     return tg_json_expect(&r->json, '}') ? TG_OK : safetensors_json_error(r);
 }
 
-/* ---- order: heap sort, so that no input is slow and nothing is allocated */
+/* ---- order: heap sort, which has no slow inputs and allocates nothing */
 
 typedef bool (*safetensors_before)(const tg_file_tensor *a, const tg_file_tensor *b);
 static bool safetensors_name_before(const tg_file_tensor *a, const tg_file_tensor *b) { return strcmp(a->name, b->name) < 0; }
-/* empty tensors come first at their offset */
+/* an empty tensor comes before a tensor at the same offset */
 static bool safetensors_begin_before(const tg_file_tensor *a, const tg_file_tensor *b) {
     return a->begin != b->begin ? a->begin < b->begin : a->bytes < b->bytes;
 }
@@ -193,7 +193,8 @@ static void safetensors_sort(tg_file_tensor *items, int64_t count, safetensors_b
     }
 }
 
-/* Tensors must tile the data section, and their names differ. Leaves them sorted by name. */
+/* Checks that the tensors tile the data section and that their names differ. Leaves them sorted by
+ * name. */
 static tg_status safetensors_check_all(const safetensors_reader *r) {
     tg_safetensors *file = r->file;
     int64_t end = 0;
@@ -313,7 +314,7 @@ static void safetensors_put_item(tg_text_buffer *text, const tg_file_item *item,
     tg_text_add(text, "],\"data_offsets\":[%zu,%zu]}", begin, begin + safetensors_item_bytes(item));
 }
 
-/* Words in pass 0, smaller elements in pass 1: so each tensor is aligned. */
+/* Pass 0 writes elements of a word, pass 1 smaller ones: so each tensor is aligned. */
 static bool safetensors_in_pass(const tg_file_item *item, int pass) { return (tg_dtype_bytes(item->dtype) < TG_WORD_BYTES) == (pass == 1); }
 
 static void safetensors_put_header(tg_text_buffer *text, const tg_file_item *items, int64_t count, const tg_file_text *metadata,

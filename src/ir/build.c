@@ -1,7 +1,6 @@
-/* build: appending nodes and table entries to a graph. Every node passes its shape rule first; a
- * failed call records an error at the graph's current site and leaves nodes and tables as they
- * were. Must not know gradients or the public operations.
- * */
+/* build: appends nodes and table entries to a graph. Each node passes its shape rule first. A call
+ * that fails records an error at the graph's current site and leaves nodes and tables as they were.
+ * Must not know gradients or the public operations. */
 #include "ir/rules.h"
 
 #include <stdio.h>
@@ -22,7 +21,8 @@ static bool build_known(tg_graph *g, int32_t id) {
     return false;
 }
 
-/* false when some input is poison (nothing is recorded) or unknown. */
+/* Whether all inputs may be used. false when an input is poison (nothing is recorded) or unknown
+ * (recorded). */
 static bool build_inputs_live(tg_graph *g, const int32_t *inputs, int count) {
     bool live = true;
     for (int i = 0; i < count; i++) {
@@ -32,7 +32,7 @@ static bool build_inputs_live(tg_graph *g, const int32_t *inputs, int count) {
     return live;
 }
 
-/* The file name of the current site, in the arena. Most nodes share the previous node's. */
+/* The file name of the current site, in the arena. Most nodes share it with the previous node. */
 static const char *build_site_file(tg_graph *g) {
     const char *file = g->current_site.file ? g->current_site.file : "";
     const char *last = g->nodes.items[g->nodes.count - 1].site.file;
@@ -73,7 +73,8 @@ static void build_say_mismatch(tg_graph *g, const tg_node *node, const tg_rule *
     (void)build_fail(g, node->op, TG_ERROR_INTERNAL, message);
 }
 
-/* exact: the draft's shape and dtype must follow the rule; else they are taken from the rule. */
+/* exact: the draft's shape and dtype must be those of the rule. Else they are taken from the
+ * rule. */
 static int32_t build_node(tg_graph *g, tg_node draft, bool exact) {
     if (!build_inputs_live(g, draft.inputs, draft.input_count)) return 0;
     tg_rule rule;
@@ -116,7 +117,7 @@ int32_t tg_ir_const(tg_graph *g, tg_shape shape, tg_dtype dtype, double value) {
     return build_node(g, draft, true);
 }
 
-/* Copies count elements into the arena; any byte but 0 is true and becomes 1. */
+/* Copies count elements into the arena. Of a bool any byte other than 0 becomes 1. */
 static void *build_copy_data(tg_graph *g, tg_dtype dtype, const void *data, int64_t count) {
     void *copy = tg_arena_copy(&g->arena, data, (size_t)count * tg_dtype_bytes(dtype));
     unsigned char *flags = copy;
@@ -151,8 +152,8 @@ int32_t tg_ir_iota(tg_graph *g, tg_shape shape, tg_dtype dtype, int axis) {
 
 int32_t tg_ir_unary(tg_graph *g, tg_op op, int32_t x) { return build_node(g, build_draft(op, TG_F32, TG_SCALAR, &x, 1), false); }
 
-/* Brings `count` operands of an elementwise op to one shape. Element types are checked first, so
- * that messages name the operands and not their broadcasts. */
+/* Brings `count` operands of an elementwise op to one shape. Checks dtypes first, so that messages
+ * name the operands and not their broadcasts. */
 static bool build_broadcast_operands(tg_graph *g, tg_op op, int32_t *inputs, int count) {
     if (!build_inputs_live(g, inputs, count)) return false;
     char message[TG_RULE_MESSAGE];
@@ -206,7 +207,7 @@ int32_t tg_ir_random(tg_graph *g, int32_t index, int32_t key0, int32_t key1, int
 
 /* ---------------------------------------------------------------- reductions, views */
 
-/* A reduction over nothing: the operand itself, or index 0 everywhere. */
+/* A reduction over no axes: the operand itself, or index 0 everywhere. */
 static int32_t build_reduce_nothing(tg_graph *g, tg_op op, int32_t x) {
     char message[TG_RULE_MESSAGE];
     const tg_status status = tg_operands_check(g, op, &x, 1, message, sizeof message);
@@ -268,7 +269,7 @@ int32_t tg_ir_broadcast(tg_graph *g, int32_t x, tg_shape shape) {
     return build_node(g, build_draft(TG_OP_BROADCAST, TG_F32, shape, &same_rank, 1), false);
 }
 
-/* SLICE and PAD: a box of `shape`, `start` elements along each axis. */
+/* SLICE takes the box of `shape` that begins at `start`; PAD puts x into one, at `start`. */
 static int32_t build_box(tg_graph *g, tg_op op, int32_t x, const int64_t *start, tg_shape shape) {
     if (!build_inputs_live(g, &x, 1)) return 0;
     tg_node draft = build_draft(op, TG_F32, shape, &x, 1);
@@ -301,7 +302,7 @@ int32_t tg_ir_window(tg_graph *g, int32_t x, int axis, tg_window window) {
     return build_node(g, draft, false);
 }
 
-/* x with axis `axis` cut or filled with zeros at its end. */
+/* x with `axis` cut to `length`, or filled with zeros at its end. */
 static int32_t build_fit(tg_graph *g, int32_t x, int axis, int64_t length) {
     const int64_t start[TG_MAX_RANK] = {0};
     if (x == 0) return 0;
@@ -311,7 +312,7 @@ static int32_t build_fit(tg_graph *g, int32_t x, int axis, int64_t length) {
     return longer ? tg_ir_pad(g, x, start, shape) : tg_ir_slice(g, x, start, shape);
 }
 
-/* x with `axis` split in two, or with two merged. */
+/* Splits `axis` into two, [outer, inner]; merges `axis` with the next one. */
 static int32_t build_split_axis(tg_graph *g, int32_t x, int axis, int64_t outer, int64_t inner) {
     if (x == 0) return 0;
     tg_shape shape = tg_graph_node(g, x)->shape;
@@ -329,8 +330,8 @@ static int32_t build_merge_axes(tg_graph *g, int32_t x, int axis) {
     return tg_ir_reshape(g, x, shape);
 }
 
-/* Windows that do not overlap, one after the other: taps moved next to their window, spread by the
- * dilation, filled to a step. */
+/* Windows that do not overlap, one after another: moves taps beside their window, spreads them by
+ * the dilation, fills each window up to the step. */
 static int32_t build_fold_apart(tg_graph *g, int32_t x, int axis, tg_window w, int64_t length) {
     const int32_t rank = tg_graph_node(g, x)->shape.rank;
     int32_t perm[TG_MAX_RANK] = {0};
@@ -343,11 +344,11 @@ static int32_t build_fold_apart(tg_graph *g, int32_t x, int axis, tg_window w, i
     return build_fit(g, build_merge_axes(g, build_fit(g, x, axis + 1, w.step), axis), axis, length);
 }
 
-/* Taps that one fold adds: each is a load and an addition in the body of its kernel. */
+/* The most taps that one fold adds: each is a load and an addition in the body of its kernel. */
 #define BUILD_FOLD_TAPS 32
 
-/* The taps in halves, which can be stored on the way if necessary. The second half adds to elements
- * that are further on by the first. */
+/* Folds the two halves of the taps, each of which a plan may store, and adds them. The second half
+ * begins after the taps of the first. */
 static int32_t build_fold_halves(tg_graph *g, int32_t x, int axis, tg_window w, int64_t length) {
     int64_t start[TG_MAX_RANK] = {0};
     tg_shape taps = tg_graph_node(g, x)->shape;
@@ -384,8 +385,8 @@ int32_t tg_ir_fold(tg_graph *g, int32_t x, int axis, tg_window window, int64_t l
 
 /* ---------------------------------------------------------------- joins, contraction, indexing */
 
-/* More parts than a kernel should bind at once become a tree: the pieces can then be stored on the
- * way if necessary. */
+/* More parts than a kernel should bind at once become a tree, so that a plan may store the inner
+ * results. */
 #define BUILD_CONCAT_PARTS 6
 
 static int32_t build_concat_tree(tg_graph *g, const int32_t *parts, int count, int axis) {
@@ -431,8 +432,8 @@ int32_t tg_ir_scatter_add(tg_graph *g, int32_t indices, int32_t updates, int64_t
 
 /* ---------------------------------------------------------------- leaves with a table entry */
 
-/* Refuses an empty name and one that a list already has. The structs of these lists begin with
- * their name. */
+/* Refuses an empty name and one that the table already has. The items of a table are structs that
+ * begin with their name. */
 static bool build_name_free(tg_graph *g, tg_op op, const char *name, const void *items, int64_t count, size_t item) {
     if (!name || !name[0]) {
         (void)build_fail(g, op, TG_ERROR_ARGUMENT, "a name is needed");
@@ -474,7 +475,7 @@ bool tg_init_valid(tg_init init) {
     return (int)init.kind >= TG_INIT_RANDN && (int)init.kind <= TG_INIT_LITERAL && init.scale >= 0 && init.scale <= 1e30;
 }
 
-/* Checks an initial value and moves literal data into the arena. */
+/* Checks an initial value and copies literal data into the arena. */
 static bool build_keep_init(tg_graph *g, const char *name, tg_shape shape, tg_init *init) {
     if (!tg_init_valid(*init)) {
         (void)tg_fail(g->ctx, TG_ERROR_ARGUMENT, g->current_site, "param '%s': no such initial value (kind %d, scale %g)", name,

@@ -1,6 +1,6 @@
 /* convolve: convolutions composed of windows, contractions and folds, for the public operations and
- * for gradients alike.
- *   x [N, G, C, in...], w [1 or N, G, O, C, taps...] <-> y [N, G, O, out...],
+ * for gradients.
+ *   x [N, G, C, in...], w [1 or N, G, O, C, taps...] <-> y [N, G, O, out...]
  *   y[o] = sum over c, k of w[o, c, k] x[c, out step + k dilation]
  * One contraction with the batch (N, G): O x (C taps) times (C taps) x out; the windows are index
  * arithmetic. The caller pads. Must not know gradients or the public operations. */
@@ -33,8 +33,8 @@ static int32_t convolve_columns(tg_graph *g, int32_t x, const tg_window *windows
                             convolve_count(shape.dim + CONVOLVE_LEAD, count));
 }
 
-/* w [1 or N, G, rows, columns, taps...] -> [N G, rows, columns taps]. The repeat over N is the last
- * but one step, where the gradient of a contraction looks for it. */
+/* w [1 or N, G, rows, columns, taps...] -> [N G, rows, columns taps]. The repeat over N comes just
+ * before the last reshape, where the gradient of a contraction looks for it. */
 static int32_t convolve_matrix(tg_graph *g, int32_t w, int64_t n, int count) {
     if (w == 0) return 0;
     const tg_shape shape = tg_graph_node(g, w)->shape;
@@ -62,14 +62,14 @@ int32_t tg_ir_convolve(tg_graph *g, int32_t x, int32_t w, const tg_window *windo
     return convolve_open(g, product, in.dim, weight.dim[2], out, count);
 }
 
-/* w [., G, O, C, taps...] -> [., G, C, O, taps...], taps reversed when asked for. */
+/* w [., G, O, C, taps...] -> [., G, C, O, taps...], with the taps reversed if `reversed`. */
 static int32_t convolve_turned(tg_graph *g, int32_t w, int count, bool reversed) {
     const int32_t perm[TG_MAX_RANK] = {0, 1, 3, 2, 4, 5, 6, 7};
     const uint32_t taps = ((1u << count) - 1u) << (CONVOLVE_LEAD + 1);
     return tg_ir_permute(g, reversed ? tg_ir_flip(g, w, taps) : w, perm);
 }
 
-/* Step 1: an ordinary convolution of y, padded, with the taps reversed. */
+/* For steps of 1: an ordinary convolution of the padded y with the taps reversed. */
 static int32_t convolve_back_steps_of_one(tg_graph *g, int32_t y, int32_t w, const tg_window *windows, int count) {
     tg_shape padded = tg_graph_node(g, y)->shape;
     int64_t before[TG_MAX_RANK] = {0};
@@ -94,7 +94,7 @@ int32_t tg_ir_convolve_back(tg_graph *g, int32_t y, int32_t w, const tg_window *
         perm[CONVOLVE_LEAD + i] = CONVOLVE_LEAD + count + i;
         perm[CONVOLVE_LEAD + count + i] = CONVOLVE_LEAD + i;
     }
-    /* w^T y, [N G, C taps, out], then what falls on one element is added up */
+    /* w^T y, [N G, C taps, out]; then the folds add up what falls on the same element */
     int32_t turned = convolve_turned(g, w, count, false);
     const int32_t apart[TG_MAX_RANK] = {0, 1, 2, 4, 3}, apart2[TG_MAX_RANK] = {0, 1, 2, 4, 5, 3};
     turned = tg_ir_permute(g, turned, count == 1 ? apart : apart2); /* [., G, C, taps..., O] */
@@ -111,7 +111,7 @@ int32_t tg_ir_convolve_back(tg_graph *g, int32_t y, int32_t w, const tg_window *
     return x;
 }
 
-/* The node before `id` when that is an `op` that `known` lets pass, else 0. */
+/* The input of `id` if that node is an `op` that `stops` lets pass, else 0. */
 static int32_t convolve_before(const tg_graph *g, int32_t id, tg_op op, const uint8_t *stops, int stop) {
     const tg_node *node = tg_graph_node(g, id);
     return id == 0 || node->op != op || (stops[id] & stop) != 0 ? 0 : node->inputs[0];

@@ -1,10 +1,11 @@
-/* divide: the floor of a quotient, for the public operation and for the gradient of MOD alike. Must
- * not know either. */
+/* divide: the floor of a quotient, for the public operation and for the gradient of MOD. Must not
+ * know either. */
 #include "ir/graph.h"
 
-/* floor(a / b). The rounded a / b may be a whole number that a / b is not, or (WebGPU) the other
- * way round: then it is a whole number away from the result by the exact remainder. At b = infinity
- * the remainder is NaN: one less is right there, for +0 and -0 alike. */
+/* floor(a / b). The rounded quotient may be a whole number though a / b is not, or (WebGPU) the
+ * other way round. Then its fraction is off by nearly 1 from that of the exact remainder, and the
+ * floor is corrected by 1. At an infinite b, with a of the other sign, that fraction is NaN: one
+ * less than the floor is right, of +0 and -0 alike. */
 int32_t tg_ir_floor_quotient(tg_graph *g, int32_t a, int32_t b) {
     const int32_t half = tg_ir_const(g, TG_SCALAR, TG_F32, 0.5), one = tg_ir_const(g, TG_SCALAR, TG_F32, 1.0);
     const int32_t quotient = tg_ir_binary(g, TG_OP_DIV, a, b), down = tg_ir_unary(g, TG_OP_FLOOR, quotient);

@@ -1,4 +1,4 @@
-/* dtype: see dtype.h. The table and the conversions; must not know ops or graphs. */
+/* dtype: the table of dtypes and the conversions; see dtype.h. Must not know ops or graphs. */
 #include "ir/dtype.h"
 
 #include <stdio.h>
@@ -74,7 +74,7 @@ void tg_dtype_put(tg_dtype dtype, void *data, int64_t i, double value) {
     }
 }
 
-/* A bool is the one dtype whose elements have another form on a GPU. */
+/* bool is the only dtype whose elements have another form on a GPU. */
 void tg_dtype_to_device(tg_dtype dtype, void *to, const void *from, int64_t count) {
     if (dtype != TG_BOOL) {
         memcpy(to, from, (size_t)count * tg_dtype_bytes(dtype));

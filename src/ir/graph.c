@@ -1,5 +1,5 @@
-/* graph: the life of a graph, looking up its nodes, and naming them in messages.
- * Must not know shape rules, printing or files. */
+/* graph: makes and destroys graphs, looks up nodes, and names them in messages. Must not know shape
+ * rules, printing or files. */
 #include "ir/rules.h"
 
 #include <stdio.h>

@@ -1,12 +1,13 @@
-/* print: a graph as text, one line for each node, and as Graphviz dot. Reads anything a graph may
- * hold. Must not change the graph; costs O(nodes + inputs). */
+/* print: a graph as text, one line for each node, and as Graphviz dot. Accepts any graph.
+ * O(nodes + inputs). Must not change the graph. */
 #include "ir/rules.h"
 
 #include <string.h>
 
 enum { PRINT_DATA_SHOWN = 8 };
 
-/* The last part of a path, so that the text does not depend on where the program was built. */
+/* The last part of a path, so that the text does not depend on the folder the program was built
+ * in. */
 static const char *print_base_name(const char *path) {
     const char *base = path;
     for (const char *at = path; *at; at++)
@@ -29,7 +30,7 @@ static void print_type(tg_text_buffer *text, tg_dtype dtype, tg_shape shape) {
     tg_text_add(text, "%s%s", tg_dtype_name(dtype), tg_shape_text(shape, buffer, sizeof buffer));
 }
 
-/* A number of an element type: whole numbers in full. */
+/* A number of a dtype; an i32 with all its digits. */
 static void print_value(tg_text_buffer *text, tg_dtype dtype, double value) {
     if (dtype == TG_F32) tg_text_number(text, value);
     else if (dtype == TG_I32) tg_text_add(text, "%.0f", value);
@@ -144,7 +145,7 @@ void tg_graph_print(const tg_graph *g, tg_text_buffer *text) {
 
 /* ---------------------------------------------------------------- Graphviz */
 
-/* `name` inside a quoted dot label, followed by a line break. */
+/* Writes `name` inside a quoted dot label, followed by a line break. */
 static void print_dot_line(tg_text_buffer *text, const char *name) {
     for (const char *at = name; *at; at++) {
         const unsigned char c = (unsigned char)*at;

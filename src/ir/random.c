@@ -1,11 +1,11 @@
 /* random: draws as graph nodes. Element i of a draw is a pure function of the run's key, the draw's
- * stream and i, so it does not matter where, how often or in what order it is computed. Must not
- * know seeds: the state's first value is its owner's. */
+ * stream and i. So it does not matter where, how often or in what order it is computed. Must not
+ * know seeds: the owner of the state sets its first value. */
 #include "ir/rules.h"
 
 #include <string.h>
 
-/* The state, with what advances it; 0: failed. */
+/* The state and the writeback that advances it, made if need be; 0: failed. */
 static int32_t random_state(tg_graph *g) {
     const int32_t made = tg_ir_find_state(g, TG_RANDOM_STATE);
     if (made != 0) return made;
@@ -18,7 +18,7 @@ static int32_t random_state(tg_graph *g) {
     return next != 0 && tg_ir_writeback(g, state, next) ? state : 0;
 }
 
-/* One more than any stream in use; -1: all are. */
+/* One more than the largest stream in use; -1: none is left. */
 static int32_t random_stream(const tg_graph *g) {
     int32_t stream = -1;
     for (int64_t id = 1; id < g->nodes.count; id++) {

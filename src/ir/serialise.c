@@ -1,8 +1,8 @@
-/* serialise: a graph as portable bytes and back. Little-endian on all machines. Operations have
- * names, so files survive a reordered ops.def. Layout: magic, version, names of operations, names
- * of source files, nodes, lists, result. Reading trusts nothing: each count is compared with the
- * bytes left before memory is asked for, and the whole graph is checked at the end. Must not know
- * what a graph is for. */
+/* serialise: writes a graph as portable bytes and reads it back. Little-endian on all machines.
+ * Operations are written by name, so that files survive a reordered ops.def. Layout: magic,
+ * version, names of operations, names of source files, nodes, tables, result. Reading trusts
+ * nothing: it compares each count with the bytes left before it allocates, and checks the whole
+ * graph at the end. Must not know what a graph is for. */
 #include "ir/rules.h"
 
 #include <float.h>
@@ -14,7 +14,7 @@ static const unsigned char serial_magic[8] = {'T', 'G', 'G', 'R', 'A', 'P', 'H',
 enum { SERIAL_VERSION = 2, SERIAL_NODE_BYTES = 20, SERIAL_CHUNK = 1024 };
 #define SERIAL_NO_TEXT UINT32_MAX
 
-/* Which attributes a node has besides its inputs. */
+/* The attributes that a node has besides its inputs. */
 typedef enum serial_form {
     SERIAL_PLAIN,
     SERIAL_AXES,
@@ -86,7 +86,7 @@ static void serial_put_text(serial_writer *w, const char *text) {
     tg_text_bytes(w->out, text, length);
 }
 
-/* Elements of a word each, a chunk at a time. */
+/* Writes elements of one word each, a chunk at a time. */
 static void serial_put_words(serial_writer *w, const void *data, int64_t count) {
     unsigned char little[TG_WORD_BYTES * SERIAL_CHUNK];
     const unsigned char *at = data;
@@ -107,7 +107,7 @@ static void serial_put_shape(serial_writer *w, tg_shape shape) {
     for (int32_t i = 0; i < shape.rank; i++) serial_put_u32(w, (uint32_t)shape.dim[i]);
 }
 
-/* Position of a file name among those kept; keeps it when it is new. -1 without memory. */
+/* The position of a file name in the list, which it is added to if it is new. -1 without memory. */
 static int64_t serial_file_index(serial_writer *w, const char *file) {
     for (int64_t i = w->files.count; i-- > 0;)
         if (w->files.items[i] == file) return i;
@@ -282,7 +282,7 @@ tg_status tg_graph_write(const tg_graph *g, tg_text_buffer *bytes) {
 
 /* ---------------------------------------------------------------- reading */
 
-/* After the first fault `status` stays set and every take gives 0 or NULL. */
+/* After the first fault `status` stays set, and each take gives 0 or NULL. */
 typedef struct serial_reader {
     tg_graph *g;
     const unsigned char *at, *end;
@@ -353,7 +353,8 @@ static bool serial_take_flag(serial_reader *r) {
     return flag == 1;
 }
 
-/* A count of things that take at least `smallest` bytes each: no more than can follow. */
+/* Reads a number of things of at least `smallest` bytes each; refuses more than the bytes left can
+ * hold. */
 static int64_t serial_take_count(serial_reader *r, size_t smallest) {
     const uint32_t count = serial_take_u32(r);
     if (r->status == TG_OK && (count > serial_left(r) / smallest || count >= INT32_MAX))
@@ -368,7 +369,7 @@ static void *serial_keep(serial_reader *r, size_t bytes) {
     return kept;
 }
 
-/* A text in the arena; NULL for one that is absent or after a fault. */
+/* Reads a text into the arena; NULL if it is absent or after a fault. */
 static const char *serial_take_text(serial_reader *r) {
     const uint32_t length = serial_take_u32(r);
     if (r->status != TG_OK || length == SERIAL_NO_TEXT) return NULL;
@@ -403,7 +404,7 @@ static tg_dtype serial_take_dtype(serial_reader *r) {
     return r->status == TG_OK ? (tg_dtype)dtype : TG_F32;
 }
 
-/* count elements of a word each in the machine's order, in the arena. */
+/* Reads count elements of one word each into the arena, in the machine's byte order. */
 static void *serial_take_words(serial_reader *r, int64_t count) {
     const bool fits = (uint64_t)count <= serial_left(r) / TG_WORD_BYTES;
     const unsigned char *at = serial_take(r, fits ? (size_t)count * TG_WORD_BYTES : SIZE_MAX);
@@ -506,7 +507,8 @@ static void serial_take_inputs(serial_reader *r, tg_node *node) {
     node->inputs = inputs;
 }
 
-/* Inputs must be sound before anything reads them: the shape rule runs here, node by node. */
+/* Nothing may look at a node's inputs before they are checked: the shape rule runs here, node by
+ * node. */
 static void serial_add_node(serial_reader *r, tg_node node) {
     tg_graph *g = r->g;
     tg_rule rule;
@@ -545,7 +547,7 @@ static void serial_take_node(serial_reader *r) {
 
 /* ---- tables */
 
-/* Room for one more entry of a list of the graph, as a statement. */
+/* Makes room for one more entry in a list of the graph. A statement. */
 #define SERIAL_ROOM(r, list) \
   do { \
     bool serial_room_; \

@@ -1,5 +1,5 @@
-/* shape: shapes and axes as values: making, counting, comparing, broadcasting and refusing them.
- * Must not know nodes or graphs. */
+/* shape: shapes and axes as values: makes, counts, compares, broadcasts and refuses them. Must not
+ * know nodes or graphs. */
 #include "ir/rules.h"
 
 #include <stdio.h>
@@ -50,7 +50,7 @@ bool tg_shape_broadcast(tg_shape a, tg_shape b, tg_shape *out) {
     return true;
 }
 
-/* Writes why a shape whose dims are all positive is too large. */
+/* Writes why a shape is too large. All its dims are positive. */
 static void shape_say_too_large(tg_shape shape, char *message, size_t size) {
     char text[TG_SHAPE_TEXT];
     (void)tg_shape_text(shape, text, sizeof text);

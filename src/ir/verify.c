@@ -1,6 +1,6 @@
-/* verify: whether a graph obeys all rules: node order, shapes, the lists and their names. Used
- * after passes and on graphs read from bytes, which may be hostile. Must not change the graph;
- * costs O(nodes + inputs + names). */
+/* verify: whether a graph obeys all rules: node order, shapes, tables and their names. Runs after
+ * passes and on graphs read from bytes, which may be hostile. O(nodes + inputs + names). Must not
+ * change the graph. */
 #include "ir/rules.h"
 
 #include <stdio.h>
@@ -71,14 +71,14 @@ static tg_status verify_nodes(const tg_graph *g, const verify_report *report) {
 
 /* ---------------------------------------------------------------- names */
 
-/* The i-th name of a table whose items are structs that begin with one. */
+/* The i-th name of a table whose items are structs that begin with their name. */
 static const char *verify_name_at(const void *items, size_t item, int64_t i) {
     const char *const *name = (const void *)((const char *)items + (size_t)i * item);
     return *name;
 }
 
-/* Every name there and none twice, by an open-addressed hash table of positions + 1, at most half
- * full. */
+/* Checks that each name is there and none occurs twice, with an open-addressed hash table of
+ * positions + 1, at most half full. */
 static tg_status verify_names(const tg_graph *g, const char *table, const void *items, int64_t count, size_t item,
                               const verify_report *report) {
     if (count > INT32_MAX) return verify_say(report, "%s: too many", table);
@@ -113,7 +113,7 @@ static tg_status verify_all_names(const tg_graph *g, const verify_report *report
 
 /* ---------------------------------------------------------------- tables */
 
-/* A table entry's node: none left (0), or the leaf at that position. */
+/* Whether a table entry's node is 0 (none is left) or the leaf at that position. */
 static bool verify_entry_node(const tg_graph *g, int32_t id, tg_op op, int64_t index) {
     if (id == 0) return true;
     return verify_is_node(g, id) && g->nodes.items[id].op == op && g->nodes.items[id].attr.index == index;

@@ -1,6 +1,6 @@
-/* append: the gradients of a loss packed in one flat tensor, made ready for the optimiser
- * (accumulated, clipped), and the clock: step counter and rate. The updates are in update.c. Must
- * not know how the flat buffers are stored. */
+/* append: packs the gradients of a loss into one flat tensor, prepares them for the optimiser
+ * (accumulates, clips), and makes the clock: step counter and rate. The updates are in update.c.
+ * Must not know how the flat buffers are stored. */
 #include "optim/update.h"
 #include "trace/trace.h"
 
@@ -44,7 +44,7 @@ static const char *append_kinds_text(unsigned kinds, char *text, size_t size) {
     return text;
 }
 
-/* Options of some kinds only are refused for the others. */
+/* Refuses an option that the optimiser's kind does not take. */
 static tg_status append_check_belongs(tg_context *ctx, tg_site site, const tg_optimizer *o) {
     const unsigned adam = TRAINING_KIND(ADAM) | TRAINING_KIND(ADAMW) | TRAINING_KIND(MUON), own = 1u << (unsigned)o->kind;
     const struct {
@@ -69,7 +69,7 @@ static tg_status append_check_belongs(tg_context *ctx, tg_site site, const tg_op
     return TG_OK;
 }
 
-/* Without a kind nothing is trained: an option that is given anyway was meant for one. */
+/* Without a kind nothing is trained: refuses options, which were meant for a kind. */
 static tg_status append_check_none(tg_context *ctx, tg_site site, const tg_optimizer *o) {
     const bool said = tg_given(o->lr.peak) || tg_given(o->beta1) || tg_given(o->beta2) || tg_given(o->eps) || tg_given(o->weight_decay) ||
                       o->eps_mode != TG_EPS_UNCORRECTED || tg_given(o->momentum) || o->nesterov || tg_given(o->clip_norm) ||
@@ -100,7 +100,7 @@ tg_status tg_optimizer_check(tg_context *ctx, tg_site site, const tg_optimizer *
     return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "optimizer: lr is missing or 0 throughout: nothing would be trained");
 }
 
-/* The defaults of each kind, for fields that are 0. */
+/* Replaces zeros by the defaults of the kind. */
 static tg_optimizer append_defaults(const tg_optimizer *given) {
     tg_optimizer o;
     memset(&o, 0, sizeof o);
@@ -176,7 +176,7 @@ bool tg_optimizer_watches(const tg_optimizer *o) {
     return o->kind != TG_OPTIMIZER_NONE && (o->clip_norm > 0.0 || o->normalize || o->skip_non_finite);
 }
 
-/* Of the gradient as it is now. */
+/* Watches the gradient as it is now. */
 static bool append_watch(tg_update *u) {
     if (!tg_optimizer_watches(&u->optimizer)) return true;
     u->watch.gradients = tg_norm_finite(u->g, tg_ir_reshape(u->g, tg_norm_huge(u->g, u->gradient, 1u), TG_SCALAR));
@@ -187,7 +187,8 @@ static bool append_watch(tg_update *u) {
     return u->watch.step != 0;
 }
 
-/* The mean over the steps since the last update; the sum begins anew after an update. */
+/* Replaces the gradient by its mean over the steps since the last update. After an update the sum
+ * begins again. */
 static bool append_accumulate(tg_update *u) {
     if (u->applies == 0) return append_watch(u);
     const int64_t start = 0;
@@ -206,7 +207,8 @@ static int32_t append_clip_value(const tg_update *u, int32_t gradient) {
     return append_op(u, TG_OP_MAX, below, append_number(u, -u->optimizer.clip_value));
 }
 
-/* Of rank 0. A norm that may come out too small is still under any clip_norm except the tiniest. */
+/* The norm, of rank 0. Without `tiny` a norm under 2^-30 may come out smaller, which does not
+ * matter: it is under clip_norm then. */
 static tg_norm append_norm(const tg_update *u, int32_t gradient) {
     const bool tiny = u->optimizer.normalize || u->optimizer.clip_norm < 1e-6;
     tg_norm norm = tg_norm_append(u->g, gradient, 1u, tiny);
@@ -215,8 +217,8 @@ static tg_norm append_norm(const tg_update *u, int32_t gradient) {
     return norm;
 }
 
-/* g clip / ||g||, or g where ||g|| is no more than clip. The quotient of a tiny clip might
- * underflow: then it is made in two steps. */
+/* g clip / ||g||, or g if ||g|| is at most clip. The quotient of a tiny clip might underflow: then
+ * g is multiplied by 1 / ||g|| first and by clip after. */
 static int32_t append_clip_norm(const tg_update *u, int32_t gradient) {
     const tg_norm measured = append_norm(u, gradient);
     const bool twice = u->optimizer.clip_norm < 1e-18;
@@ -228,7 +230,7 @@ static int32_t append_clip_norm(const tg_update *u, int32_t gradient) {
     return twice ? append_op(u, TG_OP_MUL, clipped, tg_ir_select(u->g, within, one, clip)) : clipped;
 }
 
-/* g / ||g||, 0 / 0 being 0 */
+/* g / ||g||, where 0 / 0 is 0. */
 static int32_t append_normalize(const tg_update *u, int32_t gradient) {
     const tg_norm measured = append_norm(u, gradient);
     int32_t divisor = append_op(u, TG_OP_MAX, measured.norm, append_number(u, (double)FLT_MIN));
@@ -247,7 +249,7 @@ static bool append_shape_gradient(tg_update *u) {
 
 /* ---------------------------------------------------------------- counter and rate */
 
-/* steps is a multiple of `accumulate` */
+/* Whether steps is a multiple of `accumulate`. */
 static int32_t append_applies(const tg_update *u, int32_t steps) {
     int32_t count = append_whole(u, (double)u->optimizer.accumulate);
     int32_t rounded = append_op(u, TG_OP_MUL, append_op(u, TG_OP_DIV, steps, count), count);
@@ -300,7 +302,7 @@ static tg_status append_check(tg_graph *g, int32_t loss, const tg_layout *layout
     for (int i = 0; i < layout->count; i++) {
         const tg_param_info *param = &g->params.items[i];
         if (strcmp(layout->entries[i].name, param->name) != 0) return TG_INTERNAL(g->ctx, "layout of another graph");
-        if (param->node == 0) /* bytes may say so */
+        if (param->node == 0) /* a graph read from bytes may have this */
             return tg_fail(g->ctx, TG_ERROR_GRADIENT, node->site, "parameter %s has no place in the graph: it cannot be trained",
                            param->name);
     }
@@ -350,7 +352,7 @@ tg_status tg_append_optimizer_at(tg_site site, tg_tensor loss, const tg_optimize
     tg_graph *g = loss.graph;
     tg_arena arena;
     tg_layout layout;
-    /* TRACE: poison from before the error was cleared */
+    /* TG_ERROR_TRACE: the loss is poison from before the error was cleared. */
     if (!tg_call_enter(&call, site, "append_optimizer", &loss, 1)) {
         const tg_status status = call.graph != NULL ? call.graph->ctx->status : TG_ERROR_ARGUMENT;
         return status != TG_OK ? status : TG_ERROR_TRACE;
@@ -358,7 +360,7 @@ tg_status tg_append_optimizer_at(tg_site site, tg_tensor loss, const tg_optimize
     if (optimizer == NULL) return tg_fail(g->ctx, TG_ERROR_ARGUMENT, site, "append_optimizer: the optimizer is missing");
     tg_arena_init(&arena, g->ctx);
     tg_status status = tg_optimizer_check(g->ctx, site, optimizer);
-    /* kept: a later layout of the parameters must agree */
+    /* stays in the graph: whoever lays out the parameters later must agree */
     if (status == TG_OK) status = tg_mark_params(g, site, optimizer);
     if (status == TG_OK) status = tg_layout_make(g, &arena, &layout);
     tg_watch watch = {0};

@@ -1,12 +1,13 @@
-/* groups: what an optimiser's kind, decay filter and parameter groups say of each parameter,
- * written into the graph's table of parameters, where it travels with the graph. Must not know
- * updates or layouts. */
+/* groups: writes what an optimiser's kind, decay filter and parameter groups say of each parameter
+ * into the graph's table of parameters, which travels with the graph. Must not know updates or
+ * layouts. */
 #include "optim/optim.h"
 
 #include <float.h>
 #include <string.h>
 
-/* '*': any run of characters, '?': any one. On a mismatch the last '*' takes one character more. */
+/* '*' matches any run of characters, '?' any one. On a mismatch the last '*' takes one character
+ * more. */
 static bool group_matches(const char *pattern, const char *name) {
     const char *star = NULL, *resume = NULL;
     while (*name != '\0') {
@@ -49,7 +50,7 @@ static tg_param_mark group_mark(const tg_param_group *group) {
                            .weight_decay = tg_value_or(group->weight_decay, -1.0)};
 }
 
-/* No name fits, or only names that earlier groups have. */
+/* The error if no name fits, or only names that earlier groups have. */
 static tg_status group_refuse(const tg_graph *g, tg_site site, const char *pattern, const char *why) {
     tg_text_buffer known;
     tg_text_init(&known, g->ctx);
@@ -81,7 +82,7 @@ tg_status tg_mark_group(tg_graph *g, tg_site site, const tg_param_group *group) 
     return TG_OK;
 }
 
-/* A rate of 0 for all that is trained trains nothing. */
+/* Refuses a rate of 0 for all trained parameters: nothing would be trained. */
 static tg_status group_check_rates(const tg_graph *g, tg_site site) {
     bool trains = false, still = false;
     for (int64_t i = 0; i < g->params.count; i++) {

@@ -1,4 +1,4 @@
-/* layout: the place of each parameter in the flat buffers, and the rewriting of parameters into
+/* layout: the position of each parameter in the flat buffers, and the rewriting of parameters into
  * slices of one flat state. Must not know gradients or update formulas. */
 #include "optim/optim.h"
 
@@ -27,8 +27,8 @@ static bool layout_fill_entry(const tg_param_info *param, tg_arena *arena, tg_la
     return entry->name != NULL;
 }
 
-/* Gives an offset, from the end of the last segment, to each entry that has none and is trained
- * like parameter `first`. */
+/* Makes a segment after the last one: gives an offset to each entry that has none yet and is
+ * trained like parameter `first`. */
 static void layout_place_segment(const tg_graph *g, tg_layout *layout, int first) {
     const tg_param_mark *like = &g->params.items[first].mark;
     const tg_layout_entry *leader = &layout->entries[first];
@@ -48,7 +48,8 @@ static void layout_place_segment(const tg_graph *g, tg_layout *layout, int first
     layout->segment_count++;
 }
 
-/* All segments of matrices, or of the others, that decay or do not; returns where they end. */
+/* Makes all segments of matrices or of others, that decay or do not. Returns the end of the last
+ * segment. */
 static int64_t layout_place_trained(const tg_graph *g, tg_layout *layout, bool matrix, bool decay) {
     for (int i = 0; i < layout->count; i++) {
         const tg_layout_entry *entry = &layout->entries[i];
@@ -95,7 +96,7 @@ const tg_layout_entry *tg_layout_find(const tg_layout *layout, const char *name)
     return NULL;
 }
 
-/* Parameter i of a graph is mostly entry i: a search is needed in sibling graphs only. */
+/* Parameter i of a graph is usually entry i; only sibling graphs need a search. */
 static const tg_layout_entry *layout_entry_of(const tg_layout *layout, const char *name, int64_t i) {
     if (i < layout->count && strcmp(layout->entries[i].name, name) == 0) return &layout->entries[i];
     return tg_layout_find(layout, name);
@@ -113,7 +114,7 @@ static tg_status layout_unknown(const tg_graph *g, const tg_layout *layout, cons
     return status;
 }
 
-/* The entries of g's parameters, by parameter. */
+/* Finds the entry of each of g's parameters. */
 static tg_status layout_match(const tg_graph *g, const tg_layout *layout, const tg_layout_entry **entries) {
     char have[TG_SHAPE_TEXT], want[TG_SHAPE_TEXT];
     for (int64_t i = 0; i < g->params.count; i++) {
@@ -128,7 +129,7 @@ static tg_status layout_match(const tg_graph *g, const tg_layout *layout, const 
     return TG_OK;
 }
 
-/* A graph under reconstruction: its new nodes and where each old one went. */
+/* A graph that is being rebuilt: its new nodes, and where each old one went. */
 typedef struct layout_rebuild {
     tg_graph *g;
     const tg_layout *layout;
@@ -137,7 +138,8 @@ typedef struct layout_rebuild {
     TG_LIST(tg_writeback_info) writebacks;
     int32_t *moved; /* old id -> new id */
     int32_t state;  /* new id of "tg.parameters" */
-    /* of "tg.average", for the parameters that are trained; 0: those too are read from `state` */
+    /* New id of "tg.average", from which trained parameters are read; 0: they are read from `state`
+     * too. */
     int32_t average;
 } layout_rebuild;
 
@@ -166,7 +168,7 @@ static int32_t layout_push_view(layout_rebuild *r, tg_op op, int32_t input, tg_s
     return node.inputs != NULL ? layout_push(r, &node) : 0;
 }
 
-/* PARAM -> reshape(slice(tg.parameters)), each left out where it changes nothing */
+/* PARAM -> reshape(slice(tg.parameters)), each left out if it changes nothing. */
 static int32_t layout_push_param(layout_rebuild *r, const tg_node *param) {
     const tg_layout_entry *entry = r->entries[param->attr.index];
     tg_shape flat = tg_shape_make(1, &entry->count);
@@ -187,8 +189,8 @@ static int32_t layout_push_moved(layout_rebuild *r, const tg_node *old) {
     return layout_push(r, &node);
 }
 
-/* Poison first, then the flat states (they may have been made late), then everything else in the
- * old order. */
+/* Poison first, then the flat states (which may have been made late), then all others in the old
+ * order. */
 static bool layout_rebuild_nodes(layout_rebuild *r, int32_t old_state, int32_t old_average) {
     tg_graph *g = r->g;
     if (layout_push(r, tg_graph_node(g, 0)) != 0 || r->nodes.count != 1) return false;
@@ -214,7 +216,8 @@ typedef struct layout_pieces {
     int count;
 } layout_pieces;
 
-/* Keeps the pieces in order of offset: insertion is cheap because they mostly come in order. */
+/* Keeps the pieces in order of offset. Insertion is cheap because they usually arrive in that
+ * order. */
 static tg_status layout_add_piece(layout_rebuild *r, layout_pieces *pieces, int32_t source, int64_t offset, tg_site site) {
     int at = pieces->count;
     while (at > 0 && pieces->offsets[at - 1] > offset) at--;
@@ -235,7 +238,7 @@ static tg_status layout_add_piece(layout_rebuild *r, layout_pieces *pieces, int3
     return TG_OK;
 }
 
-/* What one old writeback to the flat state or a parameter stores. */
+/* Adds what one old writeback to the flat state or to a parameter stores. */
 static tg_status layout_add_writeback(layout_rebuild *r, layout_pieces *pieces, const tg_writeback_info *writeback) {
     const tg_node *to = tg_graph_node(r->g, writeback->destination);
     int32_t source = r->moved[writeback->source];
@@ -275,7 +278,8 @@ static int64_t layout_piece_limit(const layout_rebuild *r) {
     return limit;
 }
 
-/* The pieces as one PACK node; alone and whole, a piece is the state's new value itself. */
+/* The pieces as one PACK node. A single piece that covers the state is the state's new value
+ * itself. */
 static int32_t layout_push_pack(layout_rebuild *r, const layout_pieces *pieces) {
     tg_node node;
     int64_t total = r->layout->total;
@@ -292,7 +296,8 @@ static int32_t layout_push_pack(layout_rebuild *r, const layout_pieces *pieces) 
     return node.inputs != NULL && node.attr.offsets != NULL ? layout_push(r, &node) : 0;
 }
 
-/* All writes to parameters become one writeback of the flat state; the others move along. */
+/* Turns all writes to parameters into one writeback of the flat state. The other writebacks move
+ * along. */
 static tg_status layout_rebuild_writebacks(layout_rebuild *r) {
     tg_graph *g = r->g;
     layout_pieces pieces;

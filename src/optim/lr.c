@@ -1,5 +1,5 @@
-/* lr: learning-rate schedules: as values on the host, and as graph nodes, whose numbers are built
- * in or read from a state. All three follow the formulas beside tg_lr in the public header. Must
+/* lr: learning-rate schedules as values on the host, and as graph nodes, whose numbers are
+ * constants or read from a state. All three follow the formulas at tg_lr in the public header. Must
  * not know optimisers. */
 #include "optim/optim.h"
 #include "trace/trace.h"
@@ -9,27 +9,28 @@
 #include <string.h>
 
 static const double lr_pi = 3.14159265358979323846;
-/* f32 holds both halves of the start exactly */
+/* f32 holds both parts of the start exactly */
 static const int64_t lr_start_base = (int64_t)1 << 20;
 
-/* The numbers of the state: every schedule as one. See lr_rate_nodes. */
+/* The numbers of the state: one form for all schedules. See lr_rate_nodes. */
 enum {
-    /* where each warm-up ends; a missing one ends where the one before it ends, the first at 0 */
+    /* Where each warm-up ends. An absent one ends where the one before it does, the first at 0. */
     LR_WARMUP,
-    LR_WARMUP_SLOPE = LR_WARMUP + TG_LR_WARMUPS, /* of each: its peak over its steps */
+    /* of each warm-up: its peak divided by its steps */
+    LR_WARMUP_SLOPE = LR_WARMUP + TG_LR_WARMUPS,
     LR_INITIAL = LR_WARMUP_SLOPE + TG_LR_WARMUPS,
-    LR_RISE, /* steps of it; 0: none */
+    LR_RISE, /* steps of the rise; 0: none */
     LR_PEAK,
     LR_FINAL,
-    LR_FALL,  /* steps of what follows the rise, at least 1 */
-    LR_WAVE,  /* 1: along a cosine, 0: along a line */
-    LR_STAIR, /* steps of one stair; 2^30: none */
+    LR_FALL,  /* steps of the part after the rise, at least 1 */
+    LR_WAVE,  /* 1: along a cosine; 0: along a line */
+    LR_STAIR, /* steps of one stair; 2^30: no stairs */
     LR_LOG_FACTOR,
     LR_MILESTONES,
     LR_START_LOW = LR_MILESTONES + TG_LR_MILESTONES,
     LR_START_HIGH
 };
-#define LR_WARM (LR_WARMUP + TG_LR_WARMUPS - 1) /* where the last one ends */
+#define LR_WARM (LR_WARMUP + TG_LR_WARMUPS - 1) /* where the last warm-up ends */
 
 /* ---------------------------------------------------------------- values */
 
@@ -53,7 +54,7 @@ tg_lr tg_lr_linear_decay(double peak, double final, int64_t steps) { return lr_d
 
 tg_lr tg_lr_cosine_decay(double peak, double final, int64_t steps) { return lr_decay(TG_LR_COSINE, peak, final, steps); }
 
-/* `after` is a warm-up: it comes before those that follow it. */
+/* `after` is a warm-up: puts a new one before its warm-ups. */
 static tg_lr lr_prepend(tg_lr after, double peak, int64_t warmup_steps) {
     const double own_peak = after.peak;
     const int64_t own_steps = after.steps;
@@ -106,7 +107,7 @@ tg_lr tg_lr_one_cycle(double peak, int64_t steps) {
     return schedule;
 }
 
-/* The schedule proper: what follows the warm-up, if there is one. */
+/* The schedule without its warm-ups. */
 static tg_lr lr_proper(tg_lr schedule) {
     if (schedule.kind != TG_LR_WARMUP) return schedule;
     schedule.kind = schedule.after_kind;
@@ -136,13 +137,14 @@ static double lr_base_value(const tg_lr *s, int64_t t) {
     return lr_wave(s->peak, s->final, ((double)t - (double)s->rise) / ((double)s->steps - (double)s->rise));
 }
 
-/* Warm-ups that follow the first. */
+/* The number of warm-ups after the first. */
 static int lr_more(const tg_lr *s) {
     const int32_t most = TG_LR_WARMUPS - 1;
     return s->kind != TG_LR_WARMUP || s->more_count < 0 ? 0 : s->more_count < most ? s->more_count : most;
 }
 
-/* In a warm-up of this many steps: its rate. Else t is counted from its end. */
+/* Whether t lies in a warm-up of `steps` steps; *rate is the rate there. If not, subtracts its
+ * steps from t. */
 static bool lr_warms(double peak, int64_t steps, int64_t *t, double *rate) {
     if (steps <= 0) return false;
     *rate = peak * (double)*t / (double)steps;
@@ -184,7 +186,7 @@ static tg_status lr_check_milestones(tg_context *ctx, tg_site site, const char *
     return TG_OK;
 }
 
-/* The fields that single kinds have. */
+/* Checks the fields that only some kinds have. */
 static tg_status lr_check_fields(tg_context *ctx, tg_site site, const char *what, const tg_lr *s) {
     const bool falls = s->kind == TG_LR_STAIRCASE || s->kind == TG_LR_MULTI_STEP;
     if (falls && !(s->factor > 0.0 && s->factor <= (double)FLT_MAX))
@@ -209,7 +211,7 @@ static tg_status lr_check_part(tg_context *ctx, tg_site site, const char *what, 
     return lr_check_fields(ctx, site, what, s);
 }
 
-/* The warm-ups that follow the first; that all of them together end. */
+/* Checks the warm-ups after the first, and that all of them together end. */
 static tg_status lr_check_more(tg_context *ctx, tg_site site, const char *what, const tg_lr *s) {
     int64_t total = s->steps;
     for (int i = 0; i < lr_more(s); i++) {
@@ -236,7 +238,7 @@ tg_status tg_lr_check(tg_context *ctx, tg_site site, const char *what, tg_lr sch
     return lr_check_more(ctx, site, what, &schedule) != TG_OK ? ctx->status : lr_check_part(ctx, site, what, &proper);
 }
 
-/* As f32, which the step computes with. */
+/* In f32, as the step computes. */
 static bool lr_part_moves(const tg_lr *s) {
     if ((float)s->peak > 0.0F) return true;
     if (s->kind == TG_LR_ONE_CYCLE && (float)s->initial > 0.0F) return true;
@@ -282,7 +284,7 @@ void tg_lr_encode(tg_lr schedule, int64_t start, float out[TG_LR_STATE]) {
     out[LR_START_HIGH] = (float)(1 + start / lr_start_base);
 }
 
-/* What follows the warm-ups. */
+/* Decodes what follows the warm-ups. */
 static tg_lr lr_decode_base(const float *n) {
     tg_lr s = {.peak = (double)n[LR_PEAK]};
     const bool falls = n[LR_LOG_FACTOR] < 0.0f || n[LR_LOG_FACTOR] > 0.0f, rises = n[LR_RISE] > 0.0f;
@@ -316,7 +318,7 @@ bool tg_lr_decode(const float in[TG_LR_STATE], tg_lr *schedule, int64_t *start) 
     return true;
 }
 
-/* They began with end and slope of the one warm-up; the rest is unchanged. */
+/* The old form began with the end and the slope of the one warm-up. The rest is unchanged. */
 void tg_lr_upgrade(const float before[TG_LR_STATE_BEFORE], float out[TG_LR_STATE]) {
     for (int i = 0; i < TG_LR_WARMUPS; i++) {
         out[LR_WARMUP + i] = before[0];
@@ -331,7 +333,7 @@ static int32_t lr_number(tg_graph *g, double value) { return tg_ir_const(g, TG_S
 
 static int32_t lr_binary(tg_graph *g, tg_op op, int32_t a, int32_t b) { return tg_ir_binary(g, op, a, b); }
 
-/* The distance of the rate from its end: 1 to 0 as part goes from 0 to 1. */
+/* The share of the change that is still to come: from 1 to 0 as part goes from 0 to 1. */
 static int32_t lr_left_nodes(tg_graph *g, int32_t wave, int32_t part) {
     int32_t line = lr_binary(g, TG_OP_SUB, lr_number(g, 1.0), part);
     int32_t turn = tg_ir_unary(g, TG_OP_COS, lr_binary(g, TG_OP_MUL, part, lr_number(g, lr_pi)));
@@ -339,8 +341,8 @@ static int32_t lr_left_nodes(tg_graph *g, int32_t wave, int32_t part) {
     return tg_ir_select(g, lr_binary(g, TG_OP_LESS, lr_number(g, 0.5), wave), curve, line);
 }
 
-/* factor^(stairs taken + milestones passed). Stairs are counted in i32: a device may divide f32
- * numbers a little under a whole one. */
+/* factor^(stairs taken + milestones passed). Stairs are counted in i32: a device may divide two f32
+ * numbers to slightly less than a whole number. */
 static int32_t lr_fall_nodes(tg_graph *g, const int32_t *n, int32_t t) {
     int32_t done = tg_ir_cast(g, lr_binary(g, TG_OP_SUB, t, lr_number(g, 1.0)), TG_I32);
     int32_t falls = tg_ir_cast(g, lr_binary(g, TG_OP_DIV, done, tg_ir_cast(g, n[LR_STAIR], TG_I32)), TG_F32);
@@ -349,22 +351,23 @@ static int32_t lr_fall_nodes(tg_graph *g, const int32_t *n, int32_t t) {
     return tg_ir_unary(g, TG_OP_EXP, lr_binary(g, TG_OP_MUL, falls, n[LR_LOG_FACTOR]));
 }
 
-/* Up to the end of warm-up i its rate, else `rate`. */
+/* The rate of warm-up i until it ends, then `rate`. */
 static int32_t lr_warm_nodes(tg_graph *g, const int32_t *n, int32_t time, int i, int32_t rate) {
     int32_t passed = i > 0 ? lr_binary(g, TG_OP_SUB, time, n[LR_WARMUP + i - 1]) : time;
     int32_t warming = lr_binary(g, TG_OP_MUL, passed, n[LR_WARMUP_SLOPE + i]);
     return tg_ir_select(g, lr_binary(g, TG_OP_LESS_EQUAL, time, n[LR_WARMUP + i]), warming, rate);
 }
 
-/* All schedules in one formula, with numbers as nodes and f32 time. After the warm-up t begins
- * again. Up to `rise` the rate goes from `initial` to `peak`, then to `final`, where it stays from
- * `steps` on; all of it times factor^falls. A constant goes from its peak to its peak. */
+/* One form for all schedules, with numbers as nodes; time is f32. After the warm-ups t begins
+ * again. Up to `rise` the rate goes from `initial` to `peak`, then to `final`, which it keeps from
+ * `steps` on. All of it is multiplied by factor^falls. A constant goes from its peak to its
+ * peak. */
 static int32_t lr_rate_nodes(tg_graph *g, const int32_t *n, int32_t time) {
     int32_t t = lr_binary(g, TG_OP_SUB, time, n[LR_WARM]), rises = lr_binary(g, TG_OP_LESS_EQUAL, t, n[LR_RISE]);
     int32_t from = tg_ir_select(g, rises, n[LR_INITIAL], n[LR_PEAK]), to = tg_ir_select(g, rises, n[LR_PEAK], n[LR_FINAL]);
     int32_t begun = lr_binary(g, TG_OP_SUB, t, n[LR_RISE]);
     int32_t passed = tg_ir_select(g, rises, t, begun), length = tg_ir_select(g, rises, n[LR_RISE], n[LR_FALL]);
-    int32_t part = lr_binary(g, TG_OP_DIV, passed, length); /* under 1 wherever it counts */
+    int32_t part = lr_binary(g, TG_OP_DIV, passed, length); /* under 1 wherever it is used */
     int32_t way = lr_binary(g, TG_OP_MUL, lr_binary(g, TG_OP_SUB, from, to), lr_left_nodes(g, n[LR_WAVE], part));
     int32_t rate = tg_ir_select(g, lr_binary(g, TG_OP_LESS, begun, n[LR_FALL]), lr_binary(g, TG_OP_ADD, to, way), n[LR_FINAL]);
     rate = lr_binary(g, TG_OP_MUL, rate, lr_fall_nodes(g, n, t));
@@ -397,16 +400,15 @@ tg_tensor tg_resolve_lr_at(tg_site site, tg_lr schedule, tg_tensor t) {
     return result;
 }
 
-/* ---------------------------------------------------------------- nodes that read the numbers from
- * a state */
+/* ---------------------------------------------------------------- numbers read from a state */
 
 static int32_t lr_read(tg_graph *g, int32_t numbers, int64_t which) {
     const int64_t one = 1;
     return tg_ir_reshape(g, tg_ir_slice(g, numbers, &which, tg_shape_make(1, &one)), TG_SCALAR);
 }
 
-/* Updates since the start, counted in i32 so that no step is lost to rounding; then f32. The first
- * has 1. */
+/* Updates since the start, f32; the first update has 1. Counted in i32 first, so that no step is
+ * lost to rounding. */
 static int32_t lr_time(tg_graph *g, const int32_t *n, int32_t t, int64_t accumulate) {
     int32_t low = tg_ir_cast(g, n[LR_START_LOW], TG_I32), high = tg_ir_cast(g, n[LR_START_HIGH], TG_I32);
     int32_t whole = lr_binary(g, TG_OP_SUB, high, tg_ir_const(g, TG_SCALAR, TG_I32, 1.0));

@@ -1,7 +1,7 @@
 /* update: the optimisers' formulas over the flat tensors, as graph nodes with writebacks. Formulas
- * and sources: beside tg_optimizer in the public header. At most one argument of a call makes
- * nodes: C does not fix the order of arguments, and node order must not depend on it. Must not know
- * where gradients come from, nor how the flat buffers are stored. */
+ * and sources: at tg_optimizer in the public header. At most one argument of a call may make nodes:
+ * C does not fix the order of arguments, and the order of nodes must not depend on it. Must not
+ * know where gradients come from, nor how the flat buffers are stored. */
 #include "optim/update.h"
 
 #include <float.h>
@@ -24,18 +24,18 @@ int32_t tg_update_cut(const tg_update *u, int32_t flat, int64_t offset, int64_t 
     return tg_ir_slice(u->g, flat, &offset, update_flat(count));
 }
 
-/* Elements [offset, offset + count) of the flat tensors, and their new values or their update. */
+/* Elements [offset, offset + count) of the flat tensors, and their new value or their update. */
 typedef struct update_piece {
     int64_t offset, count;
     int32_t value;
-    bool scaled; /* an update, to be multiplied by `scale`, rank 0 */
+    bool scaled; /* value is an update that is to be multiplied by `scale`, rank 0 */
     int32_t scale;
 } update_piece;
 
 /* ---------------------------------------------------------------- stores */
 
-/* After the step the pieces of `state` have their values, if the step updates. Pieces in order of
- * offset. */
+/* After the step the pieces of `state` have their values, if the step updates at all. Pieces in
+ * order of offset. */
 static bool update_store(const tg_update *u, int32_t state, const update_piece *pieces, int n) {
     int32_t *values = TG_NEW(&u->g->arena, int32_t, n);
     int64_t *offsets = TG_NEW(&u->g->arena, int64_t, n);
@@ -55,8 +55,7 @@ static bool update_store_one(const tg_update *u, const char *name, int64_t offse
     return value != 0 && update_store(u, tg_update_state(u, name), &piece, 1);
 }
 
-/* ---------------------------------------------------------------- numbers that differ from group
- * to group */
+/* ---------------------------------------------------------------- numbers of single groups */
 
 static double update_segment_rate(const tg_update *u, const tg_layout_segment *segment) {
     (void)u;
@@ -68,8 +67,8 @@ static double update_segment_decay(const tg_update *u, const tg_layout_segment *
     return segment->rate * (segment->weight_decay < 0.0 ? u->optimizer.weight_decay : segment->weight_decay);
 }
 
-/* rate x. `of` gives x for the segments under the piece: one number, or one for each element. 0
- * with *nothing: x is 0. */
+/* rate x, where x is what `of` says of the segments under the piece: one number, or one for each
+ * element. Returns 0 and sets *nothing if x is 0. */
 static int32_t update_rate_times(const tg_update *u, const update_piece *piece,
                                  double (*of)(const tg_update *u, const tg_layout_segment *segment), bool *nothing) {
     const tg_layout *layout = u->layout;
@@ -105,7 +104,7 @@ static int32_t update_parameters(const tg_update *u, int32_t state, const update
     return update_op(u, TG_OP_SUB, p, update_op(u, TG_OP_MUL, piece->value, rate));
 }
 
-/* avg + (1 - average) (p - avg); the first update begins it */
+/* avg + (1 - average) (p - avg). The first update sets avg to p. */
 static int32_t update_average(const tg_update *u, int32_t state, const update_piece *piece) {
     int32_t average = tg_update_cut(u, state, piece->offset, piece->count);
     int32_t change = update_times(u, update_op(u, TG_OP_SUB, piece->value, average), 1.0 - u->optimizer.average);
@@ -113,7 +112,8 @@ static int32_t update_average(const tg_update *u, int32_t state, const update_pi
     return tg_ir_select(u->g, later, update_op(u, TG_OP_ADD, average, change), piece->value);
 }
 
-/* The pieces hold updates, before the rate; afterwards the new averages, or the new parameters. */
+/* The pieces hold updates, not yet multiplied by the rate. Afterwards they hold the new averages or
+ * the new parameters. */
 static bool update_apply(const tg_update *u, update_piece *pieces, int n) {
     int32_t state = tg_update_state(u, "tg.parameters");
     for (int i = 0; i < n; i++) pieces[i].value = update_parameters(u, state, &pieces[i]);
@@ -126,19 +126,21 @@ static bool update_apply(const tg_update *u, update_piece *pieces, int n) {
 
 /* ---------------------------------------------------------------- numbers at the edge of f32 */
 
-/* To [-limit, limit]; infinity and NaN stay, so that the values they reach show it. */
+/* x limited to [-limit, limit]. Infinity and NaN stay, so that they show in all that depends on
+ * them. */
 static int32_t update_within(const tg_update *u, int32_t x, double limit) {
     int32_t finite = update_op(u, TG_OP_LESS, tg_ir_unary(u->g, TG_OP_ABS, x), update_number(u, (double)FLT_MAX));
     int32_t below = update_op(u, TG_OP_MIN, x, update_number(u, limit));
     return tg_ir_select(u->g, finite, update_op(u, TG_OP_MAX, below, update_number(u, -limit)), x);
 }
 
-/* A gradient whose square is an f32 number: beyond 2^63 all are equal for a division by the root of
- * squares. */
+/* A gradient whose square is an f32 number. Beyond 2^63 all gradients look alike to a formula that
+ * divides by the root of squares. */
 static int32_t update_squarable(const tg_update *u, int32_t gradient) { return update_within(u, gradient, ldexp(1.0, 63)); }
 
-/* x / (root + eps), which is at most `most` in exact numbers. If eps keeps nothing away from 0,
- * squares vanish before their gradients do: there the bound itself is kept, and 0 / 0 is 0. */
+/* x / (root + eps), which is at most `most` in exact numbers. With an eps that is too small to
+ * matter, squares vanish before their gradients do: then the result is limited to `most`, and 0 / 0
+ * is 0. */
 static int32_t update_quotient(const tg_update *u, int32_t x, int32_t root, double most) {
     int32_t spread = update_op(u, TG_OP_ADD, root, update_number(u, u->optimizer.eps));
     if (u->optimizer.eps >= ldexp(1.0, -60)) return update_op(u, TG_OP_DIV, x, spread);
@@ -154,8 +156,8 @@ static int32_t update_moment(const tg_update *u, const char *name, const update_
     return factor == 0.0 ? x : update_op(u, TG_OP_ADD, factor == 1.0 ? old : update_times(u, old, factor), x);
 }
 
-/* 1 - beta^t without cancellation: with z = -t log beta it is 1 - e^-z, for small z the Taylor
- * series z - z^2/2 + z^3/6 ... (next term under 5e-8 of the sum). */
+/* 1 - beta^t without cancellation. With z = -t log beta it is 1 - e^-z; for small z the Taylor
+ * series z - z^2/2 + z^3/6 ... (the next term is under 5e-8 of the sum). */
 static int32_t update_correction(const tg_update *u, double beta) {
     static const double terms[] = {1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2, 1.0};
     const double small = 0.25;
@@ -174,8 +176,8 @@ static int32_t update_correction(const tg_update *u, double beta) {
     return tg_ir_select(u->g, is_small, series, plain);
 }
 
-/* ---------------------------------------------------------------- updates: the piece's value is
- * its gradient, then its update */
+/* ---------------------------------------------------------------- updates
+ * Each takes a piece whose value is its gradient, and replaces that by the update. */
 
 static bool update_sgd(const tg_update *u, update_piece *piece) {
     const double momentum = u->optimizer.momentum;
@@ -189,15 +191,15 @@ typedef struct update_moments {
     int32_t m, v;
 } update_moments;
 
-/* |m| / sqrt v is at most this, by Cauchy and Schwarz: the root of the sum of (1 - b1)^2 b1^2i /
- * ((1 - b2) b2^i), where that ends. */
+/* |m| / sqrt v is at most this, by Cauchy and Schwarz: the root of the sum over i of
+ * (1 - b1)^2 b1^2i / ((1 - b2) b2^i), if that sum is finite. */
 static double update_adam_most(const tg_optimizer *o) {
     const double ratio = o->beta1 * o->beta1 / o->beta2;
     return o->beta2 > 0.0 && ratio < 1.0 ? (1.0 - o->beta1) / sqrt((1.0 - o->beta2) * (1.0 - ratio)) : (double)FLT_MAX;
 }
 
-/* uncorrected: sqrt(c2) / c1  m / (sqrt v + eps);  corrected: 1 / c1  m / (sqrt v / sqrt c2 + eps).
- * The moments are not stored here. */
+/* uncorrected: (sqrt(c2) / c1) m / (sqrt v + eps); corrected: (1 / c1) m / (sqrt v / sqrt c2 + eps).
+ * Does not store the moments. */
 static update_moments update_adam(const tg_update *u, update_piece *piece) {
     const tg_optimizer *o = &u->optimizer;
     update_moments moments;
@@ -251,9 +253,9 @@ static bool update_adagrad(const tg_update *u, update_piece *piece) {
 
 /* ---------------------------------------------------------------- Muon */
 
-/* The nearest matrix with orthonormal rows to x [1, rows, columns], rows <= columns, roughly
- * (singular values within about 0.7 to 1.2): x / (||x|| + 1e-7), then five times x <- a x + (b A +
- * c A A) x with A = x x'. Twice 5 rows^2 (2 columns + rows) flop. */
+/* Roughly the matrix with orthonormal rows that is nearest to x [1, rows, columns], rows <= columns
+ * (singular values within about 0.7 to 1.2): x / (||x|| + 1e-7), then five times
+ * x <- a x + (b A + c A A) x with A = x x'. Twice 5 rows^2 (2 columns + rows) flop. */
 static int32_t update_orthogonal(const tg_update *u, int32_t x) {
     static const int32_t turned[] = {0, 2, 1};
     const tg_norm measured = tg_norm_append(u->g, x, 7u, true);
@@ -269,7 +271,7 @@ static int32_t update_orthogonal(const tg_update *u, int32_t x) {
     return x;
 }
 
-/* Elements of one parameter [count] -> its update [count] */
+/* Elements of one parameter, [count] -> its update, [count]. */
 static int32_t update_matrix(const tg_update *u, const tg_layout_entry *entry, int32_t flat) {
     static const int32_t turned[] = {0, 2, 1};
     const int64_t rows = entry->shape.dim[0], columns = entry->count / rows, larger = rows > columns ? rows : columns;
@@ -281,7 +283,7 @@ static int32_t update_matrix(const tg_update *u, const tg_layout_entry *entry, i
     return tg_ir_reshape(u->g, x, update_flat(entry->count));
 }
 
-/* The matrix with the least offset from `from` on; NULL: there is none. */
+/* The matrix with the smallest offset that is at least `from`; NULL: there is none. */
 static const tg_layout_entry *update_next_matrix(const tg_layout *layout, int64_t from) {
     const tg_layout_entry *next = NULL;
     for (int i = 0; i < layout->count; i++) {
@@ -291,12 +293,12 @@ static const tg_layout_entry *update_next_matrix(const tg_layout *layout, int64_
     return next;
 }
 
-/* A piece for each matrix, with its update; returns how many. *buffer: the momentum of all of
+/* Makes a piece for each matrix, with its update; returns how many. *buffer: the momentum of all of
  * them. */
 static int update_matrices(const tg_update *u, update_piece *pieces, int32_t *buffer) {
     const double momentum = u->optimizer.momentum;
     const update_piece all = {0, u->layout->matrix_end, 0, false, 0};
-    /* the buffer's limit */
+    /* The limit keeps the momentum in f32. */
     int32_t gradient = update_within(u, tg_update_cut(u, u->gradient, 0, all.count), ldexp(1.0 - momentum, 126));
     *buffer = update_moment(u, "tg.m", &all, momentum, gradient);
     int32_t direction = update_op(u, TG_OP_ADD, gradient, update_times(u, *buffer, momentum));
@@ -329,8 +331,8 @@ static bool update_muon(const tg_update *u) {
 /* ---------------------------------------------------------------- by kind */
 
 bool tg_update_append(const tg_update *u) {
-    /* the gap after the last trained parameter is updated too: it stays 0, and if nothing is frozen
-     * no PACK is needed */
+    /* the gap after the last trained parameter is updated too: it stays 0, and without frozen
+     * parameters no PACK is needed */
     update_piece piece = {0, u->layout->trained_end, u->gradient, false, 0};
     bool done = false;
     switch (u->optimizer.kind) {

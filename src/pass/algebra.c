@@ -1,7 +1,7 @@
-/* algebra: identities of elementwise operations that hold for all values bit for bit, except for
- * the sign of a NaN. So x + 0 (wrong for -0), x 0 (wrong for infinity) and x - x are not among
- * them. And lifting: an operation on operands that are all repeated along an axis is done once and
- * then repeated. Must not know views other than BROADCAST. */
+/* algebra: identities of elementwise operations that hold for all values, bit for bit except the
+ * sign of a NaN. So x + 0 (wrong for -0), x 0 (wrong for infinity) and x - x are not among them.
+ * And lifting: if all operands are repeated along an axis, the operation is done once and its
+ * result repeated. Must not know views other than BROADCAST. */
 #include "pass/rewrite.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ static int32_t algebra_not(tg_rewrite *r, int32_t x) {
     return 0;
 }
 
-/* A truth value keeps its value through every element type. */
+/* A truth value keeps its value in each dtype. */
 static int32_t algebra_cast(tg_rewrite *r, const tg_node *draft) {
     int32_t x = draft->inputs[0];
     tg_node again = *draft;
@@ -73,7 +73,7 @@ static int32_t algebra_sub(tg_rewrite *r, const tg_node *draft) {
     return 0;
 }
 
-/* x number, for one particular number */
+/* x times number, where the number is one that simplifies it. */
 static int32_t algebra_times(tg_rewrite *r, const tg_node *draft, int32_t x, double number) {
     if (number == 1.0) return x;
     if (number == -1.0) return tg_pass_unary(r, TG_OP_NEG, x);
@@ -95,7 +95,7 @@ static int32_t algebra_mul(tg_rewrite *r, const tg_node *draft) {
     return 0;
 }
 
-/* Is 1 / number exact, and a normal number? */
+/* Whether 1 / number is exact and a normal number. */
 static bool algebra_power_of_two(double number) {
     int exponent;
     return fabs(frexp(number, &exponent)) == 0.5 && exponent > -125 && exponent < 126;
@@ -134,7 +134,8 @@ static int32_t algebra_logic(tg_rewrite *r, const tg_node *draft, double neutral
     return draft->inputs[0] == draft->inputs[1] ? draft->inputs[0] : 0;
 }
 
-/* A value compared with itself. Equality of f32 values is not known: NaN. */
+/* A value compared with itself. For f32 neither EQUAL nor NOT_EQUAL is known: the value may be
+ * NaN. */
 static int32_t algebra_compare(tg_rewrite *r, const tg_node *draft) {
     if (draft->inputs[0] != draft->inputs[1]) return 0;
     if (draft->op == TG_OP_LESS) return tg_pass_const(r, draft->shape, TG_BOOL, 0.0);
@@ -176,7 +177,7 @@ int32_t tg_pass_algebra(tg_rewrite *r, const tg_node *draft) {
 
 /* ---------------------------------------------------------------- lifting */
 
-/* The axes along which all operands are repeated, except those that are one number everywhere. */
+/* The axes along which each operand is repeated, except operands that are one number everywhere. */
 static uint32_t algebra_repeated_axes(const tg_rewrite *r, const tg_node *draft) {
     uint32_t axes = 0;
     bool any = false;

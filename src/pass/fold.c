@@ -1,6 +1,6 @@
-/* fold: elementwise operations on constants that are the same everywhere, computed once. f32
- * results are rounded to f32 and i32 wraps to 32 bits, exactly as in the executors. Must not know
- * views or identities. */
+/* fold: computes elementwise operations whose operands are one number everywhere. f32 results are
+ * rounded to f32 and i32 results wrap to 32 bits, exactly as the executors do. Must not know views
+ * or identities. */
 #include "pass/rewrite.h"
 
 #include <math.h>
@@ -75,7 +75,8 @@ static bool fold_binary_i32(tg_op op, double a, double b, double *y) {
     }
 }
 
-/* As in f32: a result that rounds up to the divisor becomes the number before it. */
+/* The remainder as f32 has it: a result that rounds up to the divisor becomes the number before
+ * it. */
 static double fold_mod(double a, double b) {
     const float size = (float)fabs(b);
     float rest = (float)fmod(fabs(a), (double)size);
@@ -100,7 +101,7 @@ static bool fold_binary_f32(tg_op op, double a, double b, double *y) {
     }
 }
 
-/* Comparisons and logic: the same for every element type. */
+/* Comparisons and logic: the same for all dtypes. */
 static bool fold_truth(tg_op op, double a, double b, double *y) {
     bool truth;
     switch (op) {

@@ -1,15 +1,15 @@
-/* intern: the list of new nodes and the hash table that finds an equal one. Two nodes are equal
- * when op, element type, shape, the attributes that the op reads and the inputs are; the inputs of
- * commutative ops in either order. Leaves that are fed or kept are equal only to themselves. Must
- * not know any rewriting rule. */
+/* intern: the list of new nodes, and the hash table that finds an equal one. Two nodes are equal if
+ * op, dtype, shape, the attributes that the op reads, and the inputs are equal; the inputs of a
+ * commutative op may be in either order. Inputs, parameters and states are equal only to
+ * themselves. Must not know any rewriting rule. */
 #include "pass/rewrite.h"
 
 #include <string.h>
 
 /* ---------------------------------------------------------------- equality */
 
-/* Operations whose result does not depend on the order of two operands, bit for bit (MIN and MAX
- * do: -0 and 0). */
+/* Whether the result does not depend on the order of two operands, bit for bit. That of MIN and MAX
+ * does: -0 and 0. */
 static bool intern_commutes(tg_op op) {
     switch (op) {
     case TG_OP_ADD:
@@ -24,7 +24,8 @@ static bool intern_commutes(tg_op op) {
 
 static size_t intern_data_bytes(const tg_node *node) { return (size_t)tg_shape_count(node->shape) * tg_dtype_bytes(node->dtype); }
 
-/* A number as bits: f32 numbers are compared as f32, so that -0 is not 0 and NaN is NaN. */
+/* A number as bits. f32 numbers are compared as f32, so that -0 differs from 0, and NaN equals
+ * NaN. */
 static uint64_t intern_bits(const tg_node *node) {
     uint64_t bits = 0;
     if (node->dtype == TG_F32) {

@@ -1,6 +1,6 @@
-/* pass: one walk over the live nodes of a graph that rebuilds it in normal form, then the removal
- * of dead nodes. The old graph is unchanged until everything has been made. Cost: near-linear in
- * nodes. Must not know what its result is compiled to. */
+/* pass: one walk over the live nodes of a graph, which rebuilds it in normal form, then the removal
+ * of nodes that became dead. The old graph stays as it is until everything has been made. Cost:
+ * near-linear in nodes. Must not know what its result is compiled to. */
 #include "pass/pass.h"
 #include "pass/rewrite.h"
 
@@ -8,7 +8,7 @@
 
 /* ---------------------------------------------------------------- making nodes in normal form */
 
-/* Index along one axis: the same along all others, so a repeat. */
+/* An index along one axis is the same along all others: a small IOTA, repeated. */
 static int32_t pass_iota(tg_rewrite *r, const tg_node *draft) {
     tg_node small = *draft;
     uint32_t axis = draft->attr.axes;
@@ -20,7 +20,7 @@ static int32_t pass_iota(tg_rewrite *r, const tg_node *draft) {
     return tg_pass_broadcast(r, tg_rewrite_intern(r, &small), draft->shape);
 }
 
-/* Literal data of one element is a number. */
+/* Literal data of one element becomes a number. */
 static int32_t pass_literal(tg_rewrite *r, const tg_node *draft) {
     if (draft->attr.data == NULL || tg_shape_count(draft->shape) != 1) return 0;
     return tg_pass_const(r, draft->shape, draft->dtype, tg_dtype_get(draft->dtype, draft->attr.data, 0));
@@ -94,7 +94,7 @@ int32_t tg_pass_select(tg_rewrite *r, int32_t condition, int32_t a, int32_t b) {
     return tg_pass_make(r, &draft);
 }
 
-/* A view of x; x itself where the shape stays and nothing else says that elements move. */
+/* A view of x, or x itself if the shape stays and `same` says that no element moves then. */
 static int32_t pass_view_of(tg_rewrite *r, tg_op op, int32_t x, tg_shape shape, const tg_attributes *attr, bool same) {
     if (x == 0) return 0;
     if (same && tg_shape_equal(tg_rewrite_node(r, x)->shape, shape)) return x;
@@ -139,9 +139,10 @@ int32_t tg_pass_masked(tg_rewrite *r, tg_op op, int32_t x, uint32_t axes, tg_sha
 typedef struct pass_call {
     tg_graph *g;
     bool keep_captures;
-    uint8_t *alive; /* per old node */
+    uint8_t *alive; /* for each old node */
     int32_t *moved; /* old id -> new id */
-    int32_t *kept;  /* new id -> id after the sweep; before that 1 where alive */
+    /* New id -> id after dead nodes are removed. Before that: 1 where the node is alive. */
+    int32_t *kept;
     int64_t kept_count;
     tg_rewrite rewrite;
 } pass_call;
@@ -189,7 +190,7 @@ static bool pass_walk(pass_call *c) {
     return true;
 }
 
-/* ---------------------------------------------------------------- the sweep */
+/* ---------------------------------------------------------------- removing dead nodes */
 
 static void pass_mark_new(pass_call *c) {
     tg_graph *g = c->g;
@@ -207,7 +208,7 @@ static void pass_mark_new(pass_call *c) {
     }
 }
 
-/* Closes the gaps. The input lists of new nodes were copied for them alone, so they may be
+/* Closes the gaps. The input lists of the new nodes were copied for them alone, so they may be
  * written. */
 static void pass_sweep(pass_call *c) {
     tg_node *nodes = c->rewrite.nodes.items;
@@ -223,8 +224,8 @@ static void pass_sweep(pass_call *c) {
     c->rewrite.nodes.count = count;
 }
 
-/* ---------------------------------------------------------------- committing: nothing can fail
- * here */
+/* ---------------------------------------------------------------- committing
+ * Nothing can fail here. */
 
 static int32_t pass_moved(const pass_call *c, int32_t old) { return c->kept[c->moved[old]]; }
 

@@ -1,6 +1,6 @@
-/* views: normal forms of index arithmetic. Views of one kind in sequence are composed, repeats move
- * outwards (the broadcast comes last), boxes of padded or joined tensors are taken from the parts,
- * views of one number are that number. All exact: a view moves elements, it never computes. Must
+/* views: normal forms of index arithmetic. Successive views of one kind are composed. Repeats move
+ * outwards (the broadcast comes last). Boxes of padded or joined tensors are taken from the parts.
+ * Views of one number are that number. All exact: a view moves elements and never computes. Must
  * not know elementwise operations. */
 #include "pass/rewrite.h"
 
@@ -9,14 +9,14 @@
 
 static tg_shape views_shape(const tg_rewrite *r, int32_t id) { return tg_rewrite_node(r, id)->shape; }
 
-/* Is element i of `small` repeated along axis i in `large`? */
+/* Whether element i of `small` is repeated along axis i in `large`. */
 static bool views_repeats(tg_shape small, tg_shape large, int32_t axis) { return small.dim[axis] == 1 && large.dim[axis] != 1; }
 
 /* ---------------------------------------------------------------- reshape */
 
-/* Splits `from` (with its unrepeated source shape) and `to` in runs of axes with equal products.
- * Where a run is wholly repeated or not repeated at all, the source can be reshaped first: its
- * shape goes to `source_to`. */
+/* Splits `from` (with its source shape before the repeat) and `to` into runs of axes with equal
+ * products. If each run is wholly repeated or not repeated at all, the source can be reshaped
+ * first: its shape goes to `source_to`. */
 static bool views_split_repeat(tg_shape from, tg_shape source, tg_shape to, tg_shape *source_to) {
     int32_t i = 0, j = 0;
     *source_to = to;
@@ -41,7 +41,8 @@ static int32_t views_reshape(tg_rewrite *r, const tg_node *draft, const tg_node 
     tg_shape small;
     if (tg_shape_equal(in->shape, draft->shape)) return draft->inputs[0];
     if (in->op == TG_OP_RESHAPE) return tg_pass_reshape(r, in->inputs[0], draft->shape);
-    if (in->op == TG_OP_CONST) { /* literal data: the same data under another shape */
+    /* Literal data: the same data with another shape. */
+    if (in->op == TG_OP_CONST) {
         tg_node literal = *in;
         literal.shape = draft->shape;
         return tg_rewrite_intern(r, &literal);
@@ -53,7 +54,7 @@ static int32_t views_reshape(tg_rewrite *r, const tg_node *draft, const tg_node 
 
 /* ---------------------------------------------------------------- permute */
 
-/* true when only axes of size 1 change places: then the elements stay where they are. */
+/* Whether only axes of size 1 change position: then the elements stay where they are. */
 static bool views_keeps_order(tg_shape from, const int32_t *perm) {
     int32_t last = -1;
     for (int32_t i = 0; i < from.rank; i++) {
@@ -77,7 +78,7 @@ static int32_t views_permute(tg_rewrite *r, const tg_node *draft, const tg_node 
 
 /* ---------------------------------------------------------------- boxes: slice, pad */
 
-/* A box of a padded tensor: the part inside, padded by what is left of the padding. */
+/* A box of a padded tensor: the part inside, padded by the rest of the padding. */
 static int32_t views_slice_of_pad(tg_rewrite *r, const tg_node *draft, const tg_node *in) {
     tg_shape from = views_shape(r, in->inputs[0]), kept = from;
     int64_t start[TG_MAX_RANK] = {0}, before[TG_MAX_RANK] = {0};
@@ -149,7 +150,7 @@ static int32_t views_flip(tg_rewrite *r, const tg_node *draft, const tg_node *in
 
 /* ---------------------------------------------------------------- windows */
 
-/* Every element is a window of its own. */
+/* Each element is a window of its own. */
 static int32_t views_window(tg_rewrite *r, const tg_node *draft) {
     return draft->attr.window.size == 1 && draft->attr.window.step == 1 ? tg_pass_reshape(r, draft->inputs[0], draft->shape) : 0;
 }
@@ -173,10 +174,10 @@ int32_t tg_pass_view(tg_rewrite *r, const tg_node *draft) {
     }
 }
 
-/* ---------------------------------------------------------------- reductions and joins, as far as
- * they only move elements */
+/* ---------------------------------------------------------------- reductions and joins
+ * Only those that move elements and compute nothing. */
 
-/* The axes that have something to reduce. */
+/* The axes that have more than one element to reduce. */
 static uint32_t views_reduced_axes(tg_shape from, uint32_t axes) {
     uint32_t kept = 0;
     for (int32_t i = 0; i < from.rank; i++)
@@ -193,7 +194,7 @@ int32_t tg_pass_reduction(tg_rewrite *r, const tg_node *draft) {
     if (tg_pass_splat(r, draft->inputs[0], &number) && (extremum || (draft->op == TG_OP_SUM && number == 0.0 && !signbit(number))))
         return tg_pass_const(r, draft->shape, draft->dtype, number);
     if ((draft->op == TG_OP_ARGMAX || draft->op == TG_OP_ARGMIN) && tg_pass_splat(r, draft->inputs[0], &number))
-        return tg_pass_const(r, draft->shape, TG_I32, 0.0); /* all are equal: the first */
+        return tg_pass_const(r, draft->shape, TG_I32, 0.0); /* all are equal: the first wins */
     if (extremum && in.op == draft->op) return tg_pass_masked(r, draft->op, in.inputs[0], axes | in.attr.axes, draft->shape);
     if (axes == draft->attr.axes) return 0;
     tg_node again = *draft;

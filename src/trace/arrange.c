@@ -1,6 +1,6 @@
-/* Rearrangements composed of views: axes of one element inserted and removed, padding, flips,
- * rolls, repetition, splits. For readers all are index arithmetic. Must not know layouts in
- * memory. */
+/* Rearrangements composed of views: inserting and removing axes of one element, padding, flips,
+ * rolls, repeats, splits. All become index arithmetic of the kernels that read them. Must not know
+ * layouts in memory. */
 #include "trace/trace.h"
 
 /* ---------------------------------------------------------------- axes of one element */
@@ -15,7 +15,7 @@ tg_tensor tg_squeeze_at(tg_site site, tg_tensor x, tg_axes axes) {
         if (axes.count >= 0)
             return tg_call_fail(&call, TG_ERROR_SHAPE, &x.id, 1, "axis %d has %lld elements, not 1: %s", i, (long long)shape.dim[i],
                                 TG_LABEL(&call, x.id));
-        mask &= ~(1u << (unsigned)i); /* every axis that can go */
+        mask &= ~(1u << (unsigned)i); /* keep only the axes that can be removed */
     }
     return tg_call_result(&call, tg_compose_drop_axes(&call, x.id, mask));
 }
@@ -34,7 +34,7 @@ tg_tensor tg_expand_dims_at(tg_site site, tg_tensor x, int axis) {
 
 /* ---------------------------------------------------------------- padding */
 
-/* One count for each axis, each at least `least`. */
+/* Checks one count for each axis, each at least `least`. */
 static bool counts_ok(const tg_call *call, int32_t x, const char *what, tg_shape counts, int64_t least) {
     int rank = tg_node_shape(call, x).rank;
     if (counts.rank != rank) {
@@ -137,7 +137,7 @@ tg_tensor tg_repeat_at(tg_site site, tg_tensor x, int64_t times, int axis) {
 
 /* ---------------------------------------------------------------- splits */
 
-/* Sizes that are at least 1 and add up to the axis; without sizes, n equal parts. */
+/* Checks sizes: each at least 1, together the axis. Without sizes: n equal parts. */
 static bool parts_ok(const tg_call *call, int32_t x, int axis, const int64_t *sizes, int n) {
     int64_t dim = tg_node_shape(call, x).dim[axis], sum = 0;
     if (n < 1 || (sizes == NULL && dim % n != 0)) {
@@ -158,7 +158,8 @@ static bool parts_ok(const tg_call *call, int32_t x, int axis, const int64_t *si
     return false;
 }
 
-/* After a failure `out` holds poison, so that a build function can go on and check once. */
+/* After a failure `out` holds poison, so that a build function can go on and check once at its
+ * end. */
 static tg_status fail_split(const tg_call *call, tg_tensor *out, int n) {
     for (int i = 0; out != NULL && i < n; i++) out[i] = tg_call_poison(call);
     if (call->graph == NULL) return TG_ERROR_ARGUMENT;

@@ -1,13 +1,12 @@
 /* Attention: scaled dot products of heads, their weighted sums, and the layer that makes queries,
- * keys and values. Composed of public operations, so that it fuses as they do. Must not know
- * kernels. */
+ * keys and values. Composed of public operations, so it fuses as they do. Must not know kernels. */
 #include "trace/trace.h"
 
 #include <math.h>
 
 /* ---------------------------------------------------------------- of heads */
 
-/* Heads [B, H, T, d] as rows beside Hk heads of keys: [B, Hk, H / Hk T, d]. Head h has the keys of
+/* Heads [B, H, T, d] as rows for Hk heads of keys: [B, Hk, H / Hk T, d]. Head h uses the keys of
  * head h Hk / H. */
 static tg_tensor rows_beside(tg_site site, tg_tensor heads, int64_t kv_heads) {
     tg_shape shape = tg_tensor_shape(heads);
@@ -17,7 +16,7 @@ static tg_tensor rows_beside(tg_site site, tg_tensor heads, int64_t kv_heads) {
     return tg_reshape_at(site, heads, shape);
 }
 
-/* [B, H, T, d] beside [B, Hk, S, d], Hk dividing H; `last`: d is the same. */
+/* Checks [B, H, T, d] against [B, Hk, S, d]: Hk divides H; if `last`, d is the same. */
 static bool check_heads(const tg_call *call, int32_t left, int32_t right, bool last) {
     const int32_t ids[2] = {left, right};
     const tg_shape a = tg_node_shape(call, left), b = tg_node_shape(call, right);

@@ -1,10 +1,11 @@
-/* Contractions and indexing: matmul, batched matmul, embedding, one-hot. All become [B, M, K] x [B,
- * K, N] or a gather of rows. Must not know how a contraction is tiled. */
+/* Contractions and indexing: matmul, batched matmul, embedding, one-hot. All become [B, M, K] x
+ * [B, K, N] or a gather of rows. Must not know how a contraction is tiled. */
 #include "trace/trace.h"
 
 /* ---------------------------------------------------------------- matmul */
 
-/* Both f32 and of at least one axis (two, if `matrices`), with equal inner dimensions. */
+/* Checks that both are f32, have at least one axis (two if `matrices`) and equal inner
+ * dimensions. */
 static bool check_product(const tg_call *call, int32_t a, int32_t b, bool matrices) {
     int32_t ids[2] = {a, b};
     if (!tg_call_takes(call, a, TG_TAKES_F32) || !tg_call_takes(call, b, TG_TAKES_F32)) return false;
@@ -22,7 +23,8 @@ static bool check_product(const tg_call *call, int32_t a, int32_t b, bool matric
 }
 
 /* x[..., M, K] w[K, N] -> [..., M, N]. 2 M' K N flop, M' = rows of x. All rows of x are one M, so
- * the gradient of w is one contraction over them, never one matrix for each leading index. */
+ * that the gradient of w is one contraction over them, and not one matrix for each leading
+ * index. */
 int32_t tg_compose_matmul(const tg_call *call, int32_t x, int32_t w) {
     tg_graph *g = call->graph;
     if (x == 0 || w == 0) return 0;
@@ -48,7 +50,7 @@ static tg_shape with_matrix(tg_shape batch, int64_t rows, int64_t columns) {
     return batch;
 }
 
-/* x, its batch axes repeated to `batch`, as [B, rows, columns]. */
+/* x with its batch axes repeated to `batch`, as [B, rows, columns]. */
 static int32_t flat_batches(const tg_call *call, int32_t x, tg_shape batch) {
     tg_shape shape = tg_node_shape(call, x);
     int64_t rows = shape.dim[shape.rank - 2], columns = shape.dim[shape.rank - 1];
@@ -63,8 +65,8 @@ static int32_t shared_right(const tg_call *call, int32_t a, int32_t b, tg_shape 
     return tg_ir_reshape(call->graph, tg_compose_matmul(call, a, matrix), out);
 }
 
-/* a [batch..., M, K] b [batch..., K, N], batch axes broadcast. 0 with the error recorded where they
- * do not. */
+/* a [batch..., M, K] b [batch..., K, N]; batch axes broadcast. Records an error and returns 0 if
+ * they do not. */
 static int32_t compose_batched(const tg_call *call, int32_t a, int32_t b) {
     int32_t ids[2] = {a, b};
     tg_shape batch, left = tg_node_shape(call, a), right = tg_node_shape(call, b);
@@ -89,7 +91,8 @@ tg_tensor tg_matmul_batched_at(tg_site site, tg_tensor a, tg_tensor b) {
     return tg_call_result(&call, compose_batched(&call, a.id, b.id));
 }
 
-/* A vector on the left is one row, on the right one column; the result drops that axis. */
+/* A vector on the left is one row, on the right one column. That axis is removed from the
+ * result. */
 tg_tensor tg_matmul_at(tg_site site, tg_tensor x, tg_tensor w) {
     tg_call call;
     tg_tensor operands[2] = {x, w};

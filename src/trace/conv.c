@@ -9,7 +9,7 @@
 
 enum { CONV_LEAD = 2 }; /* axes N and C */
 
-/* Where windows lie along the axes of one call. */
+/* The windows along the axes of one call. */
 typedef struct conv_windows {
     int count;
     tg_window window[2];
@@ -27,7 +27,7 @@ tg_padding tg_padding_sides(int64_t before_first, int64_t after_first, int64_t b
 tg_padding tg_padding_same(void) { return (tg_padding){.mode = TG_PADDING_SAME}; }
 tg_padding tg_padding_valid(void) { return tg_padding_all(0); }
 
-/* [dim, dim] of numbers for messages */
+/* One number, or "2 x 3", for messages. */
 #define PAIR_TEXT 64
 static const char *pair_text(const int64_t *numbers, int count, char *text) {
     if (count == 1) snprintf(text, PAIR_TEXT, "%lld", (long long)numbers[0]);
@@ -36,7 +36,7 @@ static const char *pair_text(const int64_t *numbers, int count, char *text) {
 }
 #define PAIR_LABEL(numbers, count) pair_text((numbers), (count), (char[PAIR_TEXT]){0})
 
-/* With one axis, the second number of a pair is 0 or equal to the first. */
+/* With one axis, the second number of a pair must be 0 or equal the first. */
 static bool check_second(const tg_call *call, int32_t x, const char *what, const int64_t *given, int count) {
     if (count == 2 || given[1] == 0 || given[1] == given[0]) return true;
     tg_call_fail(call, TG_ERROR_ARGUMENT, &x, 1, "%s has a second number, %lld, and there is one axis: %s", what, (long long)given[1],
@@ -44,8 +44,8 @@ static bool check_second(const tg_call *call, int32_t x, const char *what, const
     return false;
 }
 
-/* A number for each axis: a 0 for the second is the first, a 0 for the first is `otherwise`. Each
- * at least 1. */
+/* Reads a number for each axis. A second number of 0 means the first; a first number of 0 means
+ * `otherwise`. Each must be at least 1. */
 static bool read_numbers(const tg_call *call, int32_t x, const char *what, const int64_t *given, int count, const int64_t *otherwise,
                          int64_t *numbers) {
     if (!check_second(call, x, what, given, count)) return false;
@@ -91,8 +91,8 @@ static bool read_padding(const tg_call *call, int32_t x, const tg_padding *paddi
     return true;
 }
 
-/* The number of windows that fit. ceil: one more if something is left over and the window begins in
- * the input or the padding before it. */
+/* Counts the windows that fit. ceil: one more if elements are left over, provided that it begins in
+ * the input or in the padding before it. */
 static bool count_windows(const tg_call *call, int32_t x, bool ceil, conv_windows *w) {
     const tg_shape shape = tg_node_shape(call, x);
     for (int i = 0; i < w->count; i++) {
@@ -111,9 +111,9 @@ static bool count_windows(const tg_call *call, int32_t x, bool ceil, conv_window
     return true;
 }
 
-/* Windows are a view, and a view has a shape: its elements, taps included, are counted though no
- * memory holds them. `planes`: images times channels; at: the positions of a window along each
- * axis. */
+/* Windows are a view, and a view has a shape. So all their elements, taps included, are counted,
+ * though they are stored nowhere. `planes`: images times channels; at: the number of windows along
+ * each axis. */
 static bool windows_fit(const tg_call *call, int32_t x, int64_t planes, const int64_t *at, const conv_windows *w) {
     int64_t count = planes, taps[2] = {0, 0};
     bool fits = count <= INT32_MAX;
@@ -145,9 +145,9 @@ static int32_t pad_spatial(const tg_call *call, int32_t x, int lead, const conv_
 
 /* ---------------------------------------------------------------- convolutions */
 
-/* The facts about the operands of a convolution, checked. */
+/* What the operands of a convolution say, checked. */
 typedef struct conv_sizes {
-    int64_t n, groups, in, out; /* channels in all */
+    int64_t n, groups, in, out; /* all channels, of all groups */
     conv_windows windows;
     int32_t bias; /* 0: none */
 } conv_sizes;
@@ -184,7 +184,8 @@ static bool read_channels(const tg_call *call, const int32_t *ids, const tg_conv
                      TG_LABEL(call, ids[0]), TG_LABEL(call, ids[1]));
         return false;
     }
-    const int64_t divided = transposed ? s->in : w.dim[0]; /* besides the input's channels */
+    /* the other count of channels that the groups divide */
+    const int64_t divided = transposed ? s->in : w.dim[0];
     if (s->in % s->groups != 0 || divided % s->groups != 0) {
         tg_call_fail(call, TG_ERROR_SHAPE, ids, 2, "channels do not divide into %lld groups: %s by %s", (long long)s->groups,
                      TG_LABEL(call, ids[0]), TG_LABEL(call, ids[1]));
@@ -280,7 +281,7 @@ tg_tensor tg_conv2d_at(tg_site site, tg_tensor x, tg_tensor w, tg_conv_options o
     return conv_at(site, "conv2d", x, w, options, 2);
 }
 
-/* Lengths of the result: (in - 1) stride - padding + span + output_padding. */
+/* Computes the lengths of the result: (in - 1) stride - padding + span + output_padding. */
 static bool read_transposed(const tg_call *call, const int32_t *ids, const tg_conv_options *options, conv_sizes *s) {
     if (!check_second(call, ids[0], "output_padding", options->output_padding, s->windows.count)) return false;
     int64_t in[2];
@@ -302,8 +303,8 @@ static bool read_transposed(const tg_call *call, const int32_t *ids, const tg_co
     return conv_shape_ok(call, s, s->windows.out) && windows_fit(call, ids[0], s->n * s->out, in, &s->windows);
 }
 
-/* y [N, G, C, whole...] -> the part inside the padding, extended to the wanted length by
- * output_padding. */
+/* y [N, G, C, whole...] -> the part that the padding leaves, filled up with output_padding to the
+ * wanted length. */
 static int32_t crop_transposed(const tg_call *call, int32_t y, const conv_windows *w) {
     if (y == 0) return 0;
     int64_t start[TG_MAX_RANK] = {0};
@@ -366,7 +367,7 @@ static bool read_pool(const tg_call *call, int32_t x, const int64_t *kernel, con
     return true;
 }
 
-/* How many windows there are, and that they fit. */
+/* Counts the windows and checks that they fit. */
 static bool count_pooled(const tg_call *call, int32_t x, bool ceil, conv_windows *w) {
     const tg_shape shape = tg_node_shape(call, x);
     return count_windows(call, x, ceil, w) && windows_fit(call, x, shape.dim[0] * shape.dim[1], w->out, w);
@@ -378,7 +379,8 @@ static bool pads(const conv_windows *w) {
     return false;
 }
 
-/* x [N, C, ...] padded -> one number for each window. The windows' taps are the last axes. */
+/* x [N, C, ...], padded -> one number for each window. The taps of the windows are the last
+ * axes. */
 static tg_tensor reduce_windows(const tg_call *call, tg_op op, int32_t x, const conv_windows *w, int32_t divisor) {
     for (int i = 0; i < w->count; i++) x = tg_ir_window(call->graph, x, CONV_LEAD + i, w->window[i]);
     const uint32_t taps = ((1u << w->count) - 1u) << (CONV_LEAD + w->count);
@@ -388,8 +390,8 @@ static tg_tensor reduce_windows(const tg_call *call, tg_op op, int32_t x, const 
     return tg_call_result(call, y);
 }
 
-/* Elements outside are -infinity, so they never win. Each window holds an element of x, because
- * padding is less than the kernel. */
+/* Elements of the padding are -infinity, so they never win. Each window has an element of x, since
+ * the padding is smaller than the kernel. */
 static tg_tensor max_pool_at(tg_site site, const char *name, tg_tensor x, const int64_t *kernel, tg_pool_options options, int count) {
     tg_call call;
     conv_windows w;
@@ -410,21 +412,22 @@ tg_tensor tg_max_pool2d_at(tg_site site, tg_tensor x, int64_t kernel_h, int64_t 
     return max_pool_at(site, "max_pool2d", x, (const int64_t[]){kernel_h, kernel_w}, options, 2);
 }
 
-/* How many of window o's taps lie in [lo, hi), counted from the first element of the padding. */
+/* How many taps of window o lie in [lo, hi), positions counted from the first element of the
+ * padding. */
 static int64_t taps_within(tg_window w, int64_t o, int64_t lo, int64_t hi) {
     const int64_t first = o * w.step > lo ? o * w.step : lo, last = o * w.step + w.size < hi ? o * w.step + w.size : hi;
     return last - first;
 }
 
-/* `count` items of `each` bytes; NULL recorded. */
+/* `count` items of `each` bytes; NULL after recording an error. */
 static void *conv_table(const tg_call *call, int64_t count, size_t each) {
     if ((uint64_t)count <= (uint64_t)PTRDIFF_MAX / each) return tg_alloc(call->graph->ctx, (size_t)count * each);
     tg_call_fail(call, TG_ERROR_MEMORY, NULL, 0, "a table of %lld rows is more than memory holds", (long long)count);
     return NULL;
 }
 
-/* f32 [out...]: how many elements each window counts; rank 0 where that is the same for all. asked:
- * the padding before ceil_mode increased it. */
+/* f32 [out...]: how many elements each window counts; rank 0 if that is the same for all. asked:
+ * the padding before ceil_mode enlarged it. */
 static int32_t window_sizes(const tg_call *call, const tg_shape shape, const conv_windows *asked, const conv_windows *w, bool exclude) {
     const int64_t rows = w->out[0], columns = w->count == 2 ? w->out[1] : 1, count = rows * columns;
     float *sizes = conv_table(call, count, sizeof *sizes);
@@ -495,7 +498,7 @@ static bool upsampled_shape_ok(const tg_call *call, tg_shape shape, int count, c
     return tg_call_shape_ok(call, shape);
 }
 
-/* Every element `factor` times along each axis: a repeat between reshapes. */
+/* Repeats each element `factor` times along each axis: a repeat between reshapes. */
 tg_tensor tg_upsample_nearest_at(tg_site site, tg_tensor x, tg_upsample_options options) {
     tg_call call;
     int count = 0;
@@ -524,7 +527,7 @@ static double source_position(int64_t o, int64_t in, int64_t out, bool align_cor
     return at < 0.0 ? 0.0 : at;
 }
 
-/* Rows `at` of x along `axis`, which comes to the front and goes back. */
+/* Rows `at` of x along `axis`. The axis moves to the front and back again. */
 static int32_t rows_along(const tg_call *call, int32_t x, int axis, int32_t at) {
     int32_t front[TG_MAX_RANK] = {axis}, back[TG_MAX_RANK] = {0};
     tg_shape shape = tg_node_shape(call, x);
@@ -539,13 +542,14 @@ static int32_t rows_along(const tg_call *call, int32_t x, int axis, int32_t at) 
     return tg_ir_permute(call->graph, tg_ir_reshape(call->graph, tg_ir_gather(call->graph, turned, at), shape), back);
 }
 
-/* (1 - t) x[low] + t x[low + 1] along one axis; beyond the last element it is the last. */
+/* (1 - t) x[low] + t x[low + 1] along one axis. After the last element, the last is used. */
 static int32_t interpolate(const tg_call *call, int32_t x, int axis, int64_t factor, bool align_corners) {
     if (x == 0 || factor == 1) return x;
     tg_graph *g = call->graph;
     const int64_t in = tg_node_shape(call, x).dim[axis], out = in * factor;
     const size_t each = 4 * sizeof(float);
-    float *weights = conv_table(call, out, each); /* of low, of high; then the two positions */
+    /* weights of low, weights of low + 1, then the two lists of positions */
+    float *weights = conv_table(call, out, each);
     if (weights == NULL) return 0;
     int32_t *rows = (int32_t *)(void *)(weights + 2 * out);
     for (int64_t o = 0; o < out; o++) {
@@ -581,17 +585,18 @@ tg_tensor tg_upsample_bilinear_at(tg_site site, tg_tensor x, tg_upsample_options
 
 /* ---------------------------------------------------------------- layers */
 
-/* std = gain / sqrt(number of inputs of one output), where gain 0 means sqrt 2, unless another init
- * is asked for. */
+/* Unless another value is asked for, std = gain / sqrt(fan_in), fan_in being the numbers that one
+ * output adds up. A gain of 0 means sqrt 2. */
 static tg_init conv_init(tg_init init, double fan_in) {
     if (tg_init_given(&init) && init.kind != TG_INIT_KAIMING) return init;
-    if (!(init.scale >= 0.0 && init.scale <= 1e30)) return init; /* to be refused as it was given */
+    /* refused later, as it was given */
+    if (!(init.scale >= 0.0 && init.scale <= 1e30)) return init;
     init.kind = TG_INIT_RANDN;
     init.scale = (tg_given(init.scale) ? init.scale : sqrt(2.0)) / sqrt(fan_in);
     return init;
 }
 
-/* Checks the options by themselves; whether they fit an input is checked when there is one. */
+/* Checks the options by themselves. Whether they fit an input is checked when there is one. */
 static bool check_layer(const tg_call *call, const tg_conv_layer_options *o) {
     const int64_t *const strides[2] = {o->stride, o->dilation}, *const sides[3] = {o->padding.before, o->padding.after, o->output_padding};
     const char *const steps[2] = {"the stride", "the dilation"}, *const edges[3] = {"padding", "padding", "output_padding"};

@@ -1,17 +1,18 @@
-/* Einstein summation: the equation read, diagonals and lone sums taken, and the operands multiplied
- * pair by pair, left to right, each pair as one contraction [B, M, K] x [B, K, N]. Must not know
- * how a contraction is tiled. */
+/* Einstein summation: reads the equation, takes diagonals and sums of labels that one operand alone
+ * has, and multiplies the operands pair by pair, left to right, each pair as one contraction
+ * [B, M, K] x [B, K, N]. Must not know how a contraction is tiled. */
 #include "trace/trace.h"
 
 #include <string.h>
 
 /* A label is a letter (a .. z, A .. Z: 0 .. 51) or an axis of the ellipsis, counted from the last
- * (52 ..). */
+ * one (52 ..). */
 enum { EINSUM_LETTERS = 52, EINSUM_LABELS = EINSUM_LETTERS + TG_MAX_RANK };
 
 typedef struct einsum_term {
     int32_t id;
-    int rank; /* labels; of the output before its ellipsis is known: without it */
+    /* number of labels; of the output, until its ellipsis is known: without the ellipsis */
+    int rank;
     int label[TG_MAX_RANK];
 } einsum_term;
 
@@ -19,8 +20,9 @@ typedef struct einsum {
     tg_call call;
     const char *equation;
     int64_t dim[EINSUM_LABELS]; /* 0: not seen */
-    int uses[EINSUM_LABELS];    /* operands still to come that have it, and one for the output */
-    int ellipsis;               /* axes of "...", the most of any operand */
+    /* operands still to come that have the label, plus one if the output has it */
+    int uses[EINSUM_LABELS];
+    int ellipsis; /* axes of "...", the most of any operand */
     einsum_term out;
 } einsum;
 
@@ -32,7 +34,7 @@ static int einsum_label(char c) {
     return -1;
 }
 
-/* Where the term has the label, from axis `from` on; -1. */
+/* The axis with the label, from axis `from` on; -1: none. */
 static int einsum_find(const einsum_term *term, int label, int from) {
     for (int i = from; i < term->rank; i++)
         if (term->label[i] == label) return i;
@@ -47,7 +49,8 @@ static bool einsum_refuse(const einsum *e, const char *why, char c) {
     return false;
 }
 
-/* Labels up to a comma, an arrow or the end; *dots: the position of the ellipsis among them, -1. */
+/* Reads labels up to a comma, an arrow or the end. *dots: the position of the ellipsis among them;
+ * -1: none. */
 static bool einsum_read_term(const einsum *e, const char **at, int labels[TG_MAX_RANK], int *count, int *dots) {
     *count = 0;
     *dots = -1;
@@ -67,9 +70,9 @@ static bool einsum_read_term(const einsum *e, const char **at, int labels[TG_MAX
     return true;
 }
 
-/* One label for each axis: the ellipsis becomes the labels of the axes that no letter names. An
- * axis of 1 is repeated to the size of its label in other operands (not within one operand, where a
- * label twice is the diagonal). */
+/* Gives each axis its label. The ellipsis becomes the axes that no letter names. An axis of 1 is
+ * repeated to the size its label has in other operands, but not to that of the same label within
+ * one operand, which is a diagonal. */
 static bool einsum_label_axes(einsum *e, einsum_term *term, int number, const int *labels, int count, int dots) {
     tg_shape shape = tg_node_shape(&e->call, term->id);
     int open = shape.rank - count;
@@ -114,8 +117,8 @@ static bool einsum_out_dots(einsum *e) {
     return true;
 }
 
-/* What an arrow says; else the ellipsis, then each letter that occurs once, in the order of the
- * alphabet (A before a, as NumPy). */
+/* Reads the labels after an arrow. Without an arrow: the ellipsis, then each letter that occurs
+ * once, in alphabetical order (A before a, as in NumPy). */
 static bool einsum_read_output(einsum *e, const char *at, const int *occurs) {
     if (*at == '\0') {
         if (!einsum_out_dots(e)) return false;
@@ -169,7 +172,7 @@ static bool einsum_read(einsum *e, einsum_term *terms, int count) {
 
 /* ---------------------------------------------------------------- one operand */
 
-/* The axes in the order of `labels`. */
+/* Brings the axes into the order of `labels`. */
 static void einsum_permute(const einsum *e, einsum_term *term, const int *labels) {
     int32_t perm[TG_MAX_RANK] = {0};
     for (int i = 0; i < term->rank; i++) perm[i] = einsum_find(term, labels[i], 0);
@@ -177,8 +180,8 @@ static void einsum_permute(const einsum *e, einsum_term *term, const int *labels
     for (int i = 0; i < term->rank; i++) term->label[i] = labels[i];
 }
 
-/* Two axes of one label become their diagonal: as the first column of rows that are one element
- * longer. Views alone. */
+/* Two axes of one label become their diagonal: the first column of rows that are one element
+ * longer. Only views. */
 static void einsum_diagonal(einsum *e, einsum_term *term, int first, int second) {
     tg_graph *g = e->call.graph;
     tg_shape shape = tg_node_shape(&e->call, term->id), out = {0, {0}};
@@ -204,8 +207,7 @@ static void einsum_diagonal(einsum *e, einsum_term *term, int first, int second)
     term->id = tg_ir_reshape(g, column, out);
 }
 
-/* Diagonals first; then axes that no other term has are summed. `holds`: uses of a label by this
- * term itself. */
+/* Takes diagonals first; then sums over the labels that no other operand and not the output has. */
 static void einsum_reduce(einsum *e, einsum_term *term) {
     for (int i = 0; i < term->rank && term->id != 0; i++) {
         int again = einsum_find(term, term->label[i], i + 1);
@@ -229,7 +231,7 @@ static void einsum_reduce(einsum *e, einsum_term *term) {
 
 /* ---------------------------------------------------------------- two operands */
 
-/* What a pair's labels are to it. */
+/* The labels of a pair, by their role in the contraction. */
 typedef struct einsum_groups {
     int batch[2 * TG_MAX_RANK], left[TG_MAX_RANK], right[TG_MAX_RANK], inner[TG_MAX_RANK];
     int batches, lefts, rights, inners;
@@ -240,8 +242,7 @@ static void einsum_group(const einsum *e, const einsum_term *a, const einsum_ter
     for (int i = 0; i < a->rank; i++) {
         int label = a->label[i];
         if (einsum_find(b, label, 0) < 0) s->left[s->lefts++] = label;
-        /* these two, and nobody after them */
-        else if (e->uses[label] == 2) s->inner[s->inners++] = label;
+        else if (e->uses[label] == 2) s->inner[s->inners++] = label; /* only these two have it */
         else s->batch[s->batches++] = label;
     }
     for (int i = 0; i < b->rank; i++)
@@ -254,8 +255,8 @@ static int64_t einsum_product(const einsum *e, const int *labels, int count) {
     return product;
 }
 
-/* The term's axes in the order first, second, third, as [first, second, third]; axes of 1 are
- * repeated to the size of their label. */
+/* The term as [first, second, third]: its axes in the order of the three groups, axes of 1 repeated
+ * to the size of their label. */
 static int32_t einsum_as_matrices(const einsum *e, einsum_term term, const int *const *groups, const int *counts) {
     int order[2 * TG_MAX_RANK], rank = 0;
     int64_t dims[3];
@@ -289,7 +290,7 @@ static bool einsum_pair(einsum *e, einsum_term *a, einsum_term b) {
     int32_t left = einsum_as_matrices(e, *a, (const int *const[]){s.batch, s.left, s.inner}, (const int[]){s.batches, s.lefts, s.inners});
     int32_t right = einsum_as_matrices(e, b, (const int *const[]){s.batch, s.inner, s.right}, (const int[]){s.batches, s.inners, s.rights});
     if (left == 0 || right == 0) return false;
-    /* without a sum, and without rows and columns, elementwise work that fuses */
+    /* without a sum, or without rows and columns: elementwise work, which fuses */
     int32_t product;
     if (k == 1) product = tg_ir_binary(g, TG_OP_MUL, left, right); /* [B, M, 1] [B, 1, N] */
     else if (m == 1 && n == 1) {
@@ -297,7 +298,7 @@ static bool einsum_pair(einsum *e, einsum_term *a, einsum_term b) {
         product = tg_ir_reduce(g, TG_OP_SUM, tg_ir_binary(g, TG_OP_MUL, left, right), 4u);
     } else product = tg_ir_contract(g, left, right);
     out.id = tg_ir_reshape(g, product, shape);
-    for (int i = 0; i < s.batches; i++) e->uses[s.batch[i]]--; /* two became one */
+    for (int i = 0; i < s.batches; i++) e->uses[s.batch[i]]--; /* two operands became one */
     for (int i = 0; i < s.inners; i++) e->uses[s.inner[i]] = 0;
     *a = out;
     return out.id != 0;

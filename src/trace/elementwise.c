@@ -38,7 +38,7 @@ tg_tensor tg_round_at(tg_site site, tg_tensor x) { return unary_op(site, "round"
 tg_tensor tg_relu_at(tg_site site, tg_tensor x) { return unary_op(site, "relu", TG_OP_RELU, x, TG_TAKES_F32); }
 tg_tensor tg_logical_not_at(tg_site site, tg_tensor x) { return unary_op(site, "logical_not", TG_OP_NOT, x, TG_TAKES_BOOL); }
 
-/* Integers and masks have no gradient: they come back as they are. */
+/* Integers and masks carry no gradient: they are returned unchanged. */
 tg_tensor tg_stop_gradient_at(tg_site site, tg_tensor x) {
     tg_call call;
     if (!enter_unary(&call, site, "stop_gradient", x, TG_TAKES_ANY)) return tg_call_poison(&call);
@@ -52,9 +52,10 @@ tg_tensor tg_square_at(tg_site site, tg_tensor x) {
     return tg_call_result(&call, tg_ir_binary(call.graph, TG_OP_MUL, x.id, x.id));
 }
 
-/* A gate times x. In f32 the gate is 0 from -GATE_OPEN down and 1 from GATE_OPEN up: there the
- * product is 0, or x. At infinity that would be 0 times infinity, in one derivative or another. So
- * the formula sees `inside`, which is 0 there, and the result is selected. NaN stays. */
+/* For a gate times x. In f32 the gate is 0 for x under -GATE_OPEN and 1 for x over GATE_OPEN, so
+ * that the product is 0 or x there. At infinity the formula would compute 0 times infinity, in one
+ * derivative or another. So it gets `inside`, which is 0 there, and the result is selected. NaN
+ * stays NaN. */
 #define GATE_OPEN 128.0
 static int32_t gate_inside(const tg_call *call, int32_t x, int32_t *outside) {
     tg_graph *g = call->graph;
@@ -75,7 +76,7 @@ tg_tensor tg_silu_at(tg_site site, tg_tensor x) {
     return gate_result(&call, x.id, outside, tg_ir_binary(call.graph, TG_OP_MUL, inside, gate));
 }
 
-/* sin x / cos x; its gradient comes out as 1 + tan^2. */
+/* sin x / cos x; its gradient becomes 1 + tan^2. */
 tg_tensor tg_tan_at(tg_site site, tg_tensor x) {
     tg_call call;
     if (!enter_unary(&call, site, "tan", x, TG_TAKES_F32)) return tg_call_poison(&call);
@@ -112,7 +113,7 @@ tg_tensor tg_hard_swish_at(tg_site site, tg_tensor x) {
     return gate_result(&call, x.id, outside, tg_ir_binary(call.graph, TG_OP_MUL, inside, hard_gate(&call, inside)));
 }
 
-/* The number as f32 holds it; 0, with the error recorded, unless it is finite. */
+/* The number as f32 holds it. Records an error and returns 0 unless it is finite. */
 static int32_t finite_number(const tg_call *call, const char *what, double value, int32_t beside) {
     double held = 0;
     if (!isfinite(value)) {
@@ -131,14 +132,14 @@ tg_tensor tg_leaky_relu_at(tg_site site, tg_tensor x, double slope) {
     if (!enter_unary(&call, site, "leaky_relu", x, TG_TAKES_F32)) return tg_call_poison(&call);
     int32_t factor = finite_number(&call, "slope", slope, x.id);
     if (factor == 0) return tg_call_poison(&call);
-    /* 0 times -infinity is 0 here */
+    /* a slope of 0 times -infinity would be NaN, not 0 */
     if (slope == 0) return tg_call_result(&call, tg_ir_unary(call.graph, TG_OP_RELU, x.id));
     int32_t positive = is_positive(&call, x.id);
     return tg_call_result(&call, tg_ir_select(call.graph, positive, x.id, tg_ir_binary(call.graph, TG_OP_MUL, x.id, factor)));
 }
 
-/* e^x never sees the x of the other branch: it would overflow, and then the gradient is 0 times
- * infinity. */
+/* e^x gets only the x that it is used for. For others it would overflow, and the gradient would be
+ * 0 times infinity. */
 tg_tensor tg_elu_at(tg_site site, tg_tensor x, double alpha) {
     tg_call call;
     if (!enter_unary(&call, site, "elu", x, TG_TAKES_F32)) return tg_call_poison(&call);
@@ -150,7 +151,7 @@ tg_tensor tg_elu_at(tg_site site, tg_tensor x, double alpha) {
     return tg_call_result(&call, tg_ir_select(call.graph, positive, x.id, curve));
 }
 
-/* x / 2 (1 + inner), the frame of both forms of GELU. */
+/* x / 2 (1 + inner), the form that both kinds of GELU have. */
 static int32_t half_gate(const tg_call *call, int32_t x, int32_t inner) {
     int32_t gate = tg_ir_binary(call->graph, TG_OP_ADD, inner, tg_compose_number(call, 1.0));
     return tg_ir_binary(call->graph, TG_OP_MUL, tg_compose_scale(call, x, 0.5), gate);
@@ -185,11 +186,11 @@ static bool enter_operands(tg_call *call, tg_site site, const char *op, const tg
     int used = 0;
     for (int i = 0; i < count; i++)
         if (!operands[i].is_number) tensors[used++] = operands[i].tensor;
-    return tg_call_enter(call, site, op, tensors, used); /* numbers only: no graph, poison */
+    return tg_call_enter(call, site, op, tensors, used); /* only numbers: no graph, so poison */
 }
 
-/* The operand's node; a number becomes a rank-0 constant of `dtype`, that of `beside`. 0 with the
- * error recorded. */
+/* The operand's node. A number becomes a rank-0 constant of `dtype`, the dtype of `beside`. 0 after
+ * recording an error. */
 static int32_t operand_node(const tg_call *call, const tg_operand *operand, tg_dtype dtype, int32_t beside) {
     double held = 0;
     if (!operand->is_number) return operand->tensor.id;
@@ -197,7 +198,7 @@ static int32_t operand_node(const tg_call *call, const tg_operand *operand, tg_d
     return tg_ir_const(call->graph, tg_shape_make(0, NULL), dtype, held);
 }
 
-/* Both operands of one accepted dtype, of shapes that broadcast. */
+/* Checks that both operands have one accepted dtype and shapes that broadcast. */
 static bool check_pair(const tg_call *call, const tg_operand *a, const tg_operand *b, unsigned dtypes) {
     int32_t ids[2] = {a->tensor.id, b->tensor.id};
     tg_shape out;
@@ -233,7 +234,7 @@ static tg_tensor binary_op(tg_site site, const char *name, tg_op op, tg_operand 
     return tg_call_result(&call, tg_ir_binary(call.graph, op, left, right));
 }
 
-/* a > b is b < a. */
+/* a > b is computed as b < a. */
 static tg_tensor reversed_op(tg_site site, const char *name, tg_op op, tg_operand a, tg_operand b) {
     tg_call call;
     int32_t left = 0, right = 0;
@@ -266,7 +267,7 @@ tg_tensor tg_logical_or_at(tg_site site, tg_operand a, tg_operand b) {
     return binary_op(site, "logical_or", TG_OP_OR, a, b, TG_TAKES_BOOL);
 }
 
-/* i32 by the number 0 is a mistake in the program, not a value; f32 by 0 follows IEEE. */
+/* i32 divided by the number 0 is an error of the program. f32 divided by 0 is as IEEE says. */
 static bool enter_division(tg_call *call, tg_site site, const char *name, const tg_operand *a, const tg_operand *b, int32_t *left,
                            int32_t *right) {
     if (!enter_pair(call, site, name, a, b, TG_TAKES_NUMBERS, left, right)) return false;
@@ -282,8 +283,8 @@ tg_tensor tg_div_at(tg_site site, tg_operand a, tg_operand b) {
     return tg_call_result(&call, tg_ir_binary(call.graph, TG_OP_DIV, left, right));
 }
 
-/* Whether the remainder of two integers is not 0 and its sign is not the divisor's: the quotient
- * was not rounded down. Never for a divisor of 0. */
+/* Whether the quotient of two integers was not rounded down: the remainder is not 0 and its sign
+ * differs from the divisor's. Never for a divisor of 0. */
 static int32_t is_off_by_one(const tg_call *call, int32_t remainder, int32_t divisor) {
     tg_graph *g = call->graph;
     int32_t zero = tg_ir_const(g, TG_SCALAR, TG_I32, 0.0);
@@ -293,7 +294,7 @@ static int32_t is_off_by_one(const tg_call *call, int32_t remainder, int32_t div
     return tg_ir_binary(g, TG_OP_AND, both, tg_ir_binary(g, TG_OP_NOT_EQUAL, below, tg_ir_binary(g, TG_OP_LESS, divisor, zero)));
 }
 
-/* The quotient of two integers, rounded towards 0, and a - b quotient. */
+/* The quotient of two integers, rounded towards 0; *remainder: a - b quotient. */
 static int32_t divide_integers(const tg_call *call, int32_t a, int32_t b, int32_t *remainder) {
     tg_graph *g = call->graph;
     int32_t quotient = tg_ir_binary(g, TG_OP_DIV, a, b);
@@ -326,7 +327,7 @@ tg_tensor tg_mod_at(tg_site site, tg_operand a, tg_operand b) {
 tg_tensor tg_clamp_at(tg_site site, tg_tensor x, double lo, double hi) {
     tg_call call;
     if (!enter_unary(&call, site, "clamp", x, TG_TAKES_NUMBERS)) return tg_call_poison(&call);
-    if (!(lo <= hi)) /* NaN bounds too */
+    if (!(lo <= hi)) /* refuses NaN bounds too */
         return tg_call_fail(&call, TG_ERROR_ARGUMENT, &x.id, 1, "the lower bound %.9g is not <= the upper bound %.9g: %s", lo, hi,
                             TG_LABEL(&call, x.id));
     tg_dtype dtype = tg_node_dtype(&call, x.id);
@@ -361,7 +362,7 @@ tg_tensor tg_where_at(tg_site site, tg_tensor condition, tg_operand a, tg_operan
     tg_operand operands[3] = {tg_operand_tensor_(condition), a, b};
     if (!enter_operands(&call, site, "where", operands, 3)) return tg_call_poison(&call);
     if (!tg_call_takes(&call, condition.id, TG_TAKES_BOOL)) return tg_call_poison(&call);
-    int32_t beside = 0; /* two numbers: f32 */
+    int32_t beside = 0; /* if both are numbers, the dtype is f32 */
     if (!a.is_number) beside = a.tensor.id;
     else if (!b.is_number) beside = b.tensor.id;
     tg_dtype dtype = beside != 0 ? tg_node_dtype(&call, beside) : TG_F32;

@@ -1,10 +1,11 @@
-/* The public face of differentiation: checks what is asked, then appends the vector-Jacobian
+/* The public functions of differentiation: check what is asked, then append the vector-Jacobian
  * products of src/grad. Must not know any operation's rule. */
 #include "trace/trace.h"
 
 #include "grad/grad.h"
 
-/* After a failure `out` holds poison, so that a build function may go on and check once. */
+/* After a failure `out` holds poison, so that a build function can go on and check once at its
+ * end. */
 static tg_status fail_gradient(const tg_call *call, tg_tensor *out, int n) {
     for (int i = 0; out != NULL && i < n; i++) out[i] = tg_call_poison(call);
     if (call->graph == NULL) return TG_ERROR_ARGUMENT;

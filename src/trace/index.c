@@ -1,5 +1,5 @@
-/* Indexing along an axis, and orders: gather, take_along_axis, scatter_add, sort, argsort, top_k.
- * Indices are checked as an embedding's are. Must not know how a gather or a scatter runs. */
+/* Indexing along an axis, and sorting: gather, take_along_axis, scatter_add, sort, argsort, top_k.
+ * Indices are checked as those of an embedding. Must not know how a gather or a scatter runs. */
 #include "trace/trace.h"
 
 /* ---------------------------------------------------------------- whole slices by index */
@@ -14,7 +14,7 @@ static tg_shape gathered_shape(tg_shape x, tg_shape indices, int axis) {
     return out;
 }
 
-/* Moves `count` axes from `from` on to the front (or from the front back to there). */
+/* Moves `count` axes, from axis `from` on, to the front; or from the front back to there. */
 static int32_t move_axes(const tg_call *call, int32_t x, int from, int count, bool to_front) {
     int32_t perm[TG_MAX_RANK] = {0};
     int rank = tg_node_shape(call, x).rank;
@@ -26,7 +26,7 @@ static int32_t move_axes(const tg_call *call, int32_t x, int from, int count, bo
     return tg_ir_permute(call->graph, x, perm);
 }
 
-/* x with `count` axes from `axis` on first, as [product of these, all others]. */
+/* x with `count` axes from `axis` on moved first, as [product of these, all others]. */
 static int32_t as_rows(const tg_call *call, int32_t x, int axis, int count) {
     tg_shape shape = tg_node_shape(call, x);
     int64_t rows = 1;
@@ -35,7 +35,7 @@ static int32_t as_rows(const tg_call *call, int32_t x, int axis, int count) {
     return tg_ir_reshape(call->graph, front, tg_shape_make(2, (const int64_t[]){rows, tg_shape_count(shape) / rows}));
 }
 
-/* What as_rows made, in `shape` again. */
+/* The inverse of as_rows, for a tensor of `shape`. */
 static int32_t from_rows(const tg_call *call, int32_t rows, tg_shape shape, int axis, int count) {
     tg_shape front = shape;
     for (int i = 0; i < shape.rank; i++) front.dim[i] = shape.dim[i < count ? axis + i : i < axis + count ? i - count : i];
@@ -43,7 +43,7 @@ static int32_t from_rows(const tg_call *call, int32_t rows, tg_shape shape, int 
     return open != 0 ? move_axes(call, open, axis, count, false) : 0;
 }
 
-/* x [.., n, ..] and i32 indices into the axis. */
+/* Enters an operation on x [.., n, ..] and i32 indices into the axis. */
 static bool enter_indexing(tg_call *call, tg_site site, const char *name, const tg_tensor *operands, int count, unsigned dtypes, int axis,
                            int *along) {
     return tg_call_enter(call, site, name, operands, count) && tg_call_takes(call, operands[0].id, dtypes) &&
@@ -95,8 +95,8 @@ tg_tensor tg_scatter_add_at(tg_site site, tg_tensor x, tg_tensor indices, tg_ten
 
 /* ---------------------------------------------------------------- one element per index */
 
-/* Row-major positions in x of the elements that indices choose (indices have x's shape, except
- * along `axis`). */
+/* Row-major positions in x of the elements that indices choose. indices has x's shape, except along
+ * `axis`. */
 static int32_t flat_positions(const tg_call *call, tg_shape x, int32_t indices, int axis) {
     tg_graph *g = call->graph;
     tg_shape shape = tg_node_shape(call, indices);
@@ -137,7 +137,7 @@ tg_tensor tg_take_along_axis_at(tg_site site, tg_tensor x, tg_tensor indices, in
 
 /* ---------------------------------------------------------------- orders */
 
-/* An axis being put in order: x with the axis last, and the rank of each of its elements. */
+/* An axis that is being sorted: x with the axis last, and the rank of each element. */
 typedef struct order {
     tg_call call;
     int32_t swap[TG_MAX_RANK]; /* the axis and the last one */
@@ -146,8 +146,8 @@ typedef struct order {
     int64_t rows, n;
 } order;
 
-/* bool [rows, n, n]: does element j come before element i? The smaller (larger) one first, numbers
- * before NaN, among equals the first. */
+/* bool [rows, n, n]: whether element j comes before element i. The smaller (larger if descending)
+ * comes first, numbers before NaN, and of equal elements the first. */
 static int32_t stands_before(const tg_call *call, int32_t i, int32_t j, bool descending) {
     tg_graph *g = call->graph;
     int32_t less = tg_ir_binary(g, TG_OP_LESS, descending ? i : j, descending ? j : i);
@@ -167,8 +167,8 @@ static int32_t stands_before(const tg_call *call, int32_t i, int32_t j, bool des
     return tg_ir_binary(g, TG_OP_OR, less, tied);
 }
 
-/* The rank of an element is the number of elements before it: n^2 comparisons in one reduction,
- * which depend on no order of work. */
+/* The rank of an element is how many others come before it: n^2 comparisons in one reduction, whose
+ * result depends on no order of work. */
 static bool order_begin(order *o, tg_site site, const char *name, tg_tensor x, int axis, bool descending) {
     tg_call *call = &o->call;
     int along = 0;
@@ -194,8 +194,8 @@ static bool order_begin(order *o, tg_site site, const char *name, tg_tensor x, i
     return o->place != 0;
 }
 
-/* The first k of values [rows or 1, n], in order: a sum that only one element enters, so its
- * gradient is that of the permutation. */
+/* The first k of values [rows or 1, n] in sorted order. Each is a sum that only one element enters,
+ * so that the gradient is that of the permutation. */
 static int32_t order_pick(const order *o, int32_t values, int64_t k) {
     tg_graph *g = o->call.graph;
     if (values == 0) return 0;

@@ -1,5 +1,5 @@
-/* Leaves of a trace: parameters, inputs, states, constants; and their initial values, writebacks
- * and captures. Must not know how values are filled in or kept. */
+/* Leaves of a trace: parameters, inputs, states, constants; and what is declared about them:
+ * initial values, writebacks, captures. Must not know how values are set or kept. */
 #include "trace/trace.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ tg_init tg_init_uniform(double bound) { return (tg_init){.kind = TG_INIT_UNIFORM
 
 tg_init tg_init_literal(const float *data, int64_t count) { return (tg_init){.kind = TG_INIT_LITERAL, .data = data, .count = count}; }
 
-/* Checks the initial value against the shape and puts defaults in place of 0. */
+/* Checks the initial value against the shape and replaces 0 by defaults. */
 static bool resolve_init(const tg_call *call, tg_shape shape, tg_init *init) {
     int64_t count = tg_shape_count(shape);
     if (init->kind < TG_INIT_RANDN || init->kind > TG_INIT_LITERAL) {
@@ -67,7 +67,7 @@ static bool decays(const tg_param_options *options) {
 
 /* ---------------------------------------------------------------- parameters, inputs, states */
 
-/* The second use of a name is an error that says where the first one is. */
+/* A name that is used twice is an error that says where it was used first. */
 static bool name_is_free(const tg_call *call, const char *taken, int32_t node) {
     if (strcmp(call->subject, taken) != 0) return true;
     const tg_node *first = &call->graph->nodes.items[node];
@@ -77,15 +77,16 @@ static bool name_is_free(const tg_call *call, const char *taken, int32_t node) {
     return false;
 }
 
-/* "tg." begins the names of the library's own states, in memory and in files; "__metadata__" is no
- * tensor in a file. */
+/* Names that begin with "tg." are the library's own states, in memory and in files. "__metadata__"
+ * is not a tensor in a file. */
 static bool name_is_the_users(const tg_call *call) {
     if (strncmp(call->subject, "tg.", 3) != 0 && strcmp(call->subject, "__metadata__") != 0) return true;
     tg_call_fail(call, TG_ERROR_ARGUMENT, NULL, 0, "the name is reserved, like all that begin with tg.");
     return false;
 }
 
-/* An optimiser appended to the trace has laid out the parameters it found. */
+/* An optimiser appended to the trace has laid out the parameters that were there. None may
+ * follow. */
 static bool params_are_open(const tg_call *call) {
     if (tg_ir_find_state(call->graph, "tg.gradients") == 0) return true;
     tg_call_fail(call, TG_ERROR_STATE, NULL, 0, "made after the optimizer: append the optimizer last");
@@ -108,7 +109,7 @@ tg_tensor tg_param_at(tg_site site, tg_graph *g, const char *name, tg_shape shap
     return tg_call_result(&call, tg_ir_param(g, full, shape, options.init, decays(&options), options.frozen == TG_YES));
 }
 
-/* Puts the size of this trace in place of TG_ANY. */
+/* Replaces TG_ANY by the size of this trace. */
 static bool input_take_size(const tg_call *call, tg_shape *shape, int32_t *any) {
     const tg_shape given = *shape;
     for (int32_t axis = 0; axis < given.rank && axis < TG_MAX_RANK; axis++) {

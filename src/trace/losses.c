@@ -1,5 +1,5 @@
-/* Losses, composed of primitives. Shapes must be equal: a loss never broadcasts; [N] with [N, 1] is
- * an error. Must not know kernels. */
+/* Losses, composed of primitives. Shapes must be equal: a loss never broadcasts, so [N] against
+ * [N, 1] is an error. Must not know kernels. */
 #include "trace/trace.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ static tg_tensor reduced(const tg_call *call, int32_t x, tg_reduction reduction)
 
 /* ---------------------------------------------------------------- classes */
 
-/* targets i32 with the shape of logits, without the axis of classes. */
+/* Checks targets: i32, with the shape of logits without the axis of classes. */
 static bool check_targets(const tg_call *call, int32_t logits, int32_t targets) {
     int32_t ids[2] = {logits, targets};
     if (!tg_call_takes(call, logits, TG_TAKES_F32) || !tg_call_takes(call, targets, TG_TAKES_I32)) return false;
@@ -46,8 +46,8 @@ static int64_t class_count(const tg_call *call, int32_t logits) {
     return shape.dim[shape.rank - 1];
 }
 
-/* scores[target] for each row, the last axis kept as 1. Picked by comparing positions, not by a
- * gather, so that a row stays one kernel with its gradient. */
+/* scores[target] for each row, the last axis kept as 1. Compares positions instead of gathering, so
+ * that a row and its gradient stay one kernel. */
 static int32_t pick_targets(const tg_call *call, int32_t scores, int32_t targets, uint32_t axes) {
     const int32_t is_target = tg_compose_one_hot(call, targets, class_count(call, scores));
     const int32_t kept = tg_ir_select(call->graph, is_target, scores, tg_compose_number(call, 0.0));
@@ -56,7 +56,7 @@ static int32_t pick_targets(const tg_call *call, int32_t scores, int32_t targets
 
 static uint32_t last_axis(const tg_call *call, int32_t x) { return 1u << (unsigned)(tg_node_shape(call, x).rank - 1); }
 
-/* bool, per row, the last axis kept as 1: whether the target is another than `ignore`. */
+/* bool for each row, the last axis kept as 1: whether the target differs from `ignore`. */
 static int32_t counted_rows(const tg_call *call, int32_t targets, int32_t ignore) {
     tg_graph *g = call->graph;
     tg_shape rows = tg_node_shape(call, targets);
@@ -66,10 +66,11 @@ static int32_t counted_rows(const tg_call *call, int32_t targets, int32_t ignore
     return tg_ir_reshape(g, counted, rows);
 }
 
-/* -(1 - smoothing) log softmax(logits)[target] - smoothing mean(log softmax(logits)) per row = log
- * sum e^s - (1 - smoothing) s[target] - smoothing mean(s), s = logits - max (Szegedy et al. 2016).
- * Rows that are not `counted` (0: all are) have s = 0: whatever their logits are, their gradient is
- * 0. */
+/* For each row, with s = logits - max (Szegedy et al. 2016):
+ *   -(1 - smoothing) log softmax(logits)[target] - smoothing mean(log softmax(logits))
+ *   = log sum e^s - (1 - smoothing) s[target] - smoothing mean(s)
+ * Rows that are not `counted` (0: all are) have s = 0, so that their gradient is 0 for any
+ * logits. */
 static int32_t negative_log_likelihood(const tg_call *call, int32_t logits, int32_t targets, int32_t counted, double smoothing) {
     tg_graph *g = call->graph;
     const uint32_t axes = last_axis(call, logits);
@@ -83,7 +84,7 @@ static int32_t negative_log_likelihood(const tg_call *call, int32_t logits, int3
     return tg_compose_drop_axes(call, tg_ir_binary(g, TG_OP_SUB, log_sum, wanted), axes);
 }
 
-/* Losses of positions whose target is `ignore` become 0; the mean is over the others, 0 where there
+/* Losses of positions whose target is `ignore` become 0. The mean is over the others; 0 if there
  * are none. */
 static tg_tensor reduce_counted(const tg_call *call, int32_t losses, int32_t targets, int32_t ignore, tg_reduction reduction) {
     tg_graph *g = call->graph;
@@ -160,7 +161,7 @@ tg_tensor tg_nn_l1_at(tg_site site, tg_tensor prediction, tg_tensor target, tg_l
     return reduced(&call, tg_ir_unary(call.graph, TG_OP_ABS, error), options.reduction);
 }
 
-/* m (|e| - m / 2), m = min(|e|, delta): both branches at once, gradient m sign(e). */
+/* m (|e| - m / 2) with m = min(|e|, delta): covers both branches; its gradient is m sign(e). */
 tg_tensor tg_nn_huber_at(tg_site site, tg_tensor prediction, tg_tensor target, tg_huber_options options) {
     tg_call call;
     const double delta = tg_value_or(options.delta, 1.0);
@@ -173,16 +174,16 @@ tg_tensor tg_nn_huber_at(tg_site site, tg_tensor prediction, tg_tensor target, t
     return reduced(&call, tg_ir_binary(g, TG_OP_MUL, inner, rest), options.reduction);
 }
 
-/* Whether x is infinite and its factor 0, which makes the product 0. */
+/* Whether x is infinite and its factor 0: then the product is to be 0. */
 static int32_t vanishes(const tg_call *call, int32_t factor, int32_t x) {
     tg_graph *g = call->graph;
     const int32_t endless = tg_ir_binary(g, TG_OP_EQUAL, tg_ir_unary(g, TG_OP_ABS, x), tg_compose_number(call, (double)INFINITY));
     return tg_ir_binary(g, TG_OP_AND, endless, tg_ir_binary(g, TG_OP_EQUAL, factor, tg_compose_number(call, 0.0)));
 }
 
-/* -w t log sigmoid(x) - (1 - t) log sigmoid(-x) = (w t + 1 - t) log(1 + e^-|x|) + (x > 0 ? (1 - t)
- * x : -w t x): neither side of the loss or of its gradient is a difference of near numbers. weight
- * 0: 1. */
+/* -w t log sigmoid(x) - (1 - t) log sigmoid(-x)
+ * = (w t + 1 - t) log(1 + e^-|x|) + (x > 0 ? (1 - t) x : -w t x).
+ * No part of the loss or of its gradient is a difference of near numbers. weight 0: w = 1. */
 static int32_t binary_cross_entropy(const tg_call *call, int32_t x, int32_t t, int32_t weight) {
     tg_graph *g = call->graph;
     const int32_t zero = tg_compose_number(call, 0.0), one = tg_compose_number(call, 1.0);
@@ -213,8 +214,8 @@ tg_tensor tg_nn_bce_with_logits_at(tg_site site, tg_tensor logits, tg_tensor tar
     return reduced(&call, binary_cross_entropy(&call, logits.id, target.id, 0), options.reduction);
 }
 
-/* p (log p - log q). Where p is 0 it is 0 for any log q, and so are its gradients: both logarithms
- * are 0 there. */
+/* p (log p - log q). Where p is 0, the loss and its gradients are 0 for any log q: both logarithms
+ * are set to 0 there. */
 tg_tensor tg_nn_kl_div_at(tg_site site, tg_tensor log_prediction, tg_tensor target, tg_kl_options options) {
     tg_call call;
     if (!enter_loss(&call, site, "kl_div", log_prediction, target, options.reduction)) return tg_call_poison(&call);

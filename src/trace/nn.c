@@ -1,5 +1,5 @@
-/* Layers, composed of primitives, which give the gradients; fusion makes them fast. Must not know
- * kernels. */
+/* Layers, composed of primitives: their gradients need no code and fusion makes them fast. Must not
+ * know kernels. */
 #include "trace/trace.h"
 
 #include <stdio.h>
@@ -162,7 +162,8 @@ tg_mlp tg_nn_mlp_at(tg_site site, tg_graph *g, const char *name, const int64_t *
 }
 
 tg_tensor tg_nn_mlp_fwd_at(tg_site site, tg_mlp mlp, tg_tensor x) {
-    if (mlp.count < 1 || mlp.count > TG_MLP_LAYERS) { /* one that nobody made */
+    /* A struct that tg_nn_mlp did not make. */
+    if (mlp.count < 1 || mlp.count > TG_MLP_LAYERS) {
         tg_call call;
         if (!tg_call_enter(&call, site, "mlp", &x, 1)) return tg_call_poison(&call);
         return tg_call_fail(&call, TG_ERROR_ARGUMENT, &x.id, 1, "%d layers: 1 to %d are possible: %s", mlp.count, TG_MLP_LAYERS,

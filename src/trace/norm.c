@@ -1,6 +1,5 @@
 /* Normalisations: over the last axis, over groups of channels, over the batch. Composed of
- * primitives; a row, a group or a channel becomes one unit of work by fusion. Must not know
- * kernels. */
+ * primitives. Fusion makes a row, a group or a channel one unit of work. Must not know kernels. */
 #include "trace/trace.h"
 
 #include <math.h>
@@ -9,7 +8,7 @@
 
 static double eps_of(double eps) { return tg_value_or(eps, 1e-5); }
 
-/* The checks of all layers, with `call` entered; opens the scope. */
+/* With `call` entered: checks what all layers of this file have, and opens the scope. */
 static bool open_norm(tg_call *call, tg_site site, const char *op, tg_graph *g, const char *name, int64_t size, double eps) {
     if (!tg_call_enter_graph(call, site, op, g) || !tg_call_name_ok(call, name)) return false;
     call->subject = name;
@@ -102,19 +101,19 @@ static int32_t norm_scale(const tg_call *call, int32_t x, int32_t eps) {
     return tg_ir_unary(call->graph, TG_OP_RSQRT, norm_binary(call, TG_OP_ADD, x, eps));
 }
 
-/* x / sqrt(mean(x^2) + eps) over the axes; `roughly` is about x. *mean_square, unless NULL:
- * mean(x^2). */
+/* x / sqrt(mean(x^2) + eps) over the axes; `roughly` is nearly x. *mean_square: mean(x^2); may be
+ * NULL. */
 static int32_t rms_normalized(const tg_call *call, int32_t x, int32_t roughly, uint32_t axes, double eps, int32_t *mean_square) {
     const tg_squares squares = tg_compose_squares(call, x, roughly, axes, eps);
     const int32_t count = tg_compose_number(call, (double)norm_count(call, x, axes));
     const int32_t mean = norm_binary(call, TG_OP_DIV, squares.sum, count);
     if (mean_square != NULL) *mean_square = tg_compose_unscaled(call, squares, mean);
-    /* a number of each row by x: what it was computed of is no work of each element */
+    /* one number for each row times x, so that the number is not computed again for each element */
     const int32_t factor = norm_binary(call, TG_OP_MUL, norm_scale(call, mean, squares.eps), squares.scale);
     return norm_binary(call, TG_OP_MUL, x, factor);
 }
 
-/* (x - mean) / sqrt(variance + eps) over the axes, biased variance. */
+/* (x - mean) / sqrt(variance + eps) over the axes, with the biased variance. */
 static int32_t standardized(const tg_call *call, int32_t x, uint32_t axes, double eps) {
     const tg_centred centred = tg_compose_centred(call, x, tg_compose_mean(call, x, axes), axes);
     return rms_normalized(call, centred.twice, centred.once, axes, eps, NULL);
@@ -128,7 +127,7 @@ static bool all_f32(const tg_call *call, const tg_tensor *operands, int count) {
 
 /* ---------------------------------------------------------------- over the last axis */
 
-/* operands: x, gain and, where count is 3, bias. */
+/* operands: x, gain and, if count is 3, bias. */
 static bool enter_rows(tg_call *call, tg_site site, const char *op, const tg_tensor *operands, int count) {
     if (!tg_call_enter(call, site, op, operands, count) || !all_f32(call, operands, count)) return false;
     const int32_t ids[3] = {operands[0].id, operands[1].id, operands[count - 1].id};
@@ -163,8 +162,8 @@ tg_tensor tg_nn_rms_norm_fwd_at(tg_site site, tg_rms_norm layer, tg_tensor x) {
     return tg_call_result(&call, norm_binary(&call, TG_OP_MUL, rms_normalized(&call, x.id, x.id, last, layer.eps, NULL), layer.g.id));
 }
 
-/* ---------------------------------------------------------------- over channels, axis 1 of [N, C,
- * ...] */
+/* ---------------------------------------------------------------- over channels
+ * They are axis 1 of [N, C, ...]. */
 
 static bool enter_channels(tg_call *call, tg_site site, const char *op, const tg_tensor *operands, int count) {
     if (!tg_call_enter(call, site, op, operands, count) || !all_f32(call, operands, count)) return false;
@@ -192,7 +191,7 @@ static int32_t gained(const tg_call *call, int32_t y, int32_t gain, int32_t bias
     return norm_binary(call, TG_OP_ADD, norm_binary(call, TG_OP_MUL, y, g), b);
 }
 
-/* The channels of a group and all axes after them, as one row (Wu & He 2018). */
+/* The channels of a group, with all axes after them, are one row (Wu & He 2018). */
 tg_tensor tg_nn_group_norm_fwd_at(tg_site site, tg_group_norm layer, tg_tensor x) {
     tg_call call;
     const tg_tensor operands[3] = {x, layer.g, layer.b};
@@ -207,7 +206,7 @@ tg_tensor tg_nn_group_norm_fwd_at(tg_site site, tg_group_norm layer, tg_tensor x
     return tg_call_result(&call, gained(&call, y, layer.g.id, layer.b.id));
 }
 
-/* old + momentum (now - old) into the state, after the step. now: [1, C, 1, ...] */
+/* After the step the state becomes old + momentum (now - old). now: [1, C, 1, ...] */
 static void keep_running(tg_site site, const tg_call *call, tg_tensor state, int32_t now, double momentum) {
     const int32_t flat = tg_ir_reshape(call->graph, now, tg_node_shape(call, state.id));
     const int32_t change = tg_compose_scale(call, norm_binary(call, TG_OP_SUB, flat, state.id), momentum);
@@ -215,7 +214,7 @@ static void keep_running(tg_site site, const tg_call *call, tg_tensor state, int
     if (next != 0) tg_writeback_at(site, state, (tg_tensor){call->graph, next});
 }
 
-/* Each channel over the batch and all axes after it (Ioffe & Szegedy 2015). */
+/* Normalises each channel over the batch and all axes after the channels (Ioffe & Szegedy 2015). */
 tg_tensor tg_nn_batch_norm_fwd_at(tg_site site, tg_batch_norm layer, tg_tensor x, bool training) {
     tg_call call;
     const tg_tensor operands[5] = {x, layer.g, layer.b, layer.mean, layer.var};

@@ -1,15 +1,15 @@
-/* Random numbers as operations: uniform, normal, integers, coins, categories, dropout. All are made
- * of tg_ir_draw, so that an element is the same wherever it is computed. Must not know where keys
- * come from. */
+/* Random numbers as operations: uniform, normal, integers, coins, categories, dropout. All use
+ * tg_ir_draw, so that an element is the same wherever it is computed. Must not know where keys come
+ * from. */
 #include "trace/trace.h"
 
-/* Uniform in [0, 1): the multiples of 2^-24, exactly. */
+/* Uniform in [0, 1): exact multiples of 2^-24. */
 static int32_t random_unit(const tg_call *call, tg_shape shape) {
     int32_t bits = tg_ir_draw(call->graph, shape, INT64_C(1) << 24);
     return tg_compose_scale(call, tg_ir_cast(call->graph, bits, TG_F32), 0x1p-24);
 }
 
-/* -log u, u uniform in (0, 1]: 31 bits; f32 keeps the small ones distinct. Never infinite. */
+/* -log u, with u uniform in (0, 1] from 31 bits; f32 keeps small u apart. Never infinite. */
 static int32_t random_exponential(const tg_call *call, tg_shape shape) {
     tg_graph *g = call->graph;
     int32_t bits = tg_ir_cast(g, tg_ir_draw(g, shape, INT64_C(1) << 31), TG_F32);
@@ -17,9 +17,9 @@ static int32_t random_exponential(const tg_call *call, tg_shape shape) {
     return tg_ir_unary(g, TG_OP_NEG, tg_ir_unary(g, TG_OP_LOG, unit));
 }
 
-/* bool: true with probability p, in steps of 2^-31. */
+/* bool: true with probability p, which is rounded to a multiple of 2^-31. */
 static int32_t random_coin(const tg_call *call, tg_shape shape, double p) {
-    /* of those that are true; -1: none */
+    /* the largest draw that gives true; -1: none does */
     const double last = (double)(int64_t)(p * 2147483648.0 + 0.5) - 1;
     int32_t bits = tg_ir_draw(call->graph, shape, INT64_C(1) << 31);
     return tg_ir_binary(call->graph, TG_OP_LESS_EQUAL, bits, tg_ir_const(call->graph, TG_SCALAR, TG_I32, last));
@@ -57,7 +57,7 @@ tg_tensor tg_rand_int_at(tg_site site, tg_graph *g, tg_shape shape, int64_t lo, 
     return tg_call_result(&call, lo == 0 ? drawn : tg_ir_binary(g, TG_OP_ADD, drawn, least));
 }
 
-/* Probabilities of a shape that broadcasts to the result's. */
+/* Checks probabilities whose shape broadcasts to the result's, and draws. */
 static tg_tensor random_coins(const tg_call *call, tg_shape shape, int32_t p) {
     tg_graph *g = call->graph;
     tg_shape joined;
@@ -92,17 +92,17 @@ tg_tensor tg_categorical_at(tg_site site, tg_tensor logits, int axis) {
     tg_shape shape = tg_node_shape(&call, logits.id);
     if (!tg_call_axis(&call, logits.id, shape.rank, axis, &along)) return tg_call_poison(&call);
     const uint32_t axes = 1u << (unsigned)along;
-    /* u in (0, 1), open on both sides: 23 bits and a half */
+    /* u in (0, 1), both ends excluded: 23 bits plus one half */
     int32_t bits = tg_ir_cast(g, tg_ir_draw(g, shape, INT64_C(1) << 23), TG_F32);
     int32_t unit = tg_compose_scale(&call, tg_ir_binary(g, TG_OP_ADD, bits, tg_compose_number(&call, 0.5)), 0x1p-23);
     int32_t wait = tg_ir_unary(g, TG_OP_LOG, tg_ir_unary(g, TG_OP_NEG, tg_ir_unary(g, TG_OP_LOG, unit)));
-    /* subtract the maximum first: next to a large logit the noise would be rounded away */
+    /* subtract the maximum first: beside a large logit the noise would be rounded away */
     int32_t shifted = tg_ir_binary(g, TG_OP_SUB, logits.id, tg_compose_finite_maximum(&call, logits.id, axes));
     int32_t best = tg_ir_reduce(g, TG_OP_ARGMAX, tg_ir_binary(g, TG_OP_SUB, shifted, wait), axes);
     return tg_call_result(&call, tg_compose_drop_axes(&call, best, axes));
 }
 
-/* x / (1 - p) with probability 1 - p, else 0 (Srivastava et al. 2014, scaled while training). */
+/* x / (1 - p) with probability 1 - p, else 0 (Srivastava et al. 2014; scaled while training). */
 tg_tensor tg_dropout_at(tg_site site, tg_tensor x, double p) {
     tg_call call;
     if (!tg_call_enter(&call, site, "dropout", &x, 1) || !tg_call_takes(&call, x.id, TG_TAKES_F32)) return tg_call_poison(&call);

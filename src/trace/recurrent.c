@@ -1,6 +1,6 @@
 /* Recurrent layers: the plain cell, GRU and LSTM, one step at a time or unrolled over the time
- * axis. The cells are PyTorch's, gate by gate. The gates of a cell are side by side in one matrix,
- * so a step is one contraction and one elementwise kernel. Must not know kernels. */
+ * axis. The cells are PyTorch's, gate by gate. All gates of a cell are in one matrix, so that a
+ * step is one contraction and one elementwise kernel. Must not know kernels. */
 #include "trace/trace.h"
 
 #include <math.h>
@@ -52,7 +52,7 @@ tg_recurrent tg_nn_lstm_at(tg_site site, tg_graph *g, const char *name, int64_t 
 
 /* ---------------------------------------------------------------- entering one */
 
-/* A call of a layer: its ids, 0 where there is none. */
+/* A call of a layer: its ids; 0 for an absent operand. */
 typedef struct cell_call {
     tg_call call;
     cell_kind kind;
@@ -81,7 +81,7 @@ static bool cell_weights_ok(const cell_call *c) {
     return true;
 }
 
-/* x [B, in] or, over time, [B, T, in]; h and c [B, hidden]. */
+/* Checks x [B, in] or, over time, [B, T, in]; h and c [B, hidden]. */
 static bool cell_operands_ok(const cell_call *c, bool over_time) {
     const tg_call *call = &c->call;
     const tg_shape x = tg_node_shape(call, c->x), input = tg_node_shape(call, c->Wx);
@@ -145,14 +145,15 @@ static int32_t cell_gate(const cell_call *c, int32_t x, int i) {
     return tg_ir_slice(c->call.graph, x, start, shape);
 }
 
-/* x Wx + bx of all rows; and plus bh, if no gate is multiplied before it is added. */
+/* x Wx + bx for all rows. bh is added here too, except for the GRU, which multiplies a gate
+ * first. */
 static int32_t cell_input_product(const cell_call *c) {
     const int32_t product = tg_compose_matmul(&c->call, c->x, c->Wx);
     if (c->bx == 0) return product;
     return cell_binary(c, TG_OP_ADD, product, c->kind == CELL_GRU ? c->bx : cell_binary(c, TG_OP_ADD, c->bx, c->bh));
 }
 
-/* h Wh, with bh for the GRU; 0: nothing to add */
+/* h Wh, plus bh for the GRU; 0: nothing to add. */
 static int32_t cell_hidden_product(const cell_call *c) {
     const int32_t bias = c->kind == CELL_GRU ? c->bh : 0;
     const int32_t product = c->h == 0 ? 0 : tg_compose_matmul(&c->call, c->h, c->Wh);
@@ -160,11 +161,11 @@ static int32_t cell_hidden_product(const cell_call *c) {
     return cell_binary(c, TG_OP_ADD, product, bias);
 }
 
-/* a + b, b may be missing */
+/* a + b; b may be 0, absent. */
 static int32_t cell_sum(const cell_call *c, int32_t a, int32_t b) { return b == 0 ? a : cell_binary(c, TG_OP_ADD, a, b); }
 
-/* r = sigmoid(xr + hr), z = sigmoid(xz + hz), n = tanh(xn + r hn), h' = (1 - z) n + z h = n + z (h
- * - n) (Cho et al. 2014) */
+/* r = sigmoid(xr + hr), z = sigmoid(xz + hz), n = tanh(xn + r hn),
+ * h' = (1 - z) n + z h = n + z (h - n) (Cho et al. 2014) */
 static void gru_step(cell_call *c, int32_t from_x, int32_t from_h) {
     int32_t gate[3], other[3];
     for (int i = 0; i < 3; i++) gate[i] = cell_gate(c, from_x, i), other[i] = cell_gate(c, from_h, i);
@@ -187,7 +188,7 @@ static void lstm_step(cell_call *c, int32_t from_x, int32_t from_h) {
     c->h = cell_binary(c, TG_OP_MUL, gate[3], cell_unary(c, TG_OP_TANH, c->c));
 }
 
-/* from_x: [B, gates h]. Leaves the new states in c. */
+/* One step from the input's product, from_x: [B, gates h]. Leaves the new states in c. */
 static void cell_step(cell_call *c, int32_t from_x) {
     const int32_t from_h = cell_hidden_product(c);
     if (c->kind == CELL_GRU) gru_step(c, from_x, from_h);
@@ -215,19 +216,19 @@ tg_lstm_states tg_nn_lstm_step_at(tg_site site, tg_recurrent layer, tg_tensor x,
 
 /* ---------------------------------------------------------------- over time */
 
-/* Row t of [B, T, N] as [B, N]. */
+/* Row t of [B, T, N], as [B, N]. */
 static int32_t cell_time(const cell_call *c, int32_t x, int64_t t) {
     const int64_t start[TG_MAX_RANK] = {0, t, 0};
     const int64_t wide = tg_node_shape(&c->call, x).dim[2];
     return tg_ir_reshape(c->call.graph, tg_ir_slice(c->call.graph, x, start, TG_SHAPE(c->batch, 1, wide)), TG_SHAPE(c->batch, wide));
 }
 
-/* T of [B, 1, H] -> [B, T, H] */
+/* `steps` rows of [B, 1, H] -> [B, steps, H] */
 static tg_tensor cell_stack(const cell_call *c, const int32_t *rows, int64_t steps) {
     return tg_call_result(&c->call, steps == 1 ? rows[0] : tg_ir_concat(c->call.graph, rows, (int)steps, 1));
 }
 
-/* All hidden states, and for the LSTM all cell states, each [B, T, H]. */
+/* All hidden states, and for the LSTM all cell states; each [B, T, H]. */
 static tg_lstm_states unroll(tg_site site, cell_kind kind, tg_recurrent layer, tg_tensor x, tg_tensor h, tg_tensor cell) {
     cell_call c;
     const bool entered = enter_cell(&c, site, kind, layer, x, h, cell, true);

@@ -1,5 +1,5 @@
-/* Reductions over any axes, and means and sums that compositions share. The primitives keep reduced
- * axes as 1; dropping them is a reshape here. Must not know how a reduction runs. */
+/* Reductions over any axes, and the means and sums that compositions share. The primitives keep
+ * reduced axes as 1; a reshape here removes them. Must not know how a reduction runs. */
 #include "trace/trace.h"
 
 #include <math.h>
@@ -21,7 +21,8 @@ int32_t tg_compose_drop_axes(const tg_call *call, int32_t x, uint32_t axes) {
 
 int32_t tg_compose_mean(const tg_call *call, int32_t x, uint32_t axes) {
     if (x == 0) return 0;
-    /* a division: the mean of equal numbers is that number, which a rounded 1/n would miss */
+    /* a division: the mean of equal numbers is that number, which a product with a rounded 1/n
+     * would miss */
     double count = (double)reduced_count(tg_node_shape(call, x), axes);
     int32_t sum = tg_ir_reduce(call->graph, TG_OP_SUM, x, axes);
     return tg_ir_binary(call->graph, TG_OP_DIV, sum, tg_ir_const(call->graph, TG_SCALAR, TG_F32, count));
@@ -86,7 +87,7 @@ tg_tensor tg_argmin_at(tg_site site, tg_tensor x, int axis, tg_reduce_options op
 
 /* ---------------------------------------------------------------- variance, norms */
 
-/* sqrt of a sum of squares: its gradient at 0 is 0, not infinity times 0. */
+/* The root of a sum of squares. Its gradient at 0 is 0, not infinity times 0. */
 static int32_t root_or_zero(const tg_call *call, int32_t x) {
     tg_graph *g = call->graph;
     int32_t zero = tg_compose_number(call, 0.0);
@@ -95,32 +96,32 @@ static int32_t root_or_zero(const tg_call *call, int32_t x) {
     return tg_ir_select(g, vanishes, zero, tg_ir_unary(g, TG_OP_SQRT, safe));
 }
 
-/* Squares of a row need no scale if their sum is between these: what the smallest lose does not
- * matter in it. */
+/* A row needs no scaling if its sum of squares lies between these: the squares that underflow are
+ * too small to matter beside the sum. */
 #define SQUARES_LEAST 0x1p-80
 #define SQUARES_MOST 0x1p120
-#define SQUARES_LARGE 0x1p-76 /* factor of a row beyond that, for its root */
+#define SQUARES_LARGE 0x1p-76 /* scale of rows over SQUARES_MOST, if their root is wanted */
 #define SQUARES_SMALL 0x1p76
 
 static int32_t sum_of_squares(const tg_call *call, int32_t x, uint32_t axes) {
     return tg_ir_reduce(call->graph, TG_OP_SUM, tg_ir_binary(call->graph, TG_OP_MUL, x, x), axes);
 }
 
-/* large ? a : small ? b : c, numbers of each row. small 0: never. */
+/* For each row: large ? a : small ? b : c. small 0: never. */
 static int32_t squares_choose(const tg_call *call, int32_t large, int32_t small, double a, double b, double c) {
     const int32_t usual = tg_compose_number(call, c);
     const int32_t rest = small == 0 ? usual : tg_ir_select(call->graph, small, tg_compose_number(call, b), usual);
     return tg_ir_select(call->graph, large, tg_compose_number(call, a), rest);
 }
 
-/* The plain sum shows which rows to scale. It has no gradient: the second sum has it, which is the
- * same in most rows. to_small 0: none is small. */
+/* The plain sum tells which rows to scale. It has no gradient; only the second sum has one, which
+ * is the same sum for most rows. to_small 0: no row is small. */
 static tg_squares squares_scaled(const tg_call *call, int32_t x, int32_t roughly, uint32_t axes, double eps, double to_large,
                                  double to_small) {
     tg_graph *g = call->graph;
     const int32_t plain = sum_of_squares(call, roughly, axes);
     const int32_t fits = tg_ir_binary(g, TG_OP_LESS, plain, tg_compose_number(call, SQUARES_MOST));
-    const int32_t large = tg_ir_unary(g, TG_OP_NOT, fits); /* NaN, too */
+    const int32_t large = tg_ir_unary(g, TG_OP_NOT, fits); /* NaN too */
     int32_t small = 0;
     if (to_small > 0) small = tg_ir_binary(g, TG_OP_LESS, plain, tg_compose_number(call, SQUARES_LEAST));
     const int32_t scale = squares_choose(call, large, small, to_large, to_small, 1.0);
@@ -141,8 +142,8 @@ int32_t tg_compose_unscaled(const tg_call *call, tg_squares squares, int32_t x) 
     return tg_ir_binary(call->graph, TG_OP_MUL, once, squares.inverse);
 }
 
-/* x - mean, and the divisor of the sum of its squares; zeros with the error recorded if the divisor
- * is 0. */
+/* x - mean; *divisor: what divides the sum of its squares. Records an error and returns zeros if
+ * nothing is left to divide by. */
 static tg_centred about_mean(const tg_call *call, int32_t x, uint32_t axes, int32_t correction, int32_t *divisor) {
     int64_t count = reduced_count(tg_node_shape(call, x), axes);
     if (correction < 0 || correction >= count) {
@@ -154,8 +155,8 @@ static tg_centred about_mean(const tg_call *call, int32_t x, uint32_t axes, int3
     return tg_compose_centred(call, x, tg_compose_mean(call, x, axes), axes);
 }
 
-/* Only the sum may be too large: the result, and its gradient, is within a factor of the count of
- * it. */
+/* Only the sum of squares may be too large for f32. The result is within a factor of the count of
+ * it, and so is the gradient. */
 tg_tensor tg_variance_at(tg_site site, tg_tensor x, tg_axes axes, tg_variance_options options) {
     tg_call call;
     uint32_t mask = 0;
@@ -221,14 +222,15 @@ tg_tensor tg_all_at(tg_site site, tg_tensor x, tg_axes axes, tg_reduce_options o
 
 /* ---------------------------------------------------------------- products */
 
-/* A product as m 2^(16 e), |m| in 2^-8 .. 2^8 unless it is 0, infinite or NaN: in any order neither
- * overflows on the way to a result that does not. e has no gradient; it is 0 for integers, which
- * wrap around. The bits are those of the plain product. */
+/* A product as m 2^(16 e), with |m| in 2^-8 .. 2^8 unless it is 0, infinite or NaN. So no partial
+ * product overflows unless the result does, in any order. e has no gradient; it is 0 (absent) for
+ * integers, which wrap around. The bits are those of the plain product. */
 typedef struct product {
     int32_t m, e;
 } product;
 
-/* |m| over `limit`: divided by 2^(16 steps), under 1 / limit: multiplied by it. */
+/* Divides m by 2^(16 steps) if |m| is over `limit`, and multiplies by it if |m| is under
+ * 1 / limit. */
 static product product_step(const tg_call *call, product p, double limit, double steps) {
     tg_graph *g = call->graph;
     const double power = exp2(16 * steps);
@@ -257,9 +259,9 @@ static product product_times(const tg_call *call, product a, product b) {
     return p.e == 0 ? p : product_step(call, p, 0x1p8, 1);
 }
 
-/* m 2^(16 e), in steps that never go beyond the result. */
+/* m 2^(16 e), in steps of which none goes past the result. */
 static int32_t product_end(const tg_call *call, product p) {
-    static const double steps[] = {4, 4, 2, 1}; /* further off it is 0 or infinite */
+    static const double steps[] = {4, 4, 2, 1}; /* beyond these the result is 0 or infinite */
     tg_graph *g = call->graph;
     for (int i = 0; i < 4 && p.e != 0; i++) {
         const double power = exp2(16 * steps[i]), half = steps[i] - 0.5;
@@ -282,8 +284,8 @@ static product product_columns(const tg_call *call, product p, int64_t rows, int
     return (product){columns_from(call, p.m, rows, from, count), columns_from(call, p.e, rows, from, count)};
 }
 
-/* x [rows, n], n a power of two -> [rows, 1]: halves are multiplied until one is left. No division,
- * so a 0 does not spoil the gradient; log2 n roundings deep. */
+/* x [rows, n], n a power of two -> [rows, 1]: multiplies halves until one column is left. Uses no
+ * division, so that a 0 does no harm to the gradient. log2 n roundings deep. */
 static int32_t product_of_halves(const tg_call *call, int32_t x, int64_t rows, int64_t n) {
     if (n <= 2)
         return n < 2 ? x : tg_ir_binary(call->graph, TG_OP_MUL, columns_from(call, x, rows, 0, 1), columns_from(call, x, rows, 1, 1));
@@ -293,7 +295,7 @@ static int32_t product_of_halves(const tg_call *call, int32_t x, int64_t rows, i
     return product_end(call, p);
 }
 
-/* x with `count` elements of `value` before (or after) it along the last of two axes. */
+/* x with `count` elements of `value` before or after it, along the last of two axes. */
 static int32_t beside_numbers(const tg_call *call, int32_t x, int64_t count, bool before, double value) {
     if (x == 0) return 0;
     tg_shape shape = tg_node_shape(call, x);
@@ -325,11 +327,9 @@ tg_tensor tg_prod_at(tg_site site, tg_tensor x, tg_axes axes, tg_reduce_options 
     return finish_reduction(&call, whole, mask, options);
 }
 
-/* ---------------------------------------------------------------- sums and products of all
- * before */
+/* ---------------------------------------------------------------- running sums and products */
 
-/* How a scan sees its operand: the axis last, as [rows, n], turned round where it runs
- * backwards. */
+/* How a scan sees its operand: the axis last, as [rows, n], flipped if it runs backwards. */
 typedef struct scan {
     tg_call call;
     int32_t order[TG_MAX_RANK]; /* swaps the axis and the last one */
@@ -355,7 +355,7 @@ static int32_t scan_begin(scan *s, tg_site site, const char *name, tg_tensor x, 
     return reverse ? tg_ir_flip(call->graph, flat, 2u) : flat;
 }
 
-/* The values move one element further: `first` begins. */
+/* Moves each element of y one further, drops the last, and puts `first` at the beginning. */
 static int32_t scan_shift(const scan *s, int32_t y, double first) {
     tg_graph *g = s->call.graph;
     if (y == 0) return 0;
@@ -372,9 +372,9 @@ static tg_tensor scan_end(const scan *s, int32_t y, bool reverse) {
     return tg_call_result(&s->call, tg_ir_permute(g, tg_ir_reshape(g, y, s->swapped), s->order));
 }
 
-/* x [rows, m, n] -> y[r, k, i] = sum of x[r, k, j] over j <= i. One reduction whose operand is
- * [rows, m, n, n] as a view, not in memory. A product with a triangular matrix would make 0 times
- * infinity of elements that must not count. */
+/* x [rows, m, n] -> y[r, k, i] = sum of x[r, k, j] over j <= i. One reduction over an operand of
+ * shape [rows, m, n, n], which is never stored. A product with a triangular matrix would compute 0
+ * times infinity for elements that it must not read. */
 static int32_t sums_in_blocks(const tg_call *call, int32_t x, int64_t rows, int64_t m, int64_t n) {
     tg_graph *g = call->graph;
     tg_shape square = tg_shape_make(4, (const int64_t[]){rows, m, n, n});
@@ -388,8 +388,8 @@ static int32_t sums_in_blocks(const tg_call *call, int32_t x, int64_t rows, int6
 
 enum { SCAN_ONE_BLOCK = 128, SCAN_BLOCK = 64 };
 
-/* Elements of a block: all of a short axis, else about the square root, so that a second level of
- * blocks is the last. */
+/* Elements of a block: the whole of a short axis, else about the square root, so that two levels of
+ * blocks suffice. */
 static int64_t scan_block(int64_t count, int64_t n) {
     const int64_t rows = count / n;
     int64_t block = 2;
@@ -402,8 +402,8 @@ static int64_t scan_block(int64_t count, int64_t n) {
     return block;
 }
 
-/* x [rows, n] -> sums of all up to each. First within blocks, then each block gets the sum of the
- * blocks before it. */
+/* x [rows, n] -> the sum of all elements up to each. First within blocks; then each element gets
+ * the sum of the blocks before its own. */
 static int32_t running_sums(const scan *s, int32_t x, int64_t n) {
     tg_graph *g = s->call.graph;
     int64_t rows = s->rows, block = scan_block(rows * n, n), m = (n + block - 1) / block;
@@ -429,8 +429,8 @@ tg_tensor tg_cumsum_at(tg_site site, tg_tensor x, int axis, tg_scan_options opti
     return scan_end(&s, options.exclusive ? scan_shift(&s, sums, 0.0) : sums, options.reverse);
 }
 
-/* y[i] = y[i] y[i - d] for d = 1, 2, 4 ... (Hillis & Steele 1986). No division, so a 0 does not
- * spoil the gradient. */
+/* y[i] = y[i] y[i - d] for d = 1, 2, 4 ... (Hillis & Steele 1986). Uses no division, so that a 0
+ * does no harm to the gradient. */
 tg_tensor tg_cumprod_at(tg_site site, tg_tensor x, int axis, tg_scan_options options) {
     scan s;
     const int32_t flat = scan_begin(&s, site, "cumprod", x, axis, options.reverse);

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* x [..., T, D], D even. positions: 0, or the tensor that has them. */
+/* Checks x [..., T, D], D even. positions: 0, or the tensor of positions. */
 static bool check_rope(const tg_call *call, int32_t x, int32_t positions, double base) {
     int32_t ids[2] = {x, positions};
     tg_shape shape = tg_node_shape(call, x), out;
@@ -28,7 +28,7 @@ static bool check_rope(const tg_call *call, int32_t x, int32_t positions, double
 /* base^(-2 i / D) */
 static double rope_frequency(double base, int64_t i, int64_t half) { return pow(base, -(double)i / (double)half); }
 
-/* [T, D / 2] of cos (sin) of t base^(-2 i / D), computed in f64. */
+/* [T, D / 2] of cos (or sin) of t base^(-2 i / D), computed in f64. */
 static int32_t rope_table(const tg_call *call, int64_t length, int64_t half, double base, bool sine) {
     size_t bytes = (size_t)(length * half) * sizeof(float);
     float *table = tg_alloc(call->graph->ctx, bytes);
@@ -57,8 +57,8 @@ static int32_t rope_angles(const tg_call *call, int32_t positions, int64_t half,
     return tg_ir_binary(g, TG_OP_MUL, tg_ir_reshape(g, tg_ir_cast(g, positions, TG_F32), column), row);
 }
 
-/* The pairs as two tensors [..., T, D / 2]: both halves of the last axis, or its even and its odd
- * places. */
+/* One tensor [..., T, D / 2] of the pairs' first or second elements: a half of the last axis, or if
+ * `interleaved` its even or odd positions. */
 static int32_t rope_part(const tg_call *call, int32_t x, int which, bool interleaved) {
     tg_graph *g = call->graph;
     tg_shape shape = tg_node_shape(call, x), part = shape;

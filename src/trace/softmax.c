@@ -1,5 +1,5 @@
-/* The softmax family. Each subtracts the row's maximum first. The maximum has no gradient; the
- * result still has the correct one. Must not know that a row becomes one kernel. */
+/* The softmax family. Each operation subtracts the row's maximum first. The maximum carries no
+ * gradient, and the gradient is still the true one. Must not know that a row becomes one kernel. */
 #include "trace/trace.h"
 
 #include <float.h>
@@ -15,7 +15,7 @@ static int32_t row_maximum(tg_graph *g, int32_t x, uint32_t axes) {
     return tg_ir_unary(g, TG_OP_STOP_GRADIENT, tg_ir_reduce(g, TG_OP_REDUCE_MAX, x, axes));
 }
 
-/* x - infinity is NaN where x is infinite too: such a row needs no shift. */
+/* x - infinity is NaN where x is infinite too, so a row with an infinite maximum is not shifted. */
 int32_t tg_compose_finite_maximum(const tg_call *call, int32_t x, uint32_t axes) {
     tg_graph *g = call->graph;
     const int32_t largest = row_maximum(g, x, axes);
@@ -65,15 +65,17 @@ tg_tensor tg_logsumexp_at(tg_site site, tg_tensor x, int axis) {
     int32_t maximum = tg_compose_finite_maximum(&call, x.id, axes);
     int32_t weights = tg_ir_unary(g, TG_OP_EXP, tg_ir_binary(g, TG_OP_SUB, x.id, maximum));
     int32_t sum = tg_ir_reduce(g, TG_OP_SUM, weights, axes);
-    /* 0 where all are -infinity: its logarithm is selected, so that the gradient is 0, not 0 / 0 */
+    /* the sum is 0 if all are -infinity: its logarithm is selected, so that the gradient is 0 and
+     * not 0 / 0 */
     int32_t empty = tg_ir_binary(g, TG_OP_EQUAL, sum, tg_compose_number(&call, 0.0));
     int32_t log_sum = tg_ir_unary(g, TG_OP_LOG, tg_ir_select(g, empty, tg_compose_number(&call, 1.0), sum));
     log_sum = tg_ir_select(g, empty, tg_compose_number(&call, -(double)INFINITY), log_sum);
     return tg_call_result(&call, tg_compose_drop_axes(&call, tg_ir_binary(g, TG_OP_ADD, log_sum, maximum), axes));
 }
 
-/* The maximum is that of the visible elements. Hidden ones are set after the shift, so they are
- * exactly 0 for any maximum. A row without visible elements has the sum 0, and is divided by 1. */
+/* Subtracts the maximum of the visible elements. Hidden elements are set after the shift, so that
+ * they become exactly 0 for any maximum. A row without visible elements has the sum 0 and is
+ * divided by 1. */
 static int32_t masked_softmax(const tg_call *call, int32_t x, int32_t mask, uint32_t axes) {
     tg_graph *g = call->graph;
     int32_t zero = tg_compose_number(call, 0.0);
@@ -106,8 +108,8 @@ tg_tensor tg_masked_softmax_at(tg_site site, tg_tensor x, tg_tensor mask, int ax
 
 /* ---------------------------------------------------------------- triangles */
 
-/* bool [1, .., M, N] of the last two axes: column <= row + diagonal; upper: column >= row +
- * diagonal. */
+/* bool [1, .., M, N] of the last two axes: column <= row + diagonal; upper:
+ * column >= row + diagonal. */
 static int32_t triangle_mask(const tg_call *call, int32_t x, int64_t diagonal, bool upper) {
     tg_graph *g = call->graph;
     tg_shape shape = tg_node_shape(call, x), rows = shape, columns;
@@ -116,7 +118,7 @@ static int32_t triangle_mask(const tg_call *call, int32_t x, int64_t diagonal, b
     columns = rows;
     rows.dim[shape.rank - 2] = height;
     columns.dim[shape.rank - 1] = width;
-    if (diagonal > width) diagonal = width; /* further off changes nothing */
+    if (diagonal > width) diagonal = width; /* beyond the width nothing changes */
     if (diagonal < -height) diagonal = -height;
     int32_t row = tg_ir_iota(g, rows, TG_I32, shape.rank - 2);
     int32_t column = tg_ir_iota(g, columns, TG_I32, shape.rank - 1);
@@ -146,8 +148,8 @@ static bool enter_causal(tg_call *call, tg_site site, const char *name, tg_tenso
     return false;
 }
 
-/* The maximum is that of the visible columns. Hidden ones are set after the shift, so e^-1e30 = 0
- * exactly for any maximum, and the selection makes their gradient 0. */
+/* Subtracts the maximum of the visible columns. Hidden columns are set after the shift, so that
+ * e^-1e30 = 0 exactly for any maximum. The selection makes their gradient 0. */
 tg_tensor tg_softmax_causal_last_at(tg_site site, tg_tensor x) {
     tg_call call;
     if (!enter_causal(&call, site, "softmax_causal_last", x, TG_TAKES_F32)) return tg_call_poison(&call);

@@ -1,5 +1,5 @@
-/* A trace: starting and ending one, entering and failing operations, checks that all operations
- * share. Must not know what any single operation computes. */
+/* A trace: starts and ends one, enters and fails operations, and checks what all operations have in
+ * common. Must not know what any single operation computes. */
 #include "trace/trace.h"
 
 #include <float.h>
@@ -11,8 +11,8 @@ enum { OPERANDS_SHOWN = (int)(sizeof((tg_call *)NULL)->operands / sizeof(int32_t
 
 /* ---------------------------------------------------------------- entering */
 
-/* The user's site and the operation's name for the nodes to come. The file's name is copied: a
- * binding's text may not outlive the call. */
+/* Sets the user's site and the operation's name for the nodes to come. Copies the file's name: the
+ * text of a binding may not outlive the call. */
 static bool stamp_call(const tg_call *call) {
     tg_graph *g = call->graph;
     const char *file = call->site.file != NULL ? call->site.file : "";
@@ -31,14 +31,14 @@ tg_tensor tg_call_poison(const tg_call *call) {
     return poison;
 }
 
-/* The trace of this thread's build function, where there is one. */
+/* The trace of the build function that runs on this thread, or NULL. */
 static _Thread_local tg_graph *trace_current;
 
-/* Usually it is this one, without a search. */
+/* Most graphs are the current one, which needs no search. */
 static bool trace_has(const tg_graph *graph) { return graph == trace_current || tg_is_alive(graph); }
 
-/* A value that is no tensor, or whose graph is gone, has no context: the error goes to that of the
- * call, or of the trace in progress. */
+/* An operand without a graph, or with one that is gone, has no context. The error then goes to the
+ * call's graph, or to the trace in progress. */
 static void fail_operand(tg_call *call, const char *what, int operand) {
     if (call->graph == NULL || !trace_has(call->graph)) call->graph = trace_current;
     if (call->graph == NULL) return;
@@ -62,13 +62,13 @@ bool tg_call_enter_graph(tg_call *call, tg_site site, const char *op, tg_graph *
     return enter_unstamped(call, site, op, graph) && stamp_call(call);
 }
 
-/* What snprintf wrote of a message. */
+/* The bytes of a message that snprintf wrote. */
 static size_t clipped(int wrote) {
     if (wrote < 0) return 0;
     return wrote < TG_MESSAGE_MAX ? (size_t)wrote : TG_MESSAGE_MAX - 1;
 }
 
-/* Where a node comes from: "input at model.c:12". */
+/* What kind of node it is, for "input at model.c:12". */
 static const char *origin_kind(const tg_node *node) {
     switch (node->op) {
     case TG_OP_INPUT: return "input";
@@ -80,7 +80,7 @@ static const char *origin_kind(const tg_node *node) {
     }
 }
 
-/* "  x: input at model.c:12" on a line of its own. */
+/* Appends "  x: input at model.c:12" on a line of its own. */
 static size_t append_origin(char *text, size_t used, const tg_graph *g, int32_t id) {
     const tg_node *node = tg_graph_node(g, id);
     const char *label = node->name != NULL ? node->name : tg_op_table[node->op].name;
@@ -96,7 +96,7 @@ static void fail_foreign(const tg_tensor *operands, int count, tg_site site, con
         if (operands[i].graph == home) continue;
         other = operands[i].graph;
         other_id = operands[i].id;
-        /* the foreign tensor is the one that is not being traced */
+        /* the foreign one is the one that is not being traced */
         if (other->ctx->trace != other) break;
         const tg_graph *swap_graph = home;
         int32_t swap_id = home_id;
@@ -131,7 +131,7 @@ bool tg_call_enter(tg_call *call, tg_site site, const char *op, const tg_tensor 
         fail_operand(call, "there is no tensor to work on", 0);
         return false;
     }
-    for (int i = count - 1; i >= 0; i--) { /* the first of each kind stays */
+    for (int i = count - 1; i >= 0; i--) { /* the first of each kind is the one kept */
         if (operands[i].graph == NULL) unset = i + 1;
         else if (!trace_has(operands[i].graph)) dead = i + 1;
         else {
@@ -167,7 +167,8 @@ bool tg_call_enter(tg_call *call, tg_site site, const char *op, const tg_tensor 
 
 /* ---------------------------------------------------------------- leaving */
 
-/* The constant of a number operand: the user's line is the call's own. */
+/* Whether the call made the node: the constant of a number operand. Its line is the user's call
+ * itself. */
 static bool made_by(const tg_call *call, int32_t id) { return call->first_node > 0 && id >= call->first_node; }
 
 static bool seen_before(const int32_t *operands, int i) {
@@ -206,7 +207,7 @@ tg_tensor tg_call_result(const tg_call *call, int32_t id) {
 
 static int operands_shown(const tg_call *call) { return call->operand_count < OPERANDS_SHOWN ? call->operand_count : OPERANDS_SHOWN; }
 
-/* "before x[2, 3], y[4] after" of the operands but `except`; "" when there are none. */
+/* "before x[2, 3], y[4] after" for all operands except `except`; "" when there are none. */
 static const char *operands_text(const tg_call *call, const char *before, int32_t except, const char *after, char *text, size_t size) {
     size_t used = 0;
     text[0] = '\0';
@@ -386,8 +387,8 @@ static void check_built(tg_graph *g, tg_tensor built) {
                 g->scopes.items[g->scopes.count - 1]);
 }
 
-/* Creates a graph at an address that no recently destroyed graph had, so that tensors of those
- * graphs are not taken for its own. */
+/* Makes a graph at an address that none of the recently destroyed graphs had, so that their tensors
+ * can be told from its own. */
 static tg_graph *trace_create(tg_context *ctx) {
     tg_graph *taken[TG_ALIVE_RECENT], *g = tg_graph_create(ctx);
     int count = 0;
@@ -399,7 +400,8 @@ static tg_graph *trace_create(tg_context *ctx) {
 
 tg_graph *tg_trace_sized(tg_context *ctx, tg_build_fn build, void *user, int64_t size) {
     if (ctx == NULL) return NULL;
-    if (ctx->trace != NULL) { /* recorded for the trace in progress, which ends with it */
+    /* Recorded for the trace in progress, which fails with it. */
+    if (ctx->trace != NULL) {
         tg_fail(ctx, TG_ERROR_TRACE, TG_SITE_NONE, "trace: another trace is in progress: a build function cannot trace or compile");
         return NULL;
     }
@@ -413,8 +415,8 @@ tg_graph *tg_trace_sized(tg_context *ctx, tg_build_fn build, void *user, int64_t
     ctx->trace = g;
     g->building = true;
     g->size = size;
-    const tg_site outer = ctx->call_site;   /* calls that the build function makes have their own */
-    tg_graph *const around = trace_current; /* of another context */
+    const tg_site outer = ctx->call_site;   /* calls that the build function makes set their own */
+    tg_graph *const around = trace_current; /* a trace of another context, or NULL */
     trace_current = g;
     tg_tensor built = build(g, user);
     trace_current = around;

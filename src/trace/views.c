@@ -1,11 +1,11 @@
-/* Views and joins: reshape, transpose, broadcast, slices, concat, stack. For readers all are index
- * arithmetic. Must not know layouts in memory. */
+/* Views and joins: reshape, transpose, broadcast, slices, concat, stack. Views become index
+ * arithmetic of the kernels that read them. Must not know layouts in memory. */
 #include "trace/trace.h"
 
 /* ---------------------------------------------------------------- reshape */
 
-/* Product of the dims except the -1; negative when the shape is malformed: -1 a dim, -2 two
- * unknowns, -3 beyond any tensor. */
+/* The product of all dims except one of -1. Negative if the shape is malformed: -1 for a bad dim,
+ * -2 for two unknowns, -3 for more elements than a tensor can have. */
 static int64_t known_count(tg_shape shape, int *unknown) {
     int64_t count = 1;
     *unknown = -1;
@@ -134,7 +134,8 @@ tg_tensor tg_narrow_at(tg_site site, tg_tensor x, int axis, int64_t start, int64
 
 /* ---------------------------------------------------------------- joins */
 
-/* All parts have one dtype and one shape, except for the dim of `axis` when axis >= 0. */
+/* Checks that all parts have one dtype and one shape, except for the dim of `axis` when
+ * axis >= 0. */
 static bool check_parts(const tg_call *call, const tg_tensor *parts, int count, int axis) {
     tg_shape first = tg_node_shape(call, parts[0].id);
     for (int i = 1; i < count; i++) {

@@ -364,7 +364,7 @@ static bool vjp_find_repeat(const tg_vjp_call *call, int32_t operand, vjp_repeat
 /* x [B, R, C], with B the product of the repeated batch axes -> [kept, again R, C]. The batch axes
  * that were repeated move beside the rows, so that a contraction over the rows sums over them
  * too. */
-static int32_t vjp_fold_batch(const tg_vjp_call *call, int32_t x, const vjp_repeat *repeat) {
+static int32_t vjp_merge_batch(const tg_vjp_call *call, int32_t x, const vjp_repeat *repeat) {
     tg_graph *g = call->g;
     tg_shape shape = tg_graph_node(g, x)->shape, open = repeat->repeated, folded;
     int32_t rank = open.rank, perm[TG_MAX_RANK] = {0}, at = 0;
@@ -397,8 +397,8 @@ static void vjp_contract_operand(tg_vjp_call *call, int input, int32_t left, int
         vjp_give(call, input, tg_ir_contract(g, vjp_transpose(call, left), right));
         return;
     }
-    left = vjp_transpose(call, vjp_fold_batch(call, left, &repeat));
-    right = vjp_fold_batch(call, right, &repeat);
+    left = vjp_transpose(call, vjp_merge_batch(call, left, &repeat));
+    right = vjp_merge_batch(call, right, &repeat);
     tg_vjp_give(call, repeat.source, tg_ir_reshape(g, tg_ir_contract(g, left, right), repeat.from));
 }
 

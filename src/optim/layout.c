@@ -29,7 +29,7 @@ static bool layout_fill_entry(const tg_param_info *param, tg_arena *arena, tg_la
 
 /* Makes a segment after the last one: gives an offset to each entry that has none yet and is
  * trained like parameter `first`. */
-static void layout_place_segment(const tg_graph *g, tg_layout *layout, int first) {
+static void layout_add_segment(const tg_graph *g, tg_layout *layout, int first) {
     const tg_param_mark *like = &g->params.items[first].mark;
     const tg_layout_entry *leader = &layout->entries[first];
     tg_layout_segment *segment = &layout->segments[layout->segment_count];
@@ -50,15 +50,15 @@ static void layout_place_segment(const tg_graph *g, tg_layout *layout, int first
 
 /* Makes all segments of matrices or of others, that decay or do not. Returns the end of the last
  * segment. */
-static int64_t layout_place_trained(const tg_graph *g, tg_layout *layout, bool matrix, bool decay) {
+static int64_t layout_add_trained(const tg_graph *g, tg_layout *layout, bool matrix, bool decay) {
     for (int i = 0; i < layout->count; i++) {
         const tg_layout_entry *entry = &layout->entries[i];
-        if (entry->offset < 0 && !entry->frozen && entry->matrix == matrix && entry->decay == decay) layout_place_segment(g, layout, i);
+        if (entry->offset < 0 && !entry->frozen && entry->matrix == matrix && entry->decay == decay) layout_add_segment(g, layout, i);
     }
     return layout->segment_count > 0 ? layout->segments[layout->segment_count - 1].end : 0;
 }
 
-static int64_t layout_place_frozen(tg_layout *layout) {
+static int64_t layout_add_frozen(tg_layout *layout) {
     int64_t end = layout->trained_end;
     for (int i = 0; i < layout->count; i++) {
         if (!layout->entries[i].frozen) continue;
@@ -77,11 +77,11 @@ tg_status tg_layout_make(const tg_graph *g, tg_arena *arena, tg_layout *out) {
     if (layout.entries == NULL || layout.segments == NULL) return TG_ERROR_MEMORY;
     for (int i = 0; i < layout.count; i++)
         if (!layout_fill_entry(&g->params.items[i], arena, &layout.entries[i])) return TG_ERROR_MEMORY;
-    layout_place_trained(g, &layout, true, true);
-    layout.matrix_end = layout_place_trained(g, &layout, true, false);
-    layout_place_trained(g, &layout, false, true);
-    layout.trained_end = layout_place_trained(g, &layout, false, false);
-    layout.total = layout_place_frozen(&layout);
+    layout_add_trained(g, &layout, true, true);
+    layout.matrix_end = layout_add_trained(g, &layout, true, false);
+    layout_add_trained(g, &layout, false, true);
+    layout.trained_end = layout_add_trained(g, &layout, false, false);
+    layout.total = layout_add_frozen(&layout);
     if (layout.total == 0) layout.total = TG_FLAT_ALIGN;
     if (layout.total > INT32_MAX)
         return tg_fail(g->ctx, TG_ERROR_LIMIT, TG_SITE_NONE, "the parameters together have %lld elements, over the limit of %d",

@@ -35,19 +35,19 @@ enum {
 /* ---------------------------------------------------------------- values */
 
 tg_lr tg_lr_constant(double rate) {
-    tg_lr schedule;
-    memset(&schedule, 0, sizeof schedule);
-    schedule.kind = TG_LR_CONSTANT;
-    schedule.peak = schedule.final = rate;
-    return schedule;
+    tg_lr lr;
+    memset(&lr, 0, sizeof lr);
+    lr.kind = TG_LR_CONSTANT;
+    lr.peak = lr.final = rate;
+    return lr;
 }
 
 static tg_lr lr_decay(tg_lr_kind kind, double peak, double final, int64_t steps) {
-    tg_lr schedule = tg_lr_constant(peak);
-    schedule.kind = kind;
-    schedule.final = final;
-    schedule.steps = steps;
-    return schedule;
+    tg_lr lr = tg_lr_constant(peak);
+    lr.kind = kind;
+    lr.final = final;
+    lr.steps = steps;
+    return lr;
 }
 
 tg_lr tg_lr_linear_decay(double peak, double final, int64_t steps) { return lr_decay(TG_LR_LINEAR, peak, final, steps); }
@@ -72,49 +72,49 @@ static tg_lr lr_prepend(tg_lr after, double peak, int64_t warmup_steps) {
 
 tg_lr tg_lr_warmup(double peak, int64_t warmup_steps, tg_lr after) {
     if (after.kind == TG_LR_WARMUP) return lr_prepend(after, peak, warmup_steps);
-    tg_lr schedule = lr_decay(TG_LR_WARMUP, peak, peak, warmup_steps);
-    schedule.after_kind = after.kind;
-    schedule.after_peak = after.peak;
-    schedule.after_final = after.final;
-    schedule.after_steps = after.steps;
-    schedule.factor = after.factor;
-    schedule.initial = after.initial;
-    schedule.rise = after.rise;
-    schedule.milestone_count = after.milestone_count;
-    memcpy(schedule.milestones, after.milestones, sizeof schedule.milestones);
-    return schedule;
+    tg_lr lr = lr_decay(TG_LR_WARMUP, peak, peak, warmup_steps);
+    lr.after_kind = after.kind;
+    lr.after_peak = after.peak;
+    lr.after_final = after.final;
+    lr.after_steps = after.steps;
+    lr.factor = after.factor;
+    lr.initial = after.initial;
+    lr.rise = after.rise;
+    lr.milestone_count = after.milestone_count;
+    memcpy(lr.milestones, after.milestones, sizeof lr.milestones);
+    return lr;
 }
 
 tg_lr tg_lr_staircase(double peak, double factor, int64_t steps) {
-    tg_lr schedule = lr_decay(TG_LR_STAIRCASE, peak, peak, steps);
-    schedule.factor = factor;
-    return schedule;
+    tg_lr lr = lr_decay(TG_LR_STAIRCASE, peak, peak, steps);
+    lr.factor = factor;
+    return lr;
 }
 
 tg_lr tg_lr_multi_step(double peak, double factor, const int64_t *milestones, int count) {
-    tg_lr schedule = lr_decay(TG_LR_MULTI_STEP, peak, peak, 1);
-    schedule.factor = factor;
-    schedule.milestone_count = count;
-    for (int i = 0; milestones != NULL && i < count && i < TG_LR_MILESTONES; i++) schedule.milestones[i] = milestones[i];
-    return schedule;
+    tg_lr lr = lr_decay(TG_LR_MULTI_STEP, peak, peak, 1);
+    lr.factor = factor;
+    lr.milestone_count = count;
+    for (int i = 0; milestones != NULL && i < count && i < TG_LR_MILESTONES; i++) lr.milestones[i] = milestones[i];
+    return lr;
 }
 
 tg_lr tg_lr_one_cycle(double peak, int64_t steps) {
-    tg_lr schedule = lr_decay(TG_LR_ONE_CYCLE, peak, peak / 250000.0, steps);
-    schedule.initial = peak / 25.0;
-    schedule.rise = steps / 10 * 3 + steps % 10 * 3 / 10;
-    if (schedule.rise < 1) schedule.rise = 1;
-    return schedule;
+    tg_lr lr = lr_decay(TG_LR_ONE_CYCLE, peak, peak / 250000.0, steps);
+    lr.initial = peak / 25.0;
+    lr.rise = steps / 10 * 3 + steps % 10 * 3 / 10;
+    if (lr.rise < 1) lr.rise = 1;
+    return lr;
 }
 
 /* The schedule without its warm-ups. */
-static tg_lr lr_proper(tg_lr schedule) {
-    if (schedule.kind != TG_LR_WARMUP) return schedule;
-    schedule.kind = schedule.after_kind;
-    schedule.peak = schedule.after_peak;
-    schedule.final = schedule.after_final;
-    schedule.steps = schedule.after_steps;
-    return schedule;
+static tg_lr lr_proper(tg_lr lr) {
+    if (lr.kind != TG_LR_WARMUP) return lr;
+    lr.kind = lr.after_kind;
+    lr.peak = lr.after_peak;
+    lr.final = lr.after_final;
+    lr.steps = lr.after_steps;
+    return lr;
 }
 
 /* from + (to - from) (1 - cos(pi part)) / 2 */
@@ -153,14 +153,14 @@ static bool lr_warms(double peak, int64_t steps, int64_t *t, double *rate) {
     return false;
 }
 
-double tg_lr_value(tg_lr schedule, int64_t t) {
-    const tg_lr proper = lr_proper(schedule);
+double tg_lr_value(tg_lr lr, int64_t t) {
+    const tg_lr proper = lr_proper(lr);
     if (t < 0) t = 0; /* steps are counted from 1 */
-    if (schedule.kind != TG_LR_WARMUP) return lr_base_value(&proper, t);
+    if (lr.kind != TG_LR_WARMUP) return lr_base_value(&proper, t);
     double rate = 0.0;
-    if (lr_warms(schedule.peak, schedule.steps, &t, &rate)) return rate;
-    for (int i = 0; i < lr_more(&schedule); i++)
-        if (lr_warms(schedule.more_peaks[i], schedule.more_steps[i], &t, &rate)) return rate;
+    if (lr_warms(lr.peak, lr.steps, &t, &rate)) return rate;
+    for (int i = 0; i < lr_more(&lr); i++)
+        if (lr_warms(lr.more_peaks[i], lr.more_steps[i], &t, &rate)) return rate;
     return lr_base_value(&proper, t);
 }
 
@@ -225,17 +225,17 @@ static tg_status lr_check_more(tg_context *ctx, tg_site site, const char *what, 
 
 static bool lr_known(tg_lr_kind kind) { return (int)kind >= TG_LR_CONSTANT && (int)kind <= TG_LR_ONE_CYCLE; }
 
-tg_status tg_lr_check(tg_context *ctx, tg_site site, const char *what, tg_lr schedule) {
-    const tg_lr proper = lr_proper(schedule);
-    if (!lr_known(schedule.kind) || !lr_known(proper.kind))
+tg_status tg_lr_check(tg_context *ctx, tg_site site, const char *what, tg_lr lr) {
+    const tg_lr proper = lr_proper(lr);
+    if (!lr_known(lr.kind) || !lr_known(proper.kind))
         return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: unknown kind %d of learning-rate schedule", what,
-                       (int)(lr_known(schedule.kind) ? proper.kind : schedule.kind));
-    tg_status status = lr_check_part(ctx, site, what, &schedule);
-    if (status != TG_OK || schedule.kind != TG_LR_WARMUP) return status;
-    if (proper.kind == TG_LR_WARMUP || schedule.more_count < 0 || schedule.more_count >= TG_LR_WARMUPS)
+                       (int)(lr_known(lr.kind) ? proper.kind : lr.kind));
+    tg_status status = lr_check_part(ctx, site, what, &lr);
+    if (status != TG_OK || lr.kind != TG_LR_WARMUP) return status;
+    if (proper.kind == TG_LR_WARMUP || lr.more_count < 0 || lr.more_count >= TG_LR_WARMUPS)
         return tg_fail(ctx, TG_ERROR_ARGUMENT, site, "%s: at most %d warm-ups follow one another, got %d after the first", what,
-                       TG_LR_WARMUPS, (int)schedule.more_count);
-    return lr_check_more(ctx, site, what, &schedule) != TG_OK ? ctx->status : lr_check_part(ctx, site, what, &proper);
+                       TG_LR_WARMUPS, (int)lr.more_count);
+    return lr_check_more(ctx, site, what, &lr) != TG_OK ? ctx->status : lr_check_part(ctx, site, what, &proper);
 }
 
 /* In f32, as the step computes. */
@@ -245,30 +245,30 @@ static bool lr_part_moves(const tg_lr *s) {
     return (s->kind == TG_LR_LINEAR || s->kind == TG_LR_COSINE || s->kind == TG_LR_ONE_CYCLE) && (float)s->final > 0.0F;
 }
 
-bool tg_lr_moves(tg_lr schedule) {
-    const tg_lr proper = lr_proper(schedule);
-    for (int i = 0; i < lr_more(&schedule); i++)
-        if ((float)schedule.more_peaks[i] > 0.0F) return true;
-    return lr_part_moves(&proper) || (schedule.kind == TG_LR_WARMUP && lr_part_moves(&schedule));
+bool tg_lr_moves(tg_lr lr) {
+    const tg_lr proper = lr_proper(lr);
+    for (int i = 0; i < lr_more(&lr); i++)
+        if ((float)lr.more_peaks[i] > 0.0F) return true;
+    return lr_part_moves(&proper) || (lr.kind == TG_LR_WARMUP && lr_part_moves(&lr));
 }
 
 /* ---------------------------------------------------------------- numbers */
 
 static const double lr_never = 1073741824.0; /* a step that no training makes */
 
-void tg_lr_encode(tg_lr schedule, int64_t start, float out[TG_LR_STATE]) {
-    const tg_lr s = lr_proper(schedule);
+void tg_lr_encode(tg_lr lr, int64_t start, float out[TG_LR_STATE]) {
+    const tg_lr s = lr_proper(lr);
     const bool falls = s.kind == TG_LR_STAIRCASE || s.kind == TG_LR_MULTI_STEP;
-    const bool warms = schedule.kind == TG_LR_WARMUP, cycles = s.kind == TG_LR_ONE_CYCLE;
+    const bool warms = lr.kind == TG_LR_WARMUP, cycles = s.kind == TG_LR_ONE_CYCLE;
     if (start < 0) start = 0;
-    double end = warms ? (double)schedule.steps : 0.0;
+    double end = warms ? (double)lr.steps : 0.0;
     out[LR_WARMUP] = (float)end;
-    out[LR_WARMUP_SLOPE] = warms ? (float)(schedule.peak / end) : 0.0f;
+    out[LR_WARMUP_SLOPE] = warms ? (float)(lr.peak / end) : 0.0f;
     for (int i = 0; i < TG_LR_WARMUPS - 1; i++) {
-        const double steps = i < lr_more(&schedule) ? (double)schedule.more_steps[i] : 0.0;
+        const double steps = i < lr_more(&lr) ? (double)lr.more_steps[i] : 0.0;
         end += steps;
         out[LR_WARMUP + 1 + i] = (float)end;
-        out[LR_WARMUP_SLOPE + 1 + i] = steps > 0.0 ? (float)(schedule.more_peaks[i] / steps) : 0.0f;
+        out[LR_WARMUP_SLOPE + 1 + i] = steps > 0.0 ? (float)(lr.more_peaks[i] / steps) : 0.0f;
     }
     out[LR_INITIAL] = cycles ? (float)s.initial : 0.0f;
     out[LR_RISE] = cycles ? (float)s.rise : 0.0f;
@@ -305,7 +305,7 @@ static tg_lr lr_decode_base(const float *n) {
     return s;
 }
 
-bool tg_lr_decode(const float in[TG_LR_STATE], tg_lr *schedule, int64_t *start) {
+bool tg_lr_decode(const float in[TG_LR_STATE], tg_lr *lr, int64_t *start) {
     if (!(in[LR_START_HIGH] >= 1.0f && in[LR_START_HIGH] <= 4096.0f && in[LR_START_LOW] >= 0.0f && in[LR_START_LOW] < (float)lr_start_base))
         return false;
     tg_lr s = lr_decode_base(in);
@@ -313,7 +313,7 @@ bool tg_lr_decode(const float in[TG_LR_STATE], tg_lr *schedule, int64_t *start) 
         const double steps = (double)in[LR_WARMUP + i] - (i > 0 ? (double)in[LR_WARMUP + i - 1] : 0.0);
         if (steps >= 1.0 && steps <= lr_never) s = tg_lr_warmup((double)in[LR_WARMUP_SLOPE + i] * steps, (int64_t)steps, s);
     }
-    *schedule = s;
+    *lr = s;
     *start = (int64_t)in[LR_START_LOW] + ((int64_t)in[LR_START_HIGH] - 1) * lr_start_base;
     return true;
 }
@@ -375,7 +375,7 @@ static int32_t lr_rate_nodes(tg_graph *g, const int32_t *n, int32_t time) {
     return rate;
 }
 
-tg_tensor tg_resolve_lr_at(tg_site site, tg_lr schedule, tg_tensor t) {
+tg_tensor tg_resolve_lr_at(tg_site site, tg_lr lr, tg_tensor t) {
     tg_call call;
     tg_tensor result = {t.graph, 0};
     tg_graph *g = t.graph;
@@ -383,7 +383,7 @@ tg_tensor tg_resolve_lr_at(tg_site site, tg_lr schedule, tg_tensor t) {
     float numbers[TG_LR_STATE];
     int32_t nodes[TG_LR_STATE];
     if (!tg_call_enter(&call, site, "resolve_lr", &t, 1)) return result;
-    if (tg_lr_check(g->ctx, site, "resolve_lr", schedule) != TG_OK) return result;
+    if (tg_lr_check(g->ctx, site, "resolve_lr", lr) != TG_OK) return result;
     const tg_node *node = tg_graph_node(g, t.id);
     if (node->dtype != TG_I32) {
         tg_fail(g->ctx, TG_ERROR_DTYPE, site, "resolve_lr: the step must be i32, got %s", tg_node_text(g, t.id, text, sizeof text));
@@ -394,9 +394,9 @@ tg_tensor tg_resolve_lr_at(tg_site site, tg_lr schedule, tg_tensor t) {
                 tg_node_text(g, t.id, text, sizeof text));
         return result;
     }
-    tg_lr_encode(schedule, 0, numbers);
+    tg_lr_encode(lr, 0, numbers);
     for (int i = 0; i < TG_LR_STATE; i++) nodes[i] = lr_number(g, (double)numbers[i]);
-    result.id = schedule.kind == TG_LR_CONSTANT ? nodes[LR_PEAK] : lr_rate_nodes(g, nodes, tg_ir_cast(g, t.id, TG_F32));
+    result.id = lr.kind == TG_LR_CONSTANT ? nodes[LR_PEAK] : lr_rate_nodes(g, nodes, tg_ir_cast(g, t.id, TG_F32));
     return result;
 }
 

@@ -100,19 +100,19 @@ tg_status tg_append_training(tg_graph *g, int32_t loss, const tg_optimizer *opti
 #define TG_LR_STATE (10 + 2 * TG_LR_WARMUPS + TG_LR_MILESTONES)
 /* TG_ERROR_ARGUMENT, with `what` in the message, for a rate that is negative, infinite or NaN, for
  * no steps, an unknown kind, or a warm-up that follows a warm-up. */
-tg_status tg_lr_check(tg_context *ctx, tg_site site, const char *what, tg_lr schedule);
-bool tg_lr_moves(tg_lr schedule); /* whether a checked schedule is not 0 throughout */
+tg_status tg_lr_check(tg_context *ctx, tg_site site, const char *what, tg_lr lr);
+bool tg_lr_moves(tg_lr lr); /* whether a checked schedule is not 0 throughout */
 /* TG_ERROR_ARGUMENT for options that are out of range, or that the kind does not take, and for a
  * rate of 0 throughout. NULL is fine. */
 tg_status tg_optimizer_check(tg_context *ctx, tg_site site, const tg_optimizer *optimizer);
 /* Converts numbers in the form [TG_LR_STATE_BEFORE] of versions with at most one warm-up. */
 #define TG_LR_STATE_BEFORE (12 + TG_LR_MILESTONES)
 void tg_lr_upgrade(const float before[TG_LR_STATE_BEFORE], float out[TG_LR_STATE]);
-void tg_lr_encode(tg_lr schedule, int64_t start, float out[TG_LR_STATE]);
+void tg_lr_encode(tg_lr lr, int64_t start, float out[TG_LR_STATE]);
 /* The schedule with these numbers, for tg_lr_value (a decay between equal rates becomes a
  * constant). False if they are all zeros or not of a schedule: the optimiser's own is in force
  * then. The numbers of a file may be any finite ones. */
-bool tg_lr_decode(const float in[TG_LR_STATE], tg_lr *schedule, int64_t *start);
+bool tg_lr_decode(const float in[TG_LR_STATE], tg_lr *lr, int64_t *start);
 /* Encoded numbers [TG_LR_STATE] and steps taken (i32 rank 0) -> rate (f32 rank 0). An update is
  * `accumulate` steps. */
 int32_t tg_lr_nodes(tg_graph *g, int32_t lr_state, int32_t t, int64_t accumulate);

@@ -210,7 +210,7 @@ static void pass_mark_new(pass_call *c) {
 
 /* Closes the gaps. The input lists of the new nodes were copied for them alone, so they may be
  * written. */
-static void pass_sweep(pass_call *c) {
+static void pass_remove_dead(pass_call *c) {
     tg_node *nodes = c->rewrite.nodes.items;
     int32_t count = 1;
     c->kept[0] = 0;
@@ -259,7 +259,7 @@ static bool pass_rebuild(pass_call *c) {
     c->kept = tg_alloc(c->g->ctx, sizeof(int32_t) * (size_t)c->kept_count);
     if (c->kept == NULL) return false;
     pass_mark_new(c);
-    pass_sweep(c);
+    pass_remove_dead(c);
     pass_commit(c);
     return true;
 }

@@ -142,13 +142,13 @@ typedef struct order {
     tg_call call;
     int32_t swap[TG_MAX_RANK]; /* the axis and the last one */
     tg_shape swapped;
-    int32_t x, place; /* [rows, n]; place: i32 */
+    int32_t x, rank_of; /* [rows, n]; rank_of: i32 */
     int64_t rows, n;
 } order;
 
 /* bool [rows, n, n]: whether element j comes before element i. The smaller (larger if descending)
  * comes first, numbers before NaN, and of equal elements the first. */
-static int32_t stands_before(const tg_call *call, int32_t i, int32_t j, bool descending) {
+static int32_t comes_before(const tg_call *call, int32_t i, int32_t j, bool descending) {
     tg_graph *g = call->graph;
     int32_t less = tg_ir_binary(g, TG_OP_LESS, descending ? i : j, descending ? j : i);
     int32_t more = tg_ir_binary(g, TG_OP_LESS, descending ? j : i, descending ? i : j);
@@ -189,9 +189,9 @@ static bool order_begin(order *o, tg_site site, const char *name, tg_tensor x, i
     int32_t i = tg_ir_reshape(g, o->x, tg_shape_make(3, (const int64_t[]){o->rows, o->n, 1}));
     int32_t j = tg_ir_reshape(g, o->x, tg_shape_make(3, (const int64_t[]){o->rows, 1, o->n}));
     if (i == 0 || j == 0) return false;
-    int32_t before = tg_ir_cast(g, stands_before(call, i, j, descending), TG_I32);
-    o->place = tg_ir_reshape(g, tg_ir_reduce(g, TG_OP_SUM, before, 4u), tg_shape_make(3, (const int64_t[]){o->rows, 1, o->n}));
-    return o->place != 0;
+    int32_t before = tg_ir_cast(g, comes_before(call, i, j, descending), TG_I32);
+    o->rank_of = tg_ir_reshape(g, tg_ir_reduce(g, TG_OP_SUM, before, 4u), tg_shape_make(3, (const int64_t[]){o->rows, 1, o->n}));
+    return o->rank_of != 0;
 }
 
 /* The first k of values [rows or 1, n] in sorted order. Each is a sum that only one element enters,
@@ -201,7 +201,7 @@ static int32_t order_pick(const order *o, int32_t values, int64_t k) {
     if (values == 0) return 0;
     tg_shape shape = tg_node_shape(&o->call, values);
     int32_t wanted = tg_ir_iota(g, tg_shape_make(2, (const int64_t[]){k, 1}), TG_I32, 0);
-    int32_t chosen = tg_ir_binary(g, TG_OP_EQUAL, o->place, wanted); /* [rows, k, n] */
+    int32_t chosen = tg_ir_binary(g, TG_OP_EQUAL, o->rank_of, wanted); /* [rows, k, n] */
     int32_t open = tg_ir_reshape(g, values, tg_shape_make(3, (const int64_t[]){shape.dim[0], 1, o->n}));
     int32_t nothing = tg_ir_const(g, TG_SCALAR, tg_node_dtype(&o->call, values), 0.0);
     int32_t picked = tg_ir_reduce(g, TG_OP_SUM, tg_ir_select(g, chosen, open, nothing), 4u);

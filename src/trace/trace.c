@@ -90,28 +90,28 @@ static size_t append_origin(char *text, size_t used, const tg_graph *g, int32_t 
 }
 
 static void fail_foreign(const tg_tensor *operands, int count, tg_site site, const char *op) {
-    const tg_graph *home = operands[0].graph, *other = operands[0].graph;
-    int32_t home_id = operands[0].id, other_id = operands[0].id;
+    const tg_graph *own = operands[0].graph, *other = operands[0].graph;
+    int32_t own_id = operands[0].id, other_id = operands[0].id;
     for (int i = 1; i < count; i++) {
-        if (operands[i].graph == home) continue;
+        if (operands[i].graph == own) continue;
         other = operands[i].graph;
         other_id = operands[i].id;
         /* the foreign one is the one that is not being traced */
         if (other->ctx->trace != other) break;
-        const tg_graph *swap_graph = home;
-        int32_t swap_id = home_id;
-        home = other, home_id = other_id;
+        const tg_graph *swap_graph = own;
+        int32_t swap_id = own_id;
+        own = other, own_id = other_id;
         other = swap_graph, other_id = swap_id;
         break;
     }
-    char home_text[TG_NODE_TEXT], other_text[TG_NODE_TEXT], text[TG_MESSAGE_MAX];
-    tg_node_text(home, home_id, home_text, sizeof home_text);
+    char own_text[TG_NODE_TEXT], other_text[TG_NODE_TEXT], text[TG_MESSAGE_MAX];
+    tg_node_text(own, own_id, own_text, sizeof own_text);
     tg_node_text(other, other_id, other_text, sizeof other_text);
-    int wrote = snprintf(text, sizeof text, "%s: tensors of different traces: %s and %s", op, home_text, other_text);
+    int wrote = snprintf(text, sizeof text, "%s: tensors of different traces: %s and %s", op, own_text, other_text);
     size_t used = clipped(wrote);
-    used = append_origin(text, used, home, home_id);
+    used = append_origin(text, used, own, own_id);
     append_origin(text, used, other, other_id);
-    tg_fail(home->ctx, TG_ERROR_TRACE, site, "%s", text);
+    tg_fail(own->ctx, TG_ERROR_TRACE, site, "%s", text);
 }
 
 static void fail_ended(tg_graph *g, int32_t id, tg_site site, const char *op) {

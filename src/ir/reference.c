@@ -176,7 +176,8 @@ REFERENCE_UNARY(STOP_GRADIENT, x, x)
     } \
   }
 
-/* In [0, |b|) with the sign of b; infinite where b is and a has another sign. */
+/* |result| is in [0, |b|), its sign is that of b. Infinite if b is infinite and a has the other
+ * sign. */
 static double reference_mod(double a, double b) {
     const double size = fabs(b);
     double rest = fmod(fabs(a), size);

@@ -29,8 +29,7 @@ static tg_status rule_check_operands(tg_rule *rule) {
     return tg_operands_check(rule->g, rule->node->op, rule->node->inputs, rule->node->input_count, rule->message, sizeof rule->message);
 }
 
-/* ---------------------------------------------------------------- operands, before any
- * broadcasting */
+/* ---------------------------------------------------------------- operands before broadcasting */
 
 tg_status tg_operands_check(const tg_graph *g, tg_op op, const int32_t *inputs, int count, char *message, size_t size) {
     char list[TG_DTYPE_LIST], first[TG_NODE_TEXT], other[TG_NODE_TEXT];
@@ -116,8 +115,8 @@ static tg_status rule_IOTA(tg_rule *rule) {
                        tg_shape_text(rule->shape, shape, sizeof shape));
 }
 
-/* ---------------------------------------------------------------- elementwise: every operand of
- * one shape */
+/* ---------------------------------------------------------------- elementwise
+ * All operands have one shape. */
 
 static tg_status rule_elementwise(tg_rule *rule, tg_dtype dtype) {
     const tg_status status = rule_check_operands(rule);
@@ -266,7 +265,7 @@ static tg_status rule_FLIP(tg_rule *rule) {
     return rule_check_axes(rule);
 }
 
-/* Refuses windows that no axis has. */
+/* Refuses an axis that the operand does not have, and sizes, steps and dilations out of range. */
 static tg_status rule_check_window(tg_rule *rule, int32_t rank) {
     const tg_window w = rule->node->attr.window;
     char text[TG_NODE_TEXT];
@@ -428,8 +427,8 @@ static tg_status rule_CONTRACT(tg_rule *rule) {
     return rule_check_shape(rule);
 }
 
-/* One operand of rank 2 with rows (f32, unless `any` dtype will do), one i32 operand of rank 1 with
- * indices, in the given positions. */
+/* Checks operand `rows`, of rank 2 (f32, or of `any` dtype), and operand `indices`, i32 of rank
+ * 1. */
 static tg_status rule_check_indexing(tg_rule *rule, int rows, int indices, bool any) {
     char text[TG_NODE_TEXT], other[TG_NODE_TEXT];
     (void)rule_operand(rule, rows, text);

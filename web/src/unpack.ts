@@ -1,8 +1,10 @@
 // The core's bytes out of the one-file build, where they are packed (web/pack.mjs) by the model below, which guesses every bit from what
 // came before it: byte by byte and, within functions, instruction by instruction. Packing and unpacking run the same model and must agree
 // to the last bit: its arithmetic is + - * / alone, which is the same in every engine. Knows WebAssembly's binary format, no other module.
+// `model` is one function: its parts share the variables that they close over. Written as classes with
+// fields it took about half as long again.
 
-const CONTEXTS = 11, LINES = 15, COUNT_LIMIT = 255, NEW = 1 << 30, HEADER = 12 // LINES: bits of their number
+const CONTEXTS = 11, LINES = 16, COUNT_LIMIT = 255, NEW = 1 << 30, HEADER = 12 // LINES: bits of their number
 const OPCODE = 0, INDEX = 1, IMMEDIATE = 2, EXTENDED = 3, FUNCTION = 4, OUTSIDE = 5 // what the next byte is
 
 const hash = (a: number, b: number): number => {
@@ -127,7 +129,7 @@ export function model(size: number, begin: number, end: number, code: (p: number
   const REPEATS = CONTEXTS * 16 << LINES, slots = new Int32Array(REPEATS + 64).fill(NEW, REPEATS) // 23 bits and 8; at the end of matches
   const weights = new Float64Array(3 * SET).fill(0.07), inputs = new Float64Array(INPUTS), sures = new Int32Array(INPUTS), asked = new Int32Array(INPUTS)
   const refined = new Float32Array(2 * 65536 * STEPS), logits = new Float64Array(4096), lines = new Int32Array(CONTEXTS)
-  const rates = Float64Array.from({ length: 256 }, (_, i) => 1 / (i + 1.3))
+  const rates = Float64Array.from({ length: 256 }, (_, i) => 1 / (i + 1.15))
   const sureness = Uint8Array.from({ length: 256 }, (_, i) => (i < 4 ? i : i < 6 ? 4 : i < 10 ? 5 : i < 20 ? 6 : i < 60 ? 7 : 8))
   for (let i = 2048; i < 4096; i++) { // log(p / (1 - p)), its derivative summed
     const p = i / 4096
@@ -185,10 +187,10 @@ export function model(size: number, begin: number, end: number, code: (p: number
       const refinedP = refined[rough]! * (1 - part) + refined[rough + 1]! * part
         + (refined[fine]! * (1 - part) + refined[fine + 1]! * part) * 2
       const bit = code(between(((p + refinedP) * 16384) | 0, 1, 65535))
-      refined[rough]! += (bit - refined[rough]!) * 0.03 * (1 - part)
-      refined[rough + 1]! += (bit - refined[rough + 1]!) * 0.03 * part
-      refined[fine]! += (bit - refined[fine]!) * 0.03 * (1 - part)
-      refined[fine + 1]! += (bit - refined[fine + 1]!) * 0.03 * part
+      refined[rough]! += (bit - refined[rough]!) * 0.04 * (1 - part)
+      refined[rough + 1]! += (bit - refined[rough + 1]!) * 0.04 * part
+      refined[fine]! += (bit - refined[fine]!) * 0.04 * (1 - part)
+      refined[fine + 1]! += (bit - refined[fine + 1]!) * 0.04 * part
       const learn = (bit - p) * 0.003, target = bit * 0x7fffff
       for (let i = 0; i < used; i++) {
         const slot = slots[asked[i]!]!, times = slot & 255, step = learn * inputs[i]!, sure = sures[i]!, chance = slot >> 8

@@ -203,6 +203,16 @@ static void web_json_buffers(tg_text_buffer *json, const tg_program *program) {
     tg_text_add(json, "]");
 }
 
+/* Frees the text. */
+static tg_status web_give(const web_device *device, tg_text_buffer *json, int32_t (*give)(int32_t device, const char *json),
+                          const char *what, int32_t *number) {
+    const bool failed = json->failed;
+    if (!failed) *number = give(device->number, json->data);
+    tg_text_free(json);
+    if (failed) return TG_ERROR_MEMORY;
+    if (*number != 0) return TG_OK;
+    return tg_fail(device->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: the device refused %s", what);
+}
 static tg_status web_hand_over(const web_device *device, web_executable *executable) {
     const tg_replay *replay = &executable->replay;
     tg_text_buffer json;
@@ -214,12 +224,7 @@ static tg_status web_hand_over(const web_device *device, web_executable *executa
     web_json_stages(&json, replay);
     web_json_buffers(&json, replay->program);
     tg_text_add(&json, "}");
-    if (!json.failed) executable->number = tg_web_gpu_load(device->number, json.data);
-    const bool failed = json.failed;
-    tg_text_free(&json);
-    if (failed) return TG_ERROR_MEMORY;
-    if (executable->number != 0) return TG_OK;
-    return tg_fail(device->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: the device refused a program");
+    return web_give(device, &json, tg_web_gpu_load, "a program", &executable->number);
 }
 
 static tg_status web_load_program(tg_device *opened, const tg_program *program, const int32_t *state_slots, tg_executable **out) {
@@ -279,12 +284,7 @@ static tg_status web_hand_over_feeder(const web_device *device, const web_execut
     tg_text_add(&json, "],\"groups\":%d,\"source\":", (int)replay->groups[0]);
     tg_web_json_text(&json, replay->draw.text);
     tg_text_add(&json, "}");
-    if (!json.failed) feeder->number = tg_web_gpu_feeder(device->number, json.data);
-    const bool failed = json.failed;
-    tg_text_free(&json);
-    if (failed) return TG_ERROR_MEMORY;
-    if (feeder->number != 0) return TG_OK;
-    return tg_fail(device->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: the device refused a data set");
+    return web_give(device, &json, tg_web_gpu_feeder, "a data set", &feeder->number);
 }
 static tg_status web_make_feeder(tg_device *opened, tg_executable *loaded, const tg_feeder_options *options, tg_feeder **out) {
     const web_device *device = web_of(opened);

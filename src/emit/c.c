@@ -1,13 +1,15 @@
-/* emit/c: kernel IR as plain C11 loops that a person can read. An oracle for the executors, and an export. Every body
- * instruction is one `const` local; a kernel with reductions walks its inner loops once per depth of reduction,
- * computing again what a pass needs. i32 wraps; NaN follows the rules of the operations. Must not look at the graph. */
+/* emit/c: kernel IR as plain C11 loops that people can read: an oracle for the executors, and an
+ * export. Each body instruction is one `const` local; a kernel with reductions walks its inner
+ * loops once for each depth of reduction and computes again what a sweep needs. i32 wraps; NaN
+ * follows the rules of the operations. Must not look at the graph. */
 #include "emit/c.h"
 
 #include <string.h>
 
 /* ---------------------------------------------------------------- names */
 
-/* `name` with everything but letters and digits as '_', so that it may stand in an identifier. */
+/* `name` with '_' for everything except letters and digits, so that it may be part of an
+ * identifier. */
 static void emit_c_safe(tg_text_buffer *text, const char *name) {
     for (; name && *name; name++) {
         const bool plain = (*name >= 'a' && *name <= 'z') || (*name >= 'A' && *name <= 'Z') || (*name >= '0' && *name <= '9');
@@ -19,7 +21,8 @@ void tg_emit_c_noted(tg_text_buffer *text, const char *name) {
     for (; *name; name++) tg_text_add(text, "%c", *name == '*' || *name == '\\' || (unsigned char)*name < ' ' ? '_' : *name);
 }
 
-/* What the user knows a buffer by: an input or a state, else the value that is computed into it first. NULL: it has no name. */
+/* The name by which the user knows a buffer: an input or a state, else the value that is computed
+ * into it first. NULL: it has no name. */
 const char *tg_c_buffer_name(const tg_program *program, int32_t buffer) {
     const tg_buffer *b = &program->buffers[buffer];
     return b->storage == TG_STORAGE_INPUT   ? program->inputs[b->slot].name
@@ -65,7 +68,7 @@ static void emit_c_buffer(tg_c_file *file, int32_t i) {
     const tg_program *program = file->program;
     const tg_buffer *b = &program->buffers[i];
     const char *name = tg_c_buffer_name(program, i);
-    if (b->storage == TG_STORAGE_WORKSPACE && b->first < 0) return; /* another buffer took its place */
+    if (b->storage == TG_STORAGE_WORKSPACE && b->first < 0) return; /* another buffer replaces it */
     tg_text_add(text, " *   [%d] %s, %lld x %s", (int)i, emit_c_storage_name(b->storage), (long long)b->count, tg_c_memory_type(b->dtype));
     if (b->storage == TG_STORAGE_WORKSPACE) tg_text_add(text, " at byte %lld", (long long)b->offset);
     if (name && *name) {
@@ -111,7 +114,8 @@ static void emit_c_tail(tg_c_file *file) {
     tg_text_add(text, "    (void)buffers;\n}\n");
 }
 
-/* The kernels are printed first, into a text of their own, because they decide which helpers the file needs. */
+/* The kernels are printed first, into a text of their own, because they decide which helpers the
+ * file needs. */
 static tg_status emit_c_body(tg_c_file *file) {
     for (int32_t i = 0; i < file->program->kernel_count; i++) {
         const tg_status status = tg_c_print_kernel(file, i);

@@ -1,5 +1,5 @@
-/* c_expression: what one instruction of kernel IR is in C: literals, addresses, bounds, operations and the small functions that they call.
- * Must not know loops. */
+/* c_expression: one instruction of kernel IR in C: literals, addresses, bounds, operations and the
+ * small functions that they call. Must not know loops. */
 #include "emit/c.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Small functions the printed code may call; printed only when used. */
+/* Small functions that printed code may call; printed only if they are used. */
 typedef struct emit_c_helper {
     const char *name, *text;
 } emit_c_helper;
@@ -186,7 +186,7 @@ static void emit_c_elementwise(tg_c_kernel *k, const tg_instruction *in) {
         k->file->bad = true;
         return;
     }
-    /* the type that decides the spelling: the operands', which for SELECT are the branches */
+    /* the type of the operands decides the spelling; for SELECT, the type of its branches */
     const tg_dtype from = k->kernel->body[in->src[in->op == TG_OP_SELECT ? 1 : 0]].dtype;
     const emit_c_spelling *s = &emit_c_spellings[in->op];
     const char *pattern = from == TG_F32 ? s->f32 : from == TG_I32 ? s->i32 : s->boolean;

@@ -1,4 +1,5 @@
-/* c_kernel: one kernel as a C function: a comment, its loops, and where in them each instruction is computed. */
+/* c_kernel: one kernel as a C function: a comment, its loops, and where in them each instruction is
+ * computed. Must not know how an instruction is spelled. */
 #include "emit/c.h"
 
 /* ---------------------------------------------------------------- loops */
@@ -110,7 +111,7 @@ static void emit_c_pass(tg_c_kernel *k, int32_t pass, bool stores) {
         if (emit_c_reduces_in(k, i, pass)) emit_c_finish_reduction(k, i);
 }
 
-/* Values (effects false) or stores (true) of outer level that become possible after `pass` passes. */
+/* OUTER values that become possible after `pass` sweeps, or (effects) all OUTER stores. */
 static void emit_c_outer(tg_c_kernel *k, int32_t pass, bool effects) {
     for (int32_t i = 0; i < k->kernel->body_count; i++) {
         const tg_placed *note = &k->notes[i];
@@ -158,7 +159,8 @@ static void emit_c_contract(tg_c_kernel *k) {
     emit_c_close_loops(k, kernel->outer_count);
 }
 
-/* Clears what the SCATTER instructions add to: every row, over the loops that their address depends on. */
+/* Clears what the SCATTER instructions add to: each row, over the loops that the address depends
+ * on. */
 static void emit_c_clear(tg_c_kernel *k, const tg_instruction *in) {
     int opened = 1;
     tg_c_indent(k);
@@ -194,7 +196,8 @@ static bool emit_c_argument_used(const tg_c_kernel *k, int32_t argument) {
     return false;
 }
 
-/* The value in a buffer, "[3] hidden". Of memory that a kernel used again, whose value has another meaning now: "[3] by kernel 8". */
+/* The value in a buffer: "[3] hidden". If a kernel used the memory again, so that its value has
+ * another meaning now: "[3] by kernel 8". */
 static void emit_c_value(tg_c_file *file, int32_t buffer, int32_t index) {
     const char *name = tg_c_buffer_name(file->program, buffer);
     tg_text_add(file->text, "[%d]", (int)buffer);
@@ -206,7 +209,7 @@ static void emit_c_value(tg_c_file *file, int32_t buffer, int32_t index) {
     }
 }
 
-/* ": reads [1] x, [2] w" or "; writes [3] hidden"; nothing where the kernel does not. */
+/* ": reads [1] x, [2] w" or "; writes [3] hidden"; nothing if there are none. */
 static void emit_c_touched(tg_c_kernel *k, int32_t index, const char *verb, tg_access but) {
     bool any = false;
     for (int32_t i = 0; i < k->kernel->argument_count; i++) {
@@ -218,7 +221,8 @@ static void emit_c_touched(tg_c_kernel *k, int32_t index, const char *verb, tg_a
     }
 }
 
-/* Notes the buffers that kernel `index` uses again for a value of another meaning: memory that an earlier one wrote, updated. */
+/* Notes the buffers that kernel `index` uses again for a value of another meaning: memory that an
+ * earlier kernel wrote and this one updates. */
 static void emit_c_overwrites(tg_c_kernel *k, int32_t index) {
     for (int32_t i = 0; i < k->kernel->argument_count; i++) {
         const tg_argument *argument = &k->kernel->arguments[i];

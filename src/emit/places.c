@@ -80,7 +80,7 @@ static const char *places_kind_name(tg_kernel_kind kind) {
     return "scatter_add";
 }
 
-/* Whether an earlier instruction has the same operation, so that the summary names it once. */
+/* Does an earlier instruction have the same operation? The summary names each operation once. */
 static bool places_named_before(const tg_kernel *kernel, int32_t i) {
     for (int32_t j = 0; j < i; j++)
         if (kernel->body[j].op == kernel->body[i].op) return true;

@@ -1,21 +1,23 @@
-/* places: where each instruction of a kernel's body is computed, and in which pass over the inner loops. What both printers
- * ask before they print. Must not know any language. */
+/* places: the phase in which each instruction of a kernel's body is computed, and its sweep over
+ * the inner loops. Both printers ask this before they print. Must not know any language. */
 #ifndef TG_EMIT_PLACES_H
 #define TG_EMIT_PLACES_H
 
 #include "kernel/kernel.h"
 
 typedef enum tg_place {
-    TG_PLACE_TOP,    /* before every loop */
-    TG_PLACE_OUTER,  /* once per outer point, after `depth` passes over the inner loops (REDUCE only) */
-    TG_PLACE_ELEMENT /* at every point (REDUCE: in each pass that needs it) */
+    TG_PLACE_TOP, /* before all loops */
+    /* once for each outer point, after `depth` sweeps over the inner loops (REDUCE only) */
+    TG_PLACE_OUTER,
+    TG_PLACE_ELEMENT /* at each point (REDUCE: in each sweep that needs it) */
 } tg_place;
 
 typedef struct tg_placed {
     uint8_t place;
     uint8_t live;   /* some store depends on it */
-    uint8_t wanted; /* by the pass last asked for */
-    int32_t depth;  /* reductions before it can be computed; of a reduction: its own pass, from 1 */
+    uint8_t wanted; /* by the sweep last asked for */
+    /* reductions before it can be computed; of a reduction: its own sweep, from 1 */
+    int32_t depth;
 } tg_placed;
 
 bool tg_body_is_reduction(int32_t op);
@@ -23,11 +25,12 @@ bool tg_body_is_effect(int32_t op); /* STORE, SCATTER */
 int tg_body_arity(int32_t op);
 /* Fills placed[body_count], zeroed by the caller; returns the depth of the deepest reduction. */
 int32_t tg_places_find(const tg_kernel *kernel, tg_placed *placed);
-/* Is instruction i a reduction that ends in `pass`? Is it a store of ELEMENT level? */
+/* Is instruction i a reduction that ends in sweep `pass`? Is it a store of ELEMENT level? */
 bool tg_places_reduces_in(const tg_kernel *kernel, const tg_placed *placed, int32_t i, int32_t pass);
 bool tg_places_element_store(const tg_kernel *kernel, const tg_placed *placed, int32_t i);
-/* Marks as wanted the ELEMENT instructions that a pass needs: those under its reductions or, with `stores`, under the ELEMENT
- * stores (and these). Says whether the pass has anything to do. */
+/* Marks as wanted the ELEMENT instructions that sweep `pass` needs: those under its reductions or,
+ * with `stores`, under the ELEMENT stores (and these). Returns whether the sweep has anything to
+ * do. */
 bool tg_places_want(const tg_kernel *kernel, tg_placed *placed, int32_t pass, bool stores);
 
 /* "reduce over [3 | 37]: exp sum": kind, extents, the operations fused. */

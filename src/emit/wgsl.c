@@ -1,7 +1,7 @@
 /* wgsl: kernel IR as WGSL: the writer that all kinds of kernel share, instructions as expressions,
  * what modules have in common, and maps. Everything is bound read_write and sized; offsets and
- * extents are constants in the source, so that equal kernels have equal sources. Index arithmetic is
- * i32. A bool is a u32, 0 or 1, in memory. Must not look at the graph or at devices. */
+ * extents are constants in the source, so that equal kernels have equal sources. Index arithmetic
+ * is i32. A bool is a u32, 0 or 1, in memory. Must not look at the graph or at devices. */
 #include "emit/wgsl.h"
 #include "ir/dtype.h"
 
@@ -122,8 +122,8 @@ void tg_wgsl_decode(tg_wgsl *w, const char *flat, int begin, int end) {
 
 /* ---------------------------------------------------------------- literals */
 
-/* The shortest decimal that reads back as the same float. The largest float has none of nine digits within f32's range, which
- * WGSL demands of the decimal itself. */
+/* The shortest decimal that reads back as the same float. The largest float has none of nine digits
+ * within f32's range, and WGSL requires the decimal itself to be in that range. */
 static void wgsl_float(tg_text_buffer *text, float value) {
     char digits[64] = "";
     if (fabsf(value) == FLT_MAX) {
@@ -183,7 +183,8 @@ static void wgsl_cast(tg_wgsl *w, const tg_instruction *in) {
     const tg_dtype from = w->kernel->body[in->src[0]].dtype, to = in->dtype;
     const char *pattern = from == TG_F32 ? "tg_to_i32(%1)" : "i32(%1)";
     if (to == from) pattern = "%1";
-    else if (to == TG_BOOL) pattern = from == TG_F32 ? "(bitcast<u32>(%1) << 1u) != 0u" : "%1 != 0"; /* NaN is true */
+    /* NaN is true */
+    else if (to == TG_BOOL) pattern = from == TG_F32 ? "(bitcast<u32>(%1) << 1u) != 0u" : "%1 != 0";
     else if (to == TG_F32) pattern = "f32(%1)";
     wgsl_pattern(w, in, pattern);
 }
@@ -193,9 +194,9 @@ static void wgsl_random(tg_wgsl *w, const tg_instruction *in) {
                 (int)in->src[2], (long)in->stream, in->value);
 }
 
-/* Devices may divide by multiplying with 1 / y, and some take infinity / infinity for 0. So a quotient
- * by infinity is a product with 0; by another number of up to 2^126 the plain quotient is safe; beyond,
- * where 1 / y may be taken for 0, and where the number is not known here, it is not. */
+/* Devices may divide by multiplying with 1 / y, and some take infinity / infinity for 0. So a
+ * quotient by infinity is a product with 0. A plain quotient is safe by another known number of up
+ * to 2^126; beyond that, where 1 / y may be taken for 0, and by an unknown number it is not. */
 static void wgsl_divide(tg_wgsl *w, const tg_instruction *in) {
     const tg_instruction *by = &w->kernel->body[in->src[1]];
     const bool known = by->op == TG_OP_CONST;
@@ -245,7 +246,7 @@ static const wgsl_spelling wgsl_spellings[TG_OP_COUNT] = {
 
 static void wgsl_elementwise(tg_wgsl *w, const tg_instruction *in) {
     const wgsl_spelling *s = in->op < TG_OP_COUNT ? &wgsl_spellings[in->op] : &wgsl_spellings[TG_OP_POISON];
-    /* the type that decides the spelling: the operands', which for SELECT are the branches */
+    /* the type of the operands decides the spelling; for SELECT, the type of its branches */
     const tg_dtype from = w->kernel->body[in->src[in->op == TG_OP_SELECT ? 1 : 0]].dtype;
     const char *pattern = from == TG_F32 ? s->f32 : from == TG_I32 ? s->i32 : s->boolean;
     if (s->own != NULL) s->own(w, in);
@@ -259,9 +260,9 @@ static void wgsl_address(tg_wgsl *w, const tg_instruction *in) {
     tg_wgsl_affine(w, &in->at);
 }
 
-/* An element of an argument at its address, or 0 where a bound fails:
- * select(0f, a3[select(0, address, b5)], b5). Then the address is 0 as well, or in a chain the first
- * element of the slice, which no other workgroup writes. */
+/* An element of an argument, or 0 where a bound fails: select(0f, a3[select(0, address, b5)], b5).
+ * Then the address is 0 as well or, in a chain, the first element of the slice, which no other
+ * workgroup writes. */
 static void wgsl_load(tg_wgsl *w, int32_t i) {
     const tg_instruction *in = &w->kernel->body[i];
     const tg_wgsl_memory memory = tg_wgsl_argument(w, in->argument);
@@ -321,7 +322,7 @@ static void wgsl_store(tg_wgsl *w, const tg_instruction *in) {
 
 void tg_wgsl_instruction(tg_wgsl *w, int32_t i) {
     const tg_instruction *in = &w->kernel->body[i];
-    if (in->op == TG_K_SCATTER) return; /* the scatter printer's own */
+    if (in->op == TG_K_SCATTER) return; /* the scatter printer prints it */
     if (in->op == TG_K_STORE) {
         wgsl_store(w, in);
         return;
@@ -369,7 +370,7 @@ void tg_wgsl_begin(tg_wgsl *w, const char *what) {
     else w->resolver->begin(w);
 }
 
-/* Workgroups in up to three dimensions, as few too many as possible. */
+/* Workgroups in up to three dimensions, with as few too many as possible. */
 bool tg_wgsl_fold(const tg_wgsl *w, int64_t workgroups, int32_t groups[3]) {
     const int64_t most = w->limits->groups;
     int64_t x = workgroups, y = 1, z = 1;
@@ -388,7 +389,8 @@ bool tg_wgsl_fold(const tg_wgsl *w, int64_t workgroups, int32_t groups[3]) {
 }
 
 void tg_wgsl_enable(tg_text_buffer *text, bool f16, bool matrices) {
-    /* what is uniform in a subgroup but not in a workgroup, its number to begin with, is beyond what compilers know */
+    /* compilers cannot know what is uniform in a subgroup but not in a workgroup, such as its
+     * number */
     if (matrices) tg_text_add(text, "diagnostic(off, chromium.subgroup_matrix_uniformity);\n");
     if (f16) tg_text_add(text, "enable f16;\n");
     if (matrices) tg_text_add(text, "enable chromium_experimental_subgroup_matrix;\n");
@@ -424,7 +426,7 @@ void tg_wgsl_end(tg_wgsl *w, int64_t workgroups, int32_t size) {
 
 /* ---------------------------------------------------------------- maps */
 
-#define WGSL_MAP_SMALL 16384 /* points; below, workgroups of 64 keep more of the device busy */
+#define WGSL_MAP_SMALL 16384 /* points; with fewer, workgroups of 64 keep more of the device busy */
 
 void tg_wgsl_map(tg_wgsl *w) {
     const int64_t points = tg_wgsl_points(w, 0, w->kernel->loop_count);
@@ -452,7 +454,7 @@ static void wgsl_dispatch(tg_wgsl *w) {
     tg_wgsl_fail(w, TG_ERROR_INTERNAL, "a kind of kernel that has no printer");
 }
 
-/* What all printers need of w->kernel. */
+/* What all printers need to know of w->kernel. */
 static bool wgsl_prepare(tg_wgsl *w) {
     w->places = TG_NEW(w->arena, tg_placed, w->kernel->body_count + 1);
     if (w->places == NULL) {

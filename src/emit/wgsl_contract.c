@@ -101,7 +101,7 @@ void tg_wgsl_contract_range(const tg_wgsl_contraction *s) {
     tg_wgsl_line(s->w, "let k_end = min(k_begin + %lld, %lld);", (long long)c->part_length, (long long)s->problem.k);
 }
 
-/* ---------------------------------------------------------------- invocations that share an output */
+/* ------------------------------------------------------- invocations that share an output */
 
 void tg_wgsl_contract_tree(tg_wgsl *w, int32_t ways, int32_t size, int32_t step, int32_t m, int32_t n) {
     const char *sums = tg_wgsl_declare_array(w, "shared_sums", (tg_wgsl_array){.scalar = "f32", .count = (int64_t)size * m * n});
@@ -175,7 +175,7 @@ void tg_wgsl_contract_cell(tg_wgsl_contraction *s, int64_t cell_rows, int64_t ce
 
 /* ---------------------------------------------------------------- adding the parts */
 
-/* An invocation per output, or `ways` that share one where outputs are few and parts many. */
+/* One invocation for each output, or `ways` that share one if outputs are few and parts many. */
 static void wgsl_contract_add_parts(tg_wgsl_contraction *s) {
     tg_wgsl *w = s->w;
     const int64_t outputs = tg_tile_outputs(&s->problem), parts = s->choice.parts;
@@ -224,7 +224,7 @@ static const char *wgsl_contract_title(const tg_wgsl_contraction *s) {
                            c->ways_first ? " side by side" : "", wide, (long long)c->parts, parts);
 }
 
-/* Whether the operand's buffer may be read as vec4s. */
+/* May the operand's buffer be read as vec4s? */
 static bool wgsl_contract_fours(const tg_wgsl *w, const tg_operand_access *operand) {
     return tg_wgsl_may_widen(w, operand->argument) && tg_wgsl_count(w, operand->argument) % 4 == 0 &&
            !tg_wgsl_body_touches(w, operand->argument);

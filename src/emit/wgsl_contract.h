@@ -1,5 +1,5 @@
 /* wgsl_contract: what the printers of contractions share: the contraction being printed, addresses
- * of its operands, partial sums, and the loops around the epilogue. One printer a method:
+ * of its operands, partial sums, and the loops around the epilogue. Each method has one printer:
  * wgsl_direct.c, wgsl_panels.c, wgsl_tiles.c; wgsl_subgroup.c prints the products of tiles of
  * halves. src/tile decides how a contraction is laid out. Must not know what the epilogue computes
  * (tg_wgsl_body prints it). */
@@ -18,7 +18,7 @@ typedef struct tg_wgsl_contraction {
     int64_t scratch; /* first word of the partial sums */
 } tg_wgsl_contraction;
 
-/* ---- methods: each prints one stage, begun already. */
+/* ---- methods: each prints one stage, which has begun already. */
 void tg_wgsl_direct(tg_wgsl_contraction *s);
 void tg_wgsl_panels(tg_wgsl_contraction *s);
 void tg_wgsl_tiles(tg_wgsl_contraction *s);
@@ -39,12 +39,12 @@ void tg_wgsl_contract_range(const tg_wgsl_contraction *s);
 /* let lane, way, from t */
 void tg_wgsl_contract_lanes(tg_wgsl *w, int32_t size, int32_t ways, bool ways_first);
 /* `ways` invocations, `step` apart, each with m x n sums c<i>_<j>, add them in a tree; the first of
- * them ends up with all. */
+ * them gets the total. */
 void tg_wgsl_contract_tree(tg_wgsl *w, int32_t ways, int32_t size, int32_t step, int32_t m, int32_t n);
 
 /* ---- after the sums */
-/* How a stage that holds `m` x `n` sums an invocation names things; i and j are i32 variables
- * (absent where there is one). */
+/* The names in a stage that holds `m` x `n` sums for each invocation; i and j are i32 variables
+ * (absent if there is one). */
 typedef struct tg_wgsl_outputs {
     int32_t m, n;
     const char *row, *column, *sum;
@@ -63,22 +63,24 @@ void tg_wgsl_contract_cell(tg_wgsl_contraction *s, int64_t cell_rows, int64_t ce
 
 /* ---- tiles of halves (wgsl_subgroup.c). A piece of an operand is fetched as vec4<f32>s into
  * next_left0, next_left1, ... (next_right0, ...). */
-/* Lines that bring what was fetched, as many vec4s of each as said, within the range of halves. */
+/* Lines that bring the fetched vec4s, the given number of each operand, within the range of
+ * halves. */
 void tg_wgsl_halve(tg_wgsl *w, int left, int right);
 /* Products of subgroup matrices: the tile, and its arrays as the module calls them. */
 typedef struct tg_wgsl_matrices {
     const tg_tile_layout *layout;
     const char *left, *right, *sums;
 } tg_wgsl_matrices;
-tg_wgsl_matrices tg_wgsl_matrix_declare(tg_wgsl *w, const tg_tile_layout *m); /* arrays, sums of 0 */
-/* let left_to<i>: where fetch i goes whose row and k in the tile, in vec4s, are called left_r<i>
- * and left_q<i> */
+/* arrays, and sums of 0 */
+tg_wgsl_matrices tg_wgsl_matrix_declare(tg_wgsl *w, const tg_tile_layout *m);
+/* let left_to<i>: where fetch i goes; its row and k in the tile, in vec4s, are called left_r<i> and
+ * left_q<i> */
 void tg_wgsl_matrix_target(tg_wgsl *w, const tg_tile_layout *m, const tg_tile_side *operand, int32_t i);
-/* What was fetched goes into workgroup memory; a piece there is multiplied. */
+/* Writes what was fetched to workgroup memory; multiplies the piece that is there. */
 void tg_wgsl_matrix_keep(tg_wgsl *w, const tg_wgsl_matrices *m);
 void tg_wgsl_matrix_multiply(tg_wgsl *w, const tg_wgsl_matrices *m);
 /* Opens a block that runs once for each sum of the tile, over all invocations: `let in_row`, `let
- * in_column`, its place in the tile, and `let sum`. Closed by two lines "}". */
+ * in_column`, its position in the tile, and `let sum`. Closed by two lines "}". */
 void tg_wgsl_matrix_each_sum(tg_wgsl *w, const tg_wgsl_matrices *m);
 
 #endif

@@ -16,7 +16,7 @@ static void wgsl_direct_rows(tg_wgsl_contraction *s, const tg_tile_operand *o, c
     }
 }
 
-/* After this many steps the sums are added to the totals. */
+/* At the end of each run of additions the sums are added to the totals. */
 static void wgsl_direct_flush(tg_wgsl_contraction *s, int64_t step) {
     const tg_tile_choice *c = &s->choice;
     const int run = tg_tile_run(c) / 4;
@@ -74,8 +74,8 @@ static void wgsl_direct_finish(tg_wgsl_contraction *s, int64_t cell_rows, int64_
     tg_wgsl_contract_points(s, &own, c->parts > 1);
 }
 
-/* let cell: the block of outputs of this invocation; of the last block more than once, where lanes
- * are left over. */
+/* let cell: the block of outputs of this invocation; lanes that are left over repeat the last
+ * block. */
 static void wgsl_direct_own(const tg_wgsl_contraction *s, int64_t cells, int32_t lanes) {
     const tg_tile_choice *c = &s->choice;
     const long long groups = tg_tile_ceil(cells, lanes);

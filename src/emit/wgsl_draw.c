@@ -1,4 +1,5 @@
-/* wgsl_draw: the kernel that puts a batch of a data set's rows in the inputs, by the rule of base/draw.h. Must not know models. */
+/* wgsl_draw: the kernel that copies a batch of a data set's rows into the inputs, by the rule of
+ * base/draw.h. Must not know models. */
 #include "base/draw.h"
 #include "emit/emit.h"
 

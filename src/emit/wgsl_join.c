@@ -1,13 +1,13 @@
 /* wgsl_join: several kernels as one dispatch. Each is printed by the printer of its kind, for a
- * workgroup size that all share; here its statements become a function, and the resolver makes
- * what they name fit into one module:
+ * workgroup size that all share; here its statements become a function, and the resolver makes what
+ * they name fit into one module:
  *   arguments   words of a block: element e of argument 3 is bitcast<f32>(workspace[1024 + (e)])
  *   functions   begin with the kernel's number: k3_
  *   arrays      of workgroup memory: the n-th array of a type is the same for all kernels
  * Side by side, the workgroup's number selects the function. In a chain a workgroup is a slice,
- * which goes through the functions of all kernels, waiting between them. Kernels in several stages
- * share those: a module has all first stages, the next one all second stages. Must not know what
- * the kernels compute. */
+ * which goes through the functions of all kernels, with barriers between them. Kernels in several
+ * stages share modules: one has all first stages, the next one all second stages. Must not know
+ * what the kernels compute. */
 #include "emit/wgsl.h"
 #include "ir/dtype.h"
 
@@ -16,7 +16,7 @@
 
 #define WGSL_JOIN_MAX_BLOCKS 64            /* bindings of one stage */
 #define WGSL_JOIN_MAX_ARRAYS 24            /* in workgroup memory */
-#define WGSL_JOIN_MOST_SCRATCH (128 << 20) /* bytes: what every device binds */
+#define WGSL_JOIN_MOST_SCRATCH (128 << 20) /* bytes: every device can bind as many */
 #define WGSL_JOIN_TYPE 32
 
 typedef struct wgsl_join_block {
@@ -25,13 +25,13 @@ typedef struct wgsl_join_block {
 } wgsl_join_block;
 
 typedef struct wgsl_join_array {
-    tg_wgsl_array array; /* as long as the longest that kernels asked for */
+    tg_wgsl_array array; /* as long as the longest that a kernel asked for */
     char type[WGSL_JOIN_TYPE];
     const char *name;
     bool taken; /* by the kernel that is being printed */
 } wgsl_join_array;
 
-/* A module: stage number s of each kernel that has one. */
+/* A module: one stage of each kernel that has enough stages. */
 typedef struct wgsl_join_stage {
     wgsl_join_block blocks[WGSL_JOIN_MAX_BLOCKS];
     int32_t block_count;
@@ -104,7 +104,7 @@ bool tg_wgsl_may_widen(const tg_wgsl *w, int32_t argument) {
     return true;
 }
 
-/* Some kernel reads the block as vec4s in this stage. */
+/* Does some kernel read the block as vec4s in this stage? */
 static bool wgsl_join_is_wide(tg_wgsl *w, int32_t binding) {
     const wgsl_join_module *m = wgsl_join_of(w);
     for (int32_t k = 0; k < w->launch->count && w->stage_count == 0; k++) {
@@ -115,7 +115,7 @@ static bool wgsl_join_is_wide(tg_wgsl *w, int32_t binding) {
     return false;
 }
 
-/* Binds the block once; says whether as vec4s. */
+/* Binds the block once; returns whether as vec4s. */
 static bool wgsl_join_bind(tg_wgsl *w, int32_t binding) {
     wgsl_join_stage *s = wgsl_join_of(w)->stage;
     for (int32_t i = 0; i < s->block_count; i++)
@@ -169,7 +169,8 @@ static const char *wgsl_join_array_name(tg_wgsl *w, const tg_wgsl_array *a, int3
     return name != NULL ? name : "";
 }
 
-/* The first array of the type that the kernel has not taken yet, made as long as it asks for. */
+/* The first array of the type that the kernel has not taken yet, made as long as the kernel
+ * needs. */
 static const char *wgsl_join_array_for(tg_wgsl *w, const char *name, const tg_wgsl_array *array) {
     wgsl_join_module *m = wgsl_join_of(w);
     wgsl_join_stage *s = m->stage;
@@ -314,7 +315,7 @@ static tg_status wgsl_join_finish(tg_wgsl *w, const wgsl_join_stage *s, tg_wgsl_
 
 /* ---------------------------------------------------------------- the launch */
 
-/* Asks every kernel what it will read as vec4s, because that decides how the others read the same
+/* Asks each kernel what it will read as vec4s, because that decides how the others read the same
  * block. */
 static tg_status wgsl_join_plan(tg_wgsl *w) {
     wgsl_join_module *m = wgsl_join_of(w);

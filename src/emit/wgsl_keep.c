@@ -1,10 +1,13 @@
-/* wgsl_keep: which operands a compiler must not see through. WGSL lets it take NaN and infinity for absent and sums for exact, and many
- * do: x 0 is 0 there, (x + 1e8) - 1e8 and (x y) / y are x. An operand that could take part in such an identity is printed as tg_keep(v),
- * the same bits combined with a word that is 0 when the kernel runs: numbers, and results of arithmetic that meet one of
- * their own operands again. Owns that choice. Must not know how instructions are printed. */
+/* wgsl_keep: which operands a compiler must not see through. WGSL lets it assume that NaN and
+ * infinity do not occur and that sums are exact, and many compilers do: for them x 0 is 0, and (x +
+ * 1e8) - 1e8 and (x y) / y are x. An operand that could take part in such an identity is printed as
+ * tg_keep(v), the same bits combined with a word that is 0 when the kernel runs: numbers, and
+ * results of arithmetic that meet one of their own operands again. Owns that choice. Must not know
+ * how instructions are printed. */
 #include "emit/wgsl.h"
 
-#define KEEP_REACH 24 /* instructions looked at below an operand; where there are more they are taken to meet */
+/* instructions looked at below an operand; if there are more, operands are assumed to meet */
+#define KEEP_REACH 24
 
 static bool keep_joins(int32_t op) { return op == TG_OP_ADD || op == TG_OP_SUB || op == TG_OP_MUL || op == TG_OP_DIV; }
 static bool keep_compares(int32_t op) { return op == TG_OP_LESS || op == TG_OP_LESS_EQUAL; }
@@ -15,7 +18,8 @@ static bool keep_inverts(int32_t op) {
 static bool keep_rounds(int32_t op) { return op == TG_OP_FLOOR || op == TG_OP_CEIL || op == TG_OP_ROUND; }
 static bool keep_is_arithmetic(int32_t op) { return keep_joins(op) || keep_inverts(op) || keep_rounds(op); }
 
-/* An operand and what its arithmetic is made of, numbers too: kept, they are as good as operands. */
+/* An operand and all that its arithmetic is made of, numbers too: once kept, they are like other
+ * operands. */
 typedef struct keep_terms {
     int32_t items[KEEP_REACH];
     int count;
@@ -52,7 +56,8 @@ static bool keep_meet(const tg_kernel *kernel, int32_t a, int32_t b) {
     return false;
 }
 
-/* (x a) b must not become x (a b): where x is far out, a b may leave f32 though the result does not. */
+/* (x a) b must not become x (a b): if x is very large or small, a b may leave f32 though the result
+ * does not. */
 static bool keep_scales(int32_t op) { return op == TG_OP_MUL || op == TG_OP_DIV; }
 
 bool tg_wgsl_keeps(const tg_wgsl *w, const tg_instruction *in, int operand) {
@@ -64,7 +69,8 @@ bool tg_wgsl_keeps(const tg_wgsl *w, const tg_instruction *in, int operand) {
     if (!keep_joins(in->op)) return false;
     if (op == TG_OP_CONST) return true;
     if (keep_scales(in->op) && keep_scales(op) && in->src[0] != in->src[1]) return true;
-    if (in->src[0] == in->src[1]) return operand == 1 && in->op != TG_OP_ADD; /* kept twice, both would be the same again */
+    /* if both were kept, they would be the same again */
+    if (in->src[0] == in->src[1]) return operand == 1 && in->op != TG_OP_ADD;
     return keep_is_arithmetic(op) && keep_meet(kernel, in->src[0], in->src[1]);
 }
 

@@ -1,5 +1,5 @@
-/* wgsl_launch: a launch as stages: joined by the tuning table's schedule, or by our own, or one
- * kernel after another where its kernels do not fit together. Lists what a table might say.
+/* wgsl_launch: a launch as stages: joined by the schedule of the tuning table or of our own rule,
+ * or one kernel after another if its kernels do not fit together. Lists what a table may name.
  * Schedules are tile/launch.h's, joining is wgsl_join.c's. Must not print kernels. */
 #include "emit/wgsl.h"
 
@@ -32,8 +32,8 @@ static tg_status launch_alone(const tg_program *program, const tg_launch *launch
     return TG_OK;
 }
 
-/* Joined by the tuning table's schedule, or by our own. TG_ERROR_LIMIT, nothing recorded: it does
- * not fit. */
+/* Joined by the schedule of the tuning table, or of our own rule. TG_ERROR_LIMIT, nothing recorded:
+ * it does not fit. */
 static tg_status launch_try_joined(const tg_program *program, const tg_launch *launch, const tg_device_model *limits, tg_arena *arena,
                                    tg_wgsl_kernel *out) {
     const tg_schedule *tuned = tg_tile_launch_find(program, launch, limits), own = tg_tile_launch_choose(launch, limits);
@@ -60,7 +60,7 @@ tg_status tg_emit_wgsl_launch(const tg_program *program, int32_t index, const tg
     return launch_alone(program, launch, limits, arena, out);
 }
 
-/* ---------------------------------------------------------------- what a table might say */
+/* ---------------------------------------------------------------- what a table may name */
 
 static tg_status launch_collect(tg_wgsl *w, const tg_launch *launch, tg_tile_candidates *candidates) {
     if (launch->count > 1) return tg_tile_launch_list(w->program, launch, w->limits, w->arena->ctx, candidates);
@@ -68,7 +68,7 @@ static tg_status launch_collect(tg_wgsl *w, const tg_launch *launch, tg_tile_can
     return tg_wgsl_list_candidates(w, candidates);
 }
 
-/* The chosen one first, then the others by what they are expected to take. */
+/* The chosen one first, then the others by their expected cost. */
 static tg_status launch_sort(tg_tile_candidates *candidates, tg_arena *arena, tg_wgsl_candidates *out) {
     tg_tile_sort_candidates(candidates);
     out->key = tg_arena_text(arena, candidates->key);

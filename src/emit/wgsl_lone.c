@@ -58,7 +58,7 @@ static const char *wgsl_lone_array(tg_wgsl *w, const char *name, const tg_wgsl_a
 
 /* ---------------------------------------------------------------- the module */
 
-/* Declares what the stage turned out to use, and lists it. */
+/* Declares what the stage has used, and lists it. */
 static int32_t wgsl_lone_bindings(tg_wgsl *w, tg_text_buffer *text, int32_t *bindings) {
     const wgsl_lone_module *m = wgsl_lone_of(w);
     int32_t count = 0;

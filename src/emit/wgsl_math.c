@@ -1,7 +1,9 @@
-/* wgsl_math: the elementary functions that printed kernels define for themselves, because WGSL's own are too rough (sin is good to
- * 2^-11) or go wrong (tanh of 1000 may be NaN). Polynomials are those of run/cpu/vecmath.inc; all arithmetic is f32, right with
- * and without contraction to fma. Infinities and NaN are made from bits, as constants of these do not compile; NaN is
- * recognised by its bits, as compilers may assume that there is none. */
+/* wgsl_math: the elementary functions that printed kernels define for themselves, because WGSL's
+ * own are too rough (sin is good to 2^-11) or go wrong (tanh of 1000 may be NaN). Polynomials are
+ * those of run/cpu/vecmath.inc; all arithmetic is f32, correct with and without contraction to fma.
+ * Infinities and NaN are made from bits, because constants of them do not compile; NaN is
+ * recognised by its bits, because compilers may assume that there is none. Must not know
+ * kernels. */
 #include "emit/wgsl.h"
 
 #include <string.h>
@@ -11,14 +13,16 @@ typedef struct wgsl_helper {
 } wgsl_helper;
 
 static const wgsl_helper wgsl_helpers[] = {
-    /* Set by main from the number of workgroups that were launched, which the printer knows and no compiler does. */
+    /* Set by main from the number of workgroups that were launched, which the printer knows and no
+     * compiler does. */
     {"tg_zero", "var<private> tg_zero_word: u32; // 0\n"
                 "fn tg_zero() -> u32 { return tg_zero_word; }\n"},
     {"tg_keep", "fn tg_keep(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ tg_zero()); } // x, not to be seen through\n"},
-    /* the same, where 1 / y would be subnormal: devices may take that for 0 */
+    /* x / y, also where 1 / y would be subnormal: devices may take that for 0 */
     {"tg_div", "fn tg_div(x: f32, y: f32) -> f32 {\n    let s = select(1f, 0x1p-32f, abs(y) > 0x1p126f);\n"
                "    return (x * s) / tg_keep(y * s);\n}\n"},
-    /* What a + b lost when it was rounded to `sum`, which must be kept; exact, whichever is larger (Knuth). */
+    /* What a + b lost when it was rounded to `sum`, which must be kept; exact, whichever is larger
+     * (Knuth). */
     {"tg_lost", "fn tg_lost(a: f32, b: f32, sum: f32) -> f32 {\n"
                 "    let c = tg_keep(sum - a);\n"
                 "    return (a - (sum - c)) + (b - c);\n}\n"},
@@ -32,12 +36,13 @@ static const wgsl_helper wgsl_helpers[] = {
     {"tg_relu", "fn tg_relu(x: f32) -> f32 { return select(0f, x, (x > 0f) | tg_is_nan(x)); }\n"},
     {"tg_min", "fn tg_min(a: f32, b: f32) -> f32 { return select(b, a, tg_is_nan(a) | (!tg_is_nan(b) & (a <= b))); }\n"},
     {"tg_max", "fn tg_max(a: f32, b: f32) -> f32 { return select(b, a, tg_is_nan(a) | (!tg_is_nan(b) & (a >= b))); }\n"},
-    /* Compared without signs: one driver is wrong about the sign of a negated value that it knows the range of, and takes
-     * max(least, -i) for i. */
+    /* Compared without signs: one driver is wrong about the sign of a negated value whose range it
+     * knows, and takes max(least, -i) for i. */
     {"tg_flip", "fn tg_flip(x: i32) -> u32 { return bitcast<u32>(x) ^ 0x80000000u; }\n"},
     {"tg_min_i32", "fn tg_min_i32(a: i32, b: i32) -> i32 { return bitcast<i32>(min(tg_flip(a), tg_flip(b)) ^ 0x80000000u); }\n"},
     {"tg_max_i32", "fn tg_max_i32(a: i32, b: i32) -> i32 { return bitcast<i32>(max(tg_flip(a), tg_flip(b)) ^ 0x80000000u); }\n"},
-    /* Does value a at position i beat b at j: the larger (smaller) one, NaN before all, the first among equals? */
+    /* Does value a at position i win against b at j? The larger (smaller) one wins, NaN before all,
+     * the first among equals. */
     {"tg_larger", "fn tg_larger(a: f32, i: i32, b: f32, j: i32) -> bool {\n"
                   "    let first = i < j;\n"
                   "    return select(!tg_is_nan(b) & ((a > b) | ((a == b) & first)), !tg_is_nan(b) | first, tg_is_nan(a));\n}\n"},
@@ -55,7 +60,8 @@ static const wgsl_helper wgsl_helpers[] = {
                   "    let inside = (x > -2147483648f) & (x < 2147483648f) & !tg_is_nan(x);\n"
                   "    let beyond = select(select(0, -2147483648, x <= -2147483648f), 2147483647, x >= 2147483648f);\n"
                   "    return select(select(beyond, 0, tg_is_nan(x)), i32(select(0f, x, inside)), inside);\n}\n"},
-    /* WGSL has no wide product: from the four products of halves, none of which overflows with what is added to it. */
+    /* WGSL has no wide product: this adds the four products of halves, none of which overflows with
+     * what is added to it. */
     {"tg_high", "fn tg_high(a: u32, b: u32) -> u32 { // upper 32 bits of a b\n"
                 "    let al = a & 0xffffu;\n"
                 "    let ah = a >> 16u;\n"
@@ -191,7 +197,7 @@ static const wgsl_helper wgsl_helpers[] = {
                     "    let small = u - (0.5f * u * u - tg_log_tail(u) * u * (u * u));\n"
                     "    let tail = select(tg_log(1f + u), small, u < 0.4f);\n"
                     "    return select(select(x, 0f, x <= 0f) + tail, x, tg_is_nan(x));\n}\n"},
-    /* toward a half: what is finite stays finite there */
+    /* toward a half: finite values stay finite */
     {"tg_within_half", "fn tg_within_half(v: vec4<f32>) -> vec4<f32> { // infinity and NaN stay\n"
                        "    let finite = (bitcast<vec4<u32>>(v) & vec4<u32>(0x7f800000u)) != vec4<u32>(0x7f800000u);\n"
                        "    return select(v, clamp(v, vec4<f32>(-65504f), vec4<f32>(65504f)), finite);\n}\n"},
@@ -211,7 +217,8 @@ static const wgsl_helper wgsl_helpers[] = {
                  "    let near = f - (0.5f * f * f - tg_log_tail(f) * f * (f * f));\n"
                  "    return select(tg_log(1f + x), near, f == x);\n}\n"},
     {"tg_upper", "fn tg_upper(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) & 0xfffff000u); } // 12 bits\n"},
-    /* y log x in two floats: the high one masked, so that no contraction can make it differ from what its error was taken of. */
+    /* y log x in two floats. The high one is masked, so that no contraction can make it differ from
+     * the value of which the error was taken. */
     {"tg_power", "fn tg_power(x: f32, y: f32) -> f32 { // x^y, x > 0 and finite\n"
                  "    let parts = tg_split(x);\n"
                  "    let f = parts.x;\n"
@@ -245,7 +252,7 @@ static const wgsl_helper wgsl_helpers[] = {
                "    z = select(z, tg_not_a_number(), tg_is_nan(x) | tg_is_nan(y));\n"
                "    z = select(z, 1f, (x == -1f) & (bitcast<u32>(size) == 0x7f800000u));\n"
                "    return select(z, 1f, (y == 0f) | (x == 1f));\n}\n"},
-    /* In integers throughout: neither a rounded quotient nor a flushed subnormal number can be in the way. */
+    /* All in integers: neither a rounded quotient nor a flushed subnormal number can do harm. */
     {"tg_mod", "fn tg_mod(a: f32, b: f32) -> f32 { // in [0, |b|) with the sign of b\n"
                "    let x = bitcast<u32>(a) & 0x7fffffffu;\n"
                "    let y = bitcast<u32>(b) & 0x7fffffffu;\n"

@@ -72,7 +72,7 @@ static void wgsl_panels_alone(tg_wgsl_contraction *s, int32_t lanes) {
     tg_wgsl_line(w, "}");
 }
 
-/* Several ways: their sums take the place of the rows in the array `sums`, four a vector, and all
+/* Several ways: their sums replace the rows in the array `sums`, four in a vector, and all
  * invocations share the outputs. */
 static void wgsl_panels_together(tg_wgsl_contraction *s, const char *sums, int32_t lanes) {
     const tg_tile_choice *c = &s->choice;

@@ -1,30 +1,35 @@
-/* wgsl_reduce: rows. A row is one outer point; `lanes` invocations share it, each walking every lanes-th inner point, and a fixed
- * tree in workgroup memory joins what they found. A body with reductions of reductions walks the row once per depth, computing
- * again what a pass needs. Few long rows are split: a stage per depth leaves the parts' results in scratch, where the following
- * stages join them, always in the same order. Must not know what is reduced beyond the five operations. */
+/* wgsl_reduce: reductions of rows. A row is one outer point; `lanes` invocations share it. Each
+ * walks every lanes-th inner point, and a fixed tree in workgroup memory joins their results. A
+ * body with reductions of reductions walks the row once for each depth and computes again what a
+ * sweep needs. Few long rows are split: a stage for each depth leaves the parts' results in
+ * scratch, where the following stages join them, always in the same order. Must not know what is
+ * reduced beyond the five operations. */
 #include "emit/wgsl.h"
 
 #include <stdio.h>
 
-/* How a kernel is laid out; all numbers are powers of two but the counts. */
+/* How a kernel is laid out; all numbers are powers of two except the counts. */
 typedef struct wgsl_rows {
     tg_wgsl *w;
     int64_t rows, length; /* outer and inner points */
     int32_t size;         /* invocations of a workgroup */
     int32_t lanes;        /* of them on one row */
-    bool across;          /* neighbouring invocations are on neighbouring rows, not on neighbouring points of a row */
-    int64_t parts;        /* of a row, each by a workgroup of its own; 1: not split */
-    int64_t chunk;        /* points of a part */
-    /* an invocation adds so many points that it also adds up what rounding loses, in lost<i> */
+    /* neighbouring invocations are on neighbouring rows, not on neighbouring points of a row */
+    bool across;
+    int64_t parts; /* of a row, each by a workgroup of its own; 1: not split */
+    int64_t chunk; /* points of a part */
+    /* an invocation adds enough points that it also sums what rounding loses, in lost<i> */
     bool exact;
-    int64_t *scratch; /* per body instruction that reduces: first word of its parts' results (an index follows the values) */
+    /* per body instruction that reduces: first word of its parts' results (of arg, positions follow
+     * the values) */
+    int64_t *scratch;
 } wgsl_rows;
 
-#define WGSL_ROWS_SERIAL 1024    /* points that one invocation adds at most */
-#define WGSL_ROWS_PLAIN 4        /* points that one invocation adds without looking at what is lost */
+#define WGSL_ROWS_SERIAL 1024    /* most points that one invocation adds */
+#define WGSL_ROWS_PLAIN 4        /* points that one invocation adds without summing what is lost */
 #define WGSL_ROWS_SPLIT 8192     /* points: shorter rows are left to one workgroup */
 #define WGSL_ROWS_WORKGROUPS 256 /* wanted of a split kernel */
-#define WGSL_ROWS_CHUNK 2048     /* points a part has at least: 8 per invocation */
+#define WGSL_ROWS_CHUNK 2048     /* least points of a part: 8 for each invocation */
 
 /* ---------------------------------------------------------------- layout */
 
@@ -43,17 +48,19 @@ static bool wgsl_rows_across(const tg_wgsl *w) {
     return across > along;
 }
 
-/* In a chain one workgroup has all rows: as many lanes as it has, down to a point each. On an H200 a step of transformer-add took 1.1 times
- * as long with four points a lane, 1.4 times with eight: longer code costs more there than a longer tree, since each instruction runs once.
- */
+/* In a chain one workgroup has all rows: it gives each row as many lanes as it can, down to one
+ * point for each lane. On an H200 a step of transformer-add took 1.1 times as long with four points
+ * a lane, 1.4 times with eight: longer code costs more there than a longer tree, since each
+ * instruction runs once. */
 static int32_t wgsl_rows_chain_lanes(const wgsl_rows *r) {
     int32_t lanes = 1;
     while (r->rows * lanes < r->size && lanes * 2 <= r->length && lanes * 2 <= r->size) lanes *= 2;
     return lanes;
 }
 
-/* Enough invocations to fill the device, but each with some points of its own; along a row at least what one memory
- * transaction fetches; and no sum so long in one variable that its rounding shows. */
+/* Enough invocations to fill the device, but each with some points of its own; along a row at least
+ * what one memory transaction fetches; and no sum in one variable that is long enough for its
+ * rounding to show. */
 static int32_t wgsl_rows_lanes(const wgsl_rows *r) {
     const bool spread = !r->w->limits->slow_barriers;
     if (spread && r->w->frame.slices > 0) return wgsl_rows_chain_lanes(r);
@@ -89,7 +96,7 @@ static bool wgsl_rows_largest(int32_t op) { return op == TG_OP_REDUCE_MAX || op 
 static tg_dtype wgsl_rows_dtype(const tg_wgsl *w, int32_t i) { return w->kernel->body[w->kernel->body[i].src[0]].dtype; }
 static const char *wgsl_rows_type(const tg_wgsl *w, int32_t i) { return wgsl_rows_dtype(w, i) == TG_F32 ? "f32" : "i32"; }
 
-/* A sum of floats over so many points that its rounding shows. */
+/* A sum of floats over enough points that its rounding shows. */
 static bool wgsl_rows_is_exact(const wgsl_rows *r, int32_t i) {
     return r->exact && r->w->kernel->body[i].op == TG_OP_SUM && wgsl_rows_dtype(r->w, i) == TG_F32;
 }
@@ -126,8 +133,8 @@ static void wgsl_rows_join(wgsl_rows *r, int32_t i, const char *into, const char
     }
 }
 
-/* The tree of reduction i over r->lanes values from `slot` on, in workgroup memory: `values`, and
- * of arg `positions`. */
+/* The tree of reduction i over r->lanes values from `slot` on, in workgroup memory: `values` and,
+ * for arg, `positions`. */
 static void wgsl_rows_climb(wgsl_rows *r, int32_t i, const char *values, const char *positions) {
     tg_wgsl *w = r->w;
     char mine[64], other[64], mine_at[64], other_at[64];
@@ -153,7 +160,8 @@ static const char *wgsl_rows_array(wgsl_rows *r, char letter, int32_t i, const c
     return tg_wgsl_declare_array(r->w, kept != NULL ? kept : "", (tg_wgsl_array){.scalar = type, .count = r->size});
 }
 
-/* The lanes' results of reduction i, in r<i>, become one, v<i>, that all lanes of the row have. Every invocation comes here. */
+/* Joins the lanes' results of reduction i, in r<i>, into one, v<i>, that all lanes of the row have.
+ * All invocations come here. */
 static void wgsl_rows_tree(wgsl_rows *r, int32_t i, bool named) {
     tg_wgsl *w = r->w;
     const bool arg = wgsl_rows_is_arg(w->kernel->body[i].op);
@@ -169,7 +177,7 @@ static void wgsl_rows_tree(wgsl_rows *r, int32_t i, bool named) {
     if (named) tg_wgsl_line(w, arg ? "let v%d = at%d;" : "let v%d = r%d;", (int)i, (int)i);
 }
 
-/* ---------------------------------------------------------------- passes */
+/* ---------------------------------------------------------------- sweeps */
 
 /* Opens the loop over this invocation's points of the row (or of its part), and decodes them. */
 static void wgsl_rows_open_loop(wgsl_rows *r) {
@@ -199,7 +207,7 @@ static void wgsl_rows_accumulate(wgsl_rows *r, int32_t i) {
     wgsl_rows_join(r, i, into, into_at, value, "n");
 }
 
-/* r<i> of every reduction of this depth, over the invocation's own points. */
+/* r<i> of each reduction of this depth, over the invocation's own points. */
 static void wgsl_rows_walk(wgsl_rows *r, int32_t pass) {
     tg_wgsl *w = r->w;
     const tg_kernel *kernel = w->kernel;
@@ -220,12 +228,13 @@ static void wgsl_rows_walk(wgsl_rows *r, int32_t pass) {
             tg_wgsl_line(w, "r%d = %s(r%d, lost%d);", (int)i, tg_wgsl_helper(w, "tg_regain"), (int)i, (int)i);
 }
 
-/* What part q of the row left, of values from word `first` of the scratch on. */
+/* The result of part q of the row; the results begin at word `first` of the scratch. */
 static const char *wgsl_rows_part(wgsl_rows *r, int64_t first) {
     return tg_wgsl_read_scratch(r->w, "u32", "%lld + row * %lld + q", (long long)first, (long long)r->parts);
 }
 
-/* Reads r<i> of every reduction of this depth from the parts' results, one part a lane after another. */
+/* Reads r<i> of each reduction of this depth from the parts' results; each lane takes every size-th
+ * part. */
 static void wgsl_rows_gather_parts(wgsl_rows *r, int32_t pass) {
     tg_wgsl *w = r->w;
     for (int32_t i = 0; i < w->kernel->body_count; i++) {
@@ -250,7 +259,7 @@ static void wgsl_rows_trees(wgsl_rows *r, int32_t pass, bool named) {
         if (tg_places_reduces_in(r->w->kernel, r->w->places, i, pass)) wgsl_rows_tree(r, i, named);
 }
 
-/* OUTER values that become possible after `pass` passes, or (effects) all OUTER stores. */
+/* OUTER values that become possible after `pass` sweeps, or (effects) all OUTER stores. */
 static void wgsl_rows_outer(wgsl_rows *r, int32_t pass, bool effects) {
     tg_wgsl *w = r->w;
     for (int32_t i = 0; i < w->kernel->body_count; i++) {
@@ -261,7 +270,7 @@ static void wgsl_rows_outer(wgsl_rows *r, int32_t pass, bool effects) {
     }
 }
 
-/* Stores of OUTER level; with `in_place`, only those over a buffer that the kernel also reads. */
+/* Are there stores of OUTER level? With `in_place`: over a buffer that the kernel also reads? */
 static bool wgsl_rows_has_outer_stores(const tg_wgsl *w, bool in_place) {
     for (int32_t i = 0; i < w->kernel->body_count; i++) {
         const tg_instruction *in = &w->kernel->body[i];
@@ -294,7 +303,8 @@ static void wgsl_rows_store_outer(wgsl_rows *r, const char *row_exists) {
 
 /* ---------------------------------------------------------------- kernels that are one stage */
 
-/* Which row this invocation is on, and which lane of it. Rows past the last do as the last does, and store nothing. */
+/* Declares the row of this invocation, and its lane of the row. Rows past the last one repeat it
+ * and store nothing; the result is the condition for a store, NULL if there are no such rows. */
 static const char *wgsl_rows_place(wgsl_rows *r) {
     tg_wgsl *w = r->w;
     const int32_t together = r->size / r->lanes;
@@ -346,7 +356,7 @@ static void wgsl_rows_place_part(wgsl_rows *r) {
     tg_wgsl_line(w, "let end = min(begin + %lld, %lld);", (long long)r->chunk, (long long)r->length);
 }
 
-/* Everything up to and including the reductions of depth `known`, from scratch. */
+/* All up to and including the reductions of depth `known`, which are in scratch. */
 static void wgsl_rows_known(wgsl_rows *r, int32_t known) {
     tg_wgsl *w = r->w;
     tg_wgsl_decode(w, "row", 0, w->kernel->outer_count);
@@ -401,7 +411,8 @@ static void wgsl_rows_last_stage(wgsl_rows *r, bool elements, bool outer) {
     tg_wgsl_end(w, elements ? r->rows * r->parts : r->rows, r->size);
 }
 
-/* A value that one part of a row overwrites may be read by the others: such stores wait for a stage of their own. */
+/* A value that one part of a row overwrites may be read by the others: such stores get a stage of
+ * their own. */
 static void wgsl_rows_last_stages(wgsl_rows *r) {
     const bool elements = tg_places_want(r->w->kernel, r->w->places, 0, true);
     const bool apart = elements && wgsl_rows_has_outer_stores(r->w, true);
@@ -419,7 +430,8 @@ static void wgsl_rows_in_parts(wgsl_rows *r) {
     wgsl_rows_last_stages(r);
 }
 
-/* Words of workgroup memory per invocation: every reduction has an array of its own for its tree. */
+/* Words of workgroup memory for each invocation: each reduction has an array of its own for its
+ * tree. */
 static int32_t wgsl_rows_words(const tg_wgsl *w) {
     int32_t words = 0;
     for (int32_t i = 0; i < w->kernel->body_count; i++)
@@ -436,7 +448,8 @@ void tg_wgsl_reduce(tg_wgsl *w) {
         w->status = TG_ERROR_MEMORY;
         return;
     }
-    if (r.rows * r.length < 16384 && r.length <= 64) r.size = 64; /* small: more, smaller workgroups */
+    /* small: more workgroups, each smaller */
+    if (r.rows * r.length < 16384 && r.length <= 64) r.size = 64;
     if (w->frame.size > 0) r.size = w->frame.size;
     const int32_t budget = tg_wgsl_workgroup_bytes(w, false) / TG_WORD_BYTES;
     while (tg_wgsl_is_lone(w) && wgsl_rows_words(w) * r.size > budget) r.size /= 2;

@@ -1,4 +1,4 @@
-/* wgsl_resolve: the text of an access to memory, which a resolver described. Must not know where
+/* wgsl_resolve: the text of an access to memory that a resolver described. Must not know where
  * memory lies. */
 #include "emit/wgsl.h"
 

@@ -1,4 +1,4 @@
-/* wgsl_resolve: how the statements of a stage name what lies outside them: the kernel's arguments,
+/* wgsl_resolve: how the statements of a stage name what is outside them: the kernel's arguments,
  * its scratch, its functions, its arrays in workgroup memory. A printer asks here at each access
  * and never spells such a name itself, so that it need not know which of two resolvers answers:
  *   wgsl_lone.c   a kernel has a module of its own; each argument is an array of its own type
@@ -22,7 +22,7 @@ typedef struct tg_wgsl tg_wgsl;
 typedef struct tg_wgsl_memory {
     char name[24];
     int64_t first;    /* where element 0 lies */
-    const char *cast; /* type of an element that is bound as u32 (vec4<u32>); NULL: as it is */
+    const char *cast; /* type of an element that is bound as u32 (vec4<u32>); NULL: no cast */
     bool by_call;     /* read by at_NAME(index) */
 } tg_wgsl_memory;
 
@@ -48,7 +48,7 @@ typedef struct tg_wgsl_resolver {
 /* ---- arguments and scratch. Asking binds the memory; a stage binds what it asked for. */
 tg_wgsl_memory tg_wgsl_argument(tg_wgsl *w, int32_t argument);
 /* As vec4<f32>s, for a stage that reads the argument in no other way and never writes it.
- * tg_wgsl_plan_vectors has said so before, because other kernels of the module read the same
+ * tg_wgsl_plan_vectors must have said so before, because other kernels of the module read the same
  * block. */
 tg_wgsl_memory tg_wgsl_argument_vectors(tg_wgsl *w, int32_t argument);
 
@@ -66,11 +66,11 @@ const char *tg_wgsl_read_scratch(tg_wgsl *w, const char *type, const char *index
 /* The line that stores `value` there. */
 void tg_wgsl_write_scratch(tg_wgsl *w, const char *type, const char *value, const char *index, ...) TG_PRINTF(4, 5);
 
-/* ---- workgroup memory. Declares an array of this stage; answers what it is called, in the arena
- * or `name` itself. Each name is declared once in a stage. */
+/* ---- workgroup memory. Declares an array of this stage; returns its name, in the arena or `name`
+ * itself. Each name is declared once in a stage. */
 const char *tg_wgsl_declare_array(tg_wgsl *w, const char *name, tg_wgsl_array array);
 int64_t tg_wgsl_array_bytes(const tg_wgsl_array *array);
-/* "vec4<f32>", "array<vec4<f16>, 16>": an element. */
+/* The type of an element: "vec4<f32>", "array<vec4<f16>, 16>". */
 void tg_wgsl_element_type(const tg_wgsl_array *array, char *text, size_t size);
 
 #endif

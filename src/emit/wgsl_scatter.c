@@ -1,7 +1,8 @@
-/* wgsl_scatter: table[index(n)] += value(n), without atomics and always added in the same order. A small table is summed by one
- * invocation per table element and chunk of n, each comparing every index of its chunk. For a large one that would be too much:
- * there every n finds the next n with the same index, and the first of each chain walks it. Must not know where indices come
- * from. */
+/* wgsl_scatter: table[index(n)] += value(n), without atomics and always added in the same order. A
+ * small table is summed by one invocation for each table element and chunk of n, which compares all
+ * indices of its chunk. For a large table that would be too much work: there each n finds the next
+ * n with the same index, and the first n of each such list walks the list. Must not know where
+ * indices come from. */
 #include "emit/wgsl.h"
 
 #include <stdio.h>
@@ -17,14 +18,16 @@ typedef struct wgsl_adds {
     bool *index;      /* per body instruction: the row depends on it */
 } wgsl_adds;
 
-#define WGSL_ADDS_SMALL (INT64_C(1) << 28)   /* comparisons; a millisecond of a large GPU, more is left to chains */
-#define WGSL_ADDS_CHUNK 64                   /* points an invocation compares at least */
+/* comparisons; a millisecond of a large GPU. More are left to lists */
+#define WGSL_ADDS_SMALL (INT64_C(1) << 28)
+#define WGSL_ADDS_CHUNK 64                   /* least points that an invocation compares */
 #define WGSL_ADDS_SCRATCH (INT64_C(4) << 20) /* words of partial tables */
 #define WGSL_ADDS_TILE 256                   /* indices compared from workgroup memory at a time */
 
 static const tg_instruction *wgsl_adds_instruction(const wgsl_adds *s) { return &s->w->kernel->body[s->at]; }
 
-/* The lines that give the row; then, asked again, the other values. Both only once per block. */
+/* The lines that give the row; then, called again with `index` false, the other values. Both only
+ * once in a block. */
 static void wgsl_adds_values(const wgsl_adds *s, bool index) {
     for (int32_t i = 0; i < s->w->kernel->body_count; i++) {
         const tg_placed *place = &s->w->places[i];
@@ -40,7 +43,7 @@ static void wgsl_adds_find_index(wgsl_adds *s) {
         for (int k = 0; s->index[i] && k < tg_body_arity(kernel->body[i].op); k++) s->index[kernel->body[i].src[k]] = true;
 }
 
-/* table[row * stride + at(d)] with the row spelt `row`. */
+/* table[row * stride + at(d)] with the row spelled `row`. */
 static void wgsl_adds_store(const wgsl_adds *s, const char *row, const char *value) {
     tg_wgsl *w = s->w;
     const tg_instruction *in = wgsl_adds_instruction(s);
@@ -55,7 +58,8 @@ static void wgsl_adds_store(const wgsl_adds *s, const char *row, const char *val
     tg_wgsl_newline(w);
 }
 
-/* `var sum`, to which values are added one after another; a float keeps beside it what rounding loses. */
+/* `var sum`, to which values are added one after another; for a float `lost` sums what rounding
+ * loses. */
 static void wgsl_adds_open_sum(const wgsl_adds *s) {
     tg_wgsl_line(s->w, "var sum: %s = 0;", s->type);
     if (s->real) tg_wgsl_line(s->w, "var lost = 0f;");
@@ -79,12 +83,12 @@ static void wgsl_adds_decode_width(const wgsl_adds *s, const char *flat) {
 }
 
 static int32_t wgsl_adds_size(const wgsl_adds *s) { return tg_wgsl_is_lone(s->w) ? 64 : s->w->frame.size; }
-/* One invocation per element. */
+/* One invocation for each element. */
 static void wgsl_adds_end(const wgsl_adds *s, int64_t count) {
     const int32_t size = wgsl_adds_size(s);
     tg_wgsl_end(s->w, (count + size - 1) / size, size);
 }
-/* `let element = ...` below `count`, one per invocation. */
+/* `let element = ...` below `count`, one for each invocation. */
 static void wgsl_adds_element(const wgsl_adds *s, int64_t count) {
     const int32_t size = wgsl_adds_size(s);
     tg_wgsl_line(s->w, "let element = group * %d + t;", (int)size);
@@ -150,8 +154,10 @@ static void wgsl_adds_small(const wgsl_adds *s) {
     wgsl_adds_join(s, parts, scratch);
 }
 
-/* ---------------------------------------------------------------- large tables. Scratch: the row of every n (-1: outside the table),
- * then for every n the next of its chain (the number of points: none), then whether it is a chain's first */
+/* ---------------------------------------------------------------- large tables */
+
+/* Scratch: the row of each n (-1: outside the table), then for each n the next of its list (the
+ * number of points: none), then whether it is the first of its list. */
 
 static void wgsl_adds_rows(const wgsl_adds *s, int64_t scratch) {
     tg_wgsl *w = s->w;
@@ -178,7 +184,7 @@ static void wgsl_adds_clear(const wgsl_adds *s) {
     wgsl_adds_end(s, s->rows * s->width);
 }
 
-/* The row of point `n`, -1 where there is no such point. */
+/* The row of point `n`; -1 if there is no such point. */
 static const char *wgsl_adds_row_of(const wgsl_adds *s, int64_t scratch, const char *n) {
     const char *row = tg_wgsl_read_scratch(s->w, "i32", "%lld + min(%s, %lld)", (long long)scratch, n, (long long)s->points - 1);
     const char *text = tg_arena_format(s->w->arena, "select(-1, %s, %s < %lld)", row, n, (long long)s->points);
@@ -225,7 +231,7 @@ static void wgsl_adds_walk(const wgsl_adds *s, int64_t scratch) {
     tg_wgsl_line(w, "for (var n = head; n < %lld; n = %s) {", (long long)s->points,
                  tg_wgsl_read_scratch(w, "i32", "%lld + n", (long long)(scratch + s->points)));
     tg_wgsl_decode(w, "n", 0, w->kernel->m_begin);
-    wgsl_adds_values(s, true); /* a value may use what the row is made of */
+    wgsl_adds_values(s, true); /* a value may use instructions of the row */
     wgsl_adds_values(s, false);
     wgsl_adds_add(s, s->value);
     tg_wgsl_line(w, "}");
@@ -267,7 +273,7 @@ static void wgsl_adds_one(tg_wgsl *w, int32_t at) {
 void tg_wgsl_scatter(tg_wgsl *w) {
     bool stores = false;
     for (int32_t i = 0; i < w->kernel->body_count; i++) stores = stores || w->kernel->body[i].op == TG_K_STORE;
-    if (stores) tg_wgsl_map(w); /* what the kernel stores beside; the map leaves scatters out */
+    if (stores) tg_wgsl_map(w); /* what else the kernel stores; the map leaves scatters out */
     for (int32_t i = 0; i < w->kernel->body_count; i++)
         if (w->kernel->body[i].op == TG_K_SCATTER) wgsl_adds_one(w, i);
 }

@@ -1,10 +1,12 @@
-/* wgsl_subgroup: tiles of halves: rounding what was fetched, and products as subgroup matrices. Owns the modules that ask a
- * device for all this. Where operands and sums lie in workgroup memory is tile/layout.h's. Must not know the contraction beyond its
- * tile: what is fetched from where, and what becomes of a sum, is wgsl_tiles.c's.
+/* wgsl_subgroup: tiles of halves: rounding of fetched values, and products as subgroup matrices.
+ * Owns the modules that test whether a device takes all this. tile/layout.h decides where operands
+ * and sums lie in workgroup memory. Must not know the contraction beyond its tile: wgsl_tiles.c
+ * decides what is fetched from where, and what becomes of a sum.
  *
- * Subgroup matrices are an experiment of Dawn's (docs/dawn/features/subgroup_matrix.md there; SPV_KHR_cooperative_matrix below): a
- * subgroup together holds a matrix of 16 x 16 values and multiplies two of them. They are read from arrays of scalars only, so
- * that a vec4 that was fetched is four stores. */
+ * Subgroup matrices are an experiment of Dawn's (docs/dawn/features/subgroup_matrix.md there;
+ * SPV_KHR_cooperative_matrix below): a subgroup together holds a matrix of 16 x 16 values and
+ * multiplies two of them. They are read from arrays of scalars only, so that a fetched vec4 takes
+ * four stores. */
 #include "emit/wgsl_contract.h"
 
 #include <stdio.h>
@@ -41,7 +43,8 @@ const char tg_wgsl_matrix_probe[] = "diagnostic(off, chromium.subgroup_matrix_un
 
 /* ---------------------------------------------------------------- rounding */
 
-/* One comparison for all that an invocation fetched: a rare thing must not cost at every value. NaN is not larger. */
+/* One comparison for all that an invocation fetched: a rare case must not cost time at each value.
+ * NaN is not larger. */
 void tg_wgsl_halve(tg_wgsl *w, int left, int right) {
     tg_wgsl_line(w, "{");
     tg_wgsl_line(w, "var most = abs(next_left0);");
@@ -93,7 +96,8 @@ void tg_wgsl_matrix_keep(tg_wgsl *w, const tg_wgsl_matrices *m) {
 
 /* ---------------------------------------------------------------- products */
 
-/* let l<i> (r<i>): rows from 16 i of the subgroup's block on, k from `k` on. A right matrix has k along its rows. */
+/* let l<i> (r<i>): rows from 16 i of the subgroup's block on, k from `k` on. A right matrix has k
+ * along its rows. */
 static void subgroup_load(tg_wgsl *w, const tg_wgsl_matrices *m, const tg_tile_side *o, int i, int k) {
     const char *name = subgroup_name(m->layout, o);
     const bool left = o == &m->layout->left, columns_lie_together = left == o->along_rows;
@@ -121,7 +125,8 @@ void tg_wgsl_matrix_multiply(tg_wgsl *w, const tg_wgsl_matrices *m) {
 
 /* ---------------------------------------------------------------- sums */
 
-/* Band by band of sixteen rows of every subgroup's block: registers have no index, so a band is a case. */
+/* Stores one band: sixteen rows of each subgroup's block. Registers have no index, so each band is
+ * a case. */
 static void subgroup_store_band(tg_wgsl *w, const tg_wgsl_matrices *m, int band) {
     const tg_tile_side *right = &m->layout->right;
     for (int j = 0; j < tg_tile_matrices(right); j++)

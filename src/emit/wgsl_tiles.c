@@ -1,6 +1,6 @@
 /* wgsl_tiles: contractions by tiles: a workgroup owns a tile of outputs and walks k piece by piece.
- * What an operand looks like in workgroup memory is tile/layout.h's; products of
- * subgroup matrices are wgsl_subgroup.c's. Must not know which tile. */
+ * tile/layout.h decides how an operand lies in workgroup memory; wgsl_subgroup.c prints products of
+ * subgroup matrices. Must not know how a tile is chosen. */
 #include "emit/wgsl_contract.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 typedef struct wgsl_tiles_operand {
     const tg_tile_operand *operand;
     const tg_tile_side *side;
-    int32_t first;     /* register of the piece, where there are two */
+    int32_t first;     /* first register of the piece, if there are two pieces */
     const char *name;  /* "left" or "right" */
     const char *array; /* in workgroup memory, as the module calls it */
     const char *own;   /* "y" or "x": the invocation along this side */
@@ -21,15 +21,15 @@ typedef struct wgsl_tiles {
     tg_wgsl_contraction *s;
     tg_tile_layout layout;
     wgsl_tiles_operand left, right;
-    tg_wgsl_matrices matrices; /* where the layout has them */
+    tg_wgsl_matrices matrices; /* if the layout has them */
 } wgsl_tiles;
 
 static const char wgsl_tiles_component[4] = {'x', 'y', 'z', 'w'};
 
-/* ---------------------------------------------------------------- where fetches come from and go to */
+/* ---------------------------------------------------------------- from where and to where */
 
-/* let left_r0, left_q0: which row (or four of them) and which k (or four) of the tile fetch i of
- * this invocation is. */
+/* let left_r0, left_q0: the row (or four of them) and the k (or four) of the tile that fetch i of
+ * this invocation brings. */
 static void wgsl_tiles_own_fetch(const wgsl_tiles *t, const wgsl_tiles_operand *o, int i) {
     const tg_tile_side *p = o->side;
     const int32_t inner = p->k_first ? t->layout.k / 4 : p->along_rows ? p->rows / 4 : p->rows;
@@ -77,7 +77,7 @@ static void wgsl_tiles_plan(const wgsl_tiles *t, wgsl_tiles_operand *o) {
     o->array = tg_wgsl_declare_array(t->w, o == &t->left ? "tile_left" : "tile_right", array);
 }
 
-/* ---------------------------------------------------------------- a piece into registers, then into workgroup memory */
+/* ------------------------------------- a piece into registers, then into workgroup memory */
 
 static void wgsl_tiles_fetch_side(const wgsl_tiles *t, const wgsl_tiles_operand *o, const char *let, const char *k) {
     const char *name = o->name;
@@ -90,7 +90,7 @@ static void wgsl_tiles_fetch(const wgsl_tiles *t, const char *let, const char *k
     wgsl_tiles_fetch_side(t, &t->right, let, k);
 }
 
-/* The piece `ahead` of k of the whole part into registers, where there is one. */
+/* Fetches the piece `ahead` of k into registers, if the part has one. */
 static void wgsl_tiles_fetch_next(const wgsl_tiles *t, int ahead) {
     char next[32];
     snprintf(next, sizeof next, "k + %d", ahead);
@@ -120,7 +120,7 @@ static void wgsl_tiles_keep(const wgsl_tiles *t) {
 
 /* ---------------------------------------------------------------- products of a piece */
 
-/* let <name><number>: register i of step `step`, a k, or the four k `q` */
+/* let <name><number>: register i of step `step`, which is a k, or the four k `q` */
 static void wgsl_tiles_read_as(const wgsl_tiles *t, const wgsl_tiles_operand *o, int step, int q, int i, char name, int number) {
     char own[16];
     if (o->side->k_first && q > 0) snprintf(own, sizeof own, "%s%d", o->own, q);
@@ -159,7 +159,7 @@ static void wgsl_tiles_multiply(const wgsl_tiles *t, int row, int k, int first) 
         tg_wgsl_line(t->w, "c%d_%d = fma(vec4<f32>(l%d.%c), b%d, c%d_%d);", row, j, rows ? row / 4 : row, c, first + j, row, j);
 }
 
-/* Four k, k by k: l for four k, or r, is in registers meanwhile. */
+/* Four k, k by k: meanwhile l, or r, is in registers for all four k. */
 static void wgsl_tiles_step(const wgsl_tiles *t, int q) {
     const bool left_rows = t->left.side->along_rows, right_rows = t->right.side->along_rows;
     if (!left_rows) wgsl_tiles_read(t, &t->left, q, q);
@@ -185,8 +185,8 @@ static void wgsl_tiles_four_columns(const wgsl_tiles *t, int q) {
     }
 }
 
-/* Four k, row by row, where the left operand comes by four k: only one row of it is in registers,
- * but the right one's four k are. */
+/* Four k, row by row, if the left operand comes by four k: only one row of it is in registers, but
+ * all four k of the right one. */
 static void wgsl_tiles_step_by_rows(const wgsl_tiles *t, int q) {
     wgsl_tiles_four_columns(t, q);
     for (int i = 0; i < t->s->choice.own_m; i++) {
@@ -220,7 +220,7 @@ static void wgsl_tiles_each_sum(const wgsl_tiles *t, const char *before, const c
         }
 }
 
-/* Slices from k = `begin` up to `end`, while the next one, of the whole part, is on its way. */
+/* Pieces from k = `begin` up to `end`; meanwhile the next piece of the whole part is on its way. */
 static void wgsl_tiles_pieces(const wgsl_tiles *t, const char *begin, const char *end) {
     const int piece = (int)t->layout.k;
     tg_wgsl_line(t->w, "for (var k = %s; k < %s; k += %d) {", begin, end, piece);
@@ -303,7 +303,7 @@ static void wgsl_tiles_row_of(const wgsl_tiles_operand *o, int index, char *text
     else snprintf(text, size, "%s * %d + %s + %d", o->tile, rows, o->own, index * invocations);
 }
 
-/* The epilogue of each output by itself: no array of sums, whose place is memory. */
+/* The epilogue of each output by itself: without an array of sums, which would lie in memory. */
 static void wgsl_tiles_finish_each(const wgsl_tiles *t, bool row_guard, bool column_guard) {
     const tg_tile_choice *c = &t->s->choice;
     const bool partial = c->parts > 1;
@@ -337,7 +337,7 @@ static void wgsl_tiles_finish(const wgsl_tiles *t, bool row_guard, bool column_g
     tg_wgsl_contract_points(t->s, &own, c->parts > 1);
 }
 
-/* The sums of subgroup matrices pass through workgroup memory, from where every invocation takes
+/* The sums of subgroup matrices pass through workgroup memory, from where each invocation takes
  * some. */
 static void wgsl_tiles_finish_matrices(const wgsl_tiles *t, bool guarded) {
     const tg_tile_problem *p = &t->s->problem;
@@ -354,8 +354,8 @@ static void wgsl_tiles_finish_matrices(const wgsl_tiles *t, bool guarded) {
 
 /* ---------------------------------------------------------------- the stage */
 
-/* Which tile this workgroup owns. Bands of eight tile rows, walked column by column, keep what
- * neighbours in time read in the second-level cache. */
+/* Which tile this workgroup owns. Bands of eight tile rows, walked column by column, keep in the
+ * second-level cache what workgroups read that run at about the same time. */
 static void wgsl_tiles_locate(const wgsl_tiles *t, int64_t tile_rows, int64_t tile_columns) {
     tg_wgsl *w = t->w;
     const int64_t tiles = tile_rows * tile_columns, batch = t->s->problem.batch;
@@ -375,7 +375,8 @@ static void wgsl_tiles_locate(const wgsl_tiles *t, int64_t tile_rows, int64_t ti
     tg_wgsl_line(w, "let tile_column = in_band / band_rows;");
 }
 
-/* let x, y: 32 neighbouring invocations lie 8 by 4, where they read the fewest different vec4s. */
+/* let x, y: 32 neighbouring invocations lie 8 by 4: in this way they read the fewest different
+ * vec4s. */
 static void wgsl_tiles_lanes(tg_wgsl *w, int32_t invocations) {
     const int across = tg_tile_log2(invocations / 8);
     tg_wgsl_line(w, "let x = (t & 7) | (((t >> 5) & %d) << 3);", (1 << across) - 1);

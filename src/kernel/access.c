@@ -1,5 +1,6 @@
-/* access: see access.h. The interesting part is reshape: a flat affine offset is taken apart into axes by exact division
- * when every term is either a multiple of the axis length or stays below it. */
+/* access: see access.h. Reshape is the interesting part: a flat affine offset is taken apart into
+ * axes by exact division, if each term is either a multiple of the axis length or stays below
+ * it. */
 #include "kernel/access.h"
 
 #include <string.h>
@@ -106,7 +107,7 @@ static tg_push affine_divide(const tg_affine *e, int64_t size, const tg_loops *l
     return push_ok;
 }
 
-/* One affine into axes dims[0..count), row-major. The first axis takes what is left. */
+/* Takes one affine apart into axes dims[0..count), row-major. The first axis takes the rest. */
 static tg_push affine_unflatten(const tg_affine *flat, const int64_t *dims, int count, const tg_loops *loops, tg_affine *out) {
     tg_affine rest = *flat;
     for (int d = count - 1; d > 0; d--) {
@@ -218,8 +219,8 @@ tg_push tg_map_push(const tg_node *node, tg_shape from, const tg_index_map *map,
     return push_ok;
 }
 
-/* e = size * quotient + remainder with -size < remainder < size at every loop point, both affine: e is a multiple of size where the
- * remainder is 0, and nowhere else. */
+/* e = size * quotient + remainder with -size < remainder < size at every loop point, both affine: e
+ * is a multiple of size where the remainder is 0, and nowhere else. */
 static tg_push affine_divide_around(const tg_affine *e, int64_t size, const tg_loops *loops, tg_affine *quotient, tg_affine *remainder) {
     tg_affine first = *e;
     int64_t lowest, highest;

@@ -1,5 +1,5 @@
-/* access: affine arithmetic over loop indices, and how views turn an access of their result into an access of their
- * operand. Pure functions. Must not know fusion. */
+/* access: affine arithmetic over loop indices, and how views turn an access of their result into an
+ * access of their operand. Pure functions. Must not know fusion. */
 #ifndef TG_ACCESS_H
 #define TG_ACCESS_H
 #include "ir/graph.h"
@@ -12,7 +12,8 @@ typedef struct tg_loops {
     int64_t extent[TG_MAX_LOOP];
 } tg_loops;
 
-/* Which element of a tensor a loop point touches: one affine per axis, and the bounds under which it exists at all. */
+/* Which element of a tensor a loop point touches: one affine for each axis, and bounds: where one
+ * does not hold, there is no element. */
 typedef struct tg_index_map {
     int32_t rank;
     int32_t bound_count;
@@ -46,12 +47,13 @@ void tg_affine_split(tg_affine *a, int32_t loop, int64_t factor, int32_t loop_co
 tg_affine tg_map_offset(const tg_index_map *map, tg_shape shape);
 /* The index map of `shape` whose row-major offset is `flat`. */
 tg_push tg_map_from_flat(const tg_affine *flat, tg_shape shape, const tg_loops *loops, tg_index_map *out);
-/* map: access of view `node` (RESHAPE PERMUTE BROADCAST SLICE PAD FLIP WINDOW); *out: the same of its operand of shape `from`. */
+/* map: an access of the result of view `node` (RESHAPE PERMUTE BROADCAST SLICE PAD FLIP WINDOW);
+ * *out: the access of its operand, of shape `from`. */
 tg_push tg_map_push(const tg_node *node, tg_shape from, const tg_index_map *map, const tg_loops *loops, tg_index_map *out);
-/* map: access of FOLD `node`; *out: the same of its operand's elements that tap `tap` adds, under the bounds that there are any.
- * *never: there are none. */
+/* map: an access of the result of FOLD `node`; *out: the access of the elements of its operand that
+ * tap `tap` adds, with bounds that hold where there are any. *never: there are none. */
 tg_push tg_map_fold(const tg_node *node, tg_shape from, int64_t tap, const tg_index_map *map, const tg_loops *loops, tg_index_map *out,
                     bool *never);
-/* Adds lo <= at < hi unless always true. false: no room. */
+/* Adds lo <= at < hi unless it is always true. False: no room. */
 bool tg_map_bound(tg_index_map *map, const tg_affine *at, int64_t lo, int64_t hi, const tg_loops *loops);
 #endif

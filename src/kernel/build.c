@@ -1,5 +1,6 @@
-/* build: one kernel from a set of items: the loop nest, then each item's expression pulled down to what is stored, views
- * becoming index arithmetic on the way. When a reshape does not divide the loops, a loop is split and the kernel built anew. */
+/* build: one kernel from a set of items: the loop nest, then the expression of each item, down to
+ * stored values; views become index arithmetic. If a reshape does not divide the loops, a loop is
+ * split and the kernel is built again. Must not choose which items share a kernel. */
 #include "kernel/build_parts.h"
 
 #include <string.h>
@@ -24,8 +25,8 @@ static bool emit_store(struct tg_builder *b, int32_t item, int value, const tg_a
     return true;
 }
 
-/* The place of `node` when a contraction stores a permutation of its result: the map of the value
- * under the views is row-major over the loops, and each view is followed forwards. */
+/* The map of `node`, where a contraction stores a permutation of its result. The map of the value
+ * under the views is row-major over the loops; from there each view is followed forwards. */
 static tg_push follow_views(const struct tg_builder *b, int32_t node, tg_index_map *out) {
     int32_t path[TG_MAX_RANK * 2];
     int count = 0;
@@ -124,7 +125,7 @@ static void emit_scatter(struct tg_builder *b) {
 
 static void add_loop(struct tg_builder *b, int64_t extent) { b->loops.extent[b->loops.count++] = extent; }
 
-/* The loop nest that the domain asks for, before any splitting. */
+/* The loop nest that the domain asks for, before any loop is split. */
 static void start_loops(struct tg_builder *b) {
     const tg_domain *d = b->domain;
     b->loops.count = 0;
@@ -173,7 +174,7 @@ static void split_loop(struct tg_builder *b) {
     if (k < b->outer) b->outer++;
 }
 
-/* ---- the whole */
+/* ---- a kernel */
 
 static void build_once(struct tg_builder *b, const bool *stored) {
     b->body_count = b->memo_count = b->bound_count = b->argument_count = b->depth = 0;

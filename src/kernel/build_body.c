@@ -1,5 +1,5 @@
-/* build_body: the instructions of a value and of all that it is computed from, down to what is stored. Views become index arithmetic on
- * the way. Must not know how loops are chosen. */
+/* build_body: the instructions of a value and of all that it is computed from, down to stored
+ * values. Views become index arithmetic. Must not know how loops are chosen. */
 #include "kernel/build_parts.h"
 
 #include <string.h>
@@ -18,9 +18,10 @@ int tg_build_fail(struct tg_builder *b, tg_build_status status, int32_t culprit)
     return -1;
 }
 
-/* A push that did not work: split and start anew, or have `culprit` stored. */
+/* After a push that failed: splits a loop and starts again, or asks for `culprit` to be stored. */
 int tg_build_push_failed(struct tg_builder *b, tg_push push, int32_t culprit) {
-    bool splittable = b->domain->kind != TG_KERNEL_SCATTER_ADD || push.loop < b->m_begin; /* a scattered row is one loop */
+    /* a scattered row is one loop */
+    bool splittable = b->domain->kind != TG_KERNEL_SCATTER_ADD || push.loop < b->m_begin;
     if (push.status == TG_PUSH_SPLIT && splittable && b->loops.count < TG_MAX_LOOP - 1 && !b->split) {
         b->split = true;
         b->split_loop = push.loop;
@@ -38,7 +39,7 @@ int32_t tg_build_argument(struct tg_builder *b, int32_t reference, tg_dtype dtyp
     return b->argument_count++;
 }
 
-/* Appends; fills level and mask from `own` loops and the sources. */
+/* Appends; fills in level and mask from the loops in `own` and from the sources. */
 int tg_build_append(struct tg_builder *b, tg_instruction instruction, uint32_t own, int sources) {
     if (b->body_count >= BUILD_MAX_BODY) return tg_build_fail(b, TG_BUILD_LARGE, 0);
     tg_level level = level_of_mask(b, own);
@@ -153,7 +154,8 @@ static int emit_inside(struct tg_builder *b, const tg_bound *bounds, int count) 
     return tg_build_append(b, inside, mask, 0);
 }
 
-/* value where the bounds that `inner` has beyond `outer_bounds` hold, else `otherwise` (an instruction). */
+/* `value` where all bounds of `inner` after the first `outer_bounds` hold, else `otherwise` (an
+ * instruction; if negative: 0). */
 static int emit_guarded(struct tg_builder *b, int value, const tg_index_map *inner, int outer_bounds, int otherwise, tg_dtype dtype) {
     if (value < 0 || inner->bound_count == outer_bounds) return value;
     int inside = emit_inside(b, inner->bounds + outer_bounds, inner->bound_count - outer_bounds);
@@ -191,7 +193,8 @@ static int emit_reshape(struct tg_builder *b, int32_t node, const tg_index_map *
     return tg_build_value(b, x, &inner);
 }
 
-/* Parts of a concatenation (along an axis of the map) or of a pack (along the flat offset): nested selects. */
+/* Inputs of a concatenation (along an axis of the map) or of a pack (along the flat offset): nested
+ * selects. */
 static int emit_concat(struct tg_builder *b, int32_t node, const tg_index_map *map) {
     const tg_node *n = builder_node(b, node);
     int axis = (int)n->attr.axes, result = -1;
@@ -235,7 +238,7 @@ static int emit_pack(struct tg_builder *b, int32_t node, const tg_index_map *map
     return result;
 }
 
-/* A fold: its taps one after the other, each where a window has it there. */
+/* A fold adds its taps one after another, each where a window has an element there. */
 static int emit_fold(struct tg_builder *b, int32_t node, const tg_index_map *map) {
     const tg_node n = *builder_node(b, node);
     const int32_t x = n.inputs[0];
@@ -256,12 +259,14 @@ static int emit_fold(struct tg_builder *b, int32_t node, const tg_index_map *map
     return result < 0 ? emit_constant(b, n.dtype, 0.0) : result;
 }
 
-/* ---- the rest */
+/* ---- operations */
 
-/* node under map as one affine access of something stored elsewhere. On failure: who must be stored. */
+/* `node` under `map` as one affine access of a value that is stored elsewhere. On failure b->status
+ * says why, and b->culprit what must be stored. */
 static bool resolve_access(struct tg_builder *b, int32_t node, const tg_index_map *map, int32_t *base, tg_affine *at) {
     tg_index_map now = *map, next;
-    int32_t bounded = node; /* the first view that does not always exist: stored, it and what is before it need no bounds */
+    /* the first view with bounds: once it is stored, neither it nor the views before it need any */
+    int32_t bounded = node;
     for (;;) {
         const tg_node *n = builder_node(b, node);
         if (tg_build_stored_elsewhere(b, node)) {
@@ -296,7 +301,7 @@ static bool resolve_access(struct tg_builder *b, int32_t node, const tg_index_ma
     }
 }
 
-/* The gathered row is a pseudo loop after the real ones. */
+/* The gathered row enters as a pseudo loop after the real ones. */
 static int emit_gather(struct tg_builder *b, int32_t node, const tg_index_map *map) {
     const tg_node *n = builder_node(b, node);
     int32_t table = n->inputs[0], indices = n->inputs[1], base;
@@ -312,7 +317,8 @@ static int emit_gather(struct tg_builder *b, int32_t node, const tg_index_map *m
     tg_instruction gather;
     memset(&gather, 0, sizeof gather);
     bool good = resolve_access(b, table, &table_map, &base, &gather.at);
-    if (b->split && b->split_loop == pseudo) { /* a split row is no row stride: store the table as it is */
+    /* a split row has no row stride: the table is stored as it is */
+    if (b->split && b->split_loop == pseudo) {
         b->split = false;
         b->status = TG_BUILD_STORE;
         b->culprit = table;
@@ -370,7 +376,8 @@ static int emit_reduce(struct tg_builder *b, int32_t node) {
     int value = tg_build_value(b, n->inputs[0], &map);
     if (value < 0) return -1;
     n = builder_node(b, node);
-    if (b->body[value].level != TG_LEVEL_ELEMENT) { /* the same at every inner point, but reduced all the same */
+    /* the same at each inner point, but still to be reduced over all of them */
+    if (b->body[value].level != TG_LEVEL_ELEMENT) {
         value = emit_alu(b, TG_OP_CAST, b->body[value].dtype, value, -1, -1, 1);
         if (value < 0) return -1;
         b->body[value].level = TG_LEVEL_ELEMENT;

@@ -1,5 +1,5 @@
-/* build_finish: the finished kernel in a block of its own. Loops of extent 1 go, and neighbours that every access treats as one are merged.
- */
+/* build_finish: the finished kernel in a block of its own. Drops loops of extent 1 and merges
+ * neighbours that every access treats as one. Must not know how loops and values are chosen. */
 #include "kernel/build_parts.h"
 
 #include <stdio.h>
@@ -72,8 +72,8 @@ static void rotate_affine(tg_affine *a, int32_t loop, void *user) {
     rotate_strides(a->stride, user);
 }
 
-/* A contraction whose every store is contiguous along m, not n, is made as its transpose: the operands change places. The
- * products and their order stay the same. */
+/* A contraction whose stores are all contiguous along m and not along n becomes its transpose: the
+ * operands change sides. The products and their order stay the same. */
 static void turn_contraction(tg_kernel *kernel) {
     const int32_t m = kernel->n_begin - 1, n = kernel->outer_count - 1;
     if (kernel->kind != TG_KERNEL_CONTRACT || m < kernel->m_begin || n < kernel->n_begin) return;

@@ -1,5 +1,6 @@
-/* build_parts (private to kernel/build*.c): a kernel in the making. build.c makes its loops and its stores, build_body.c the values that
- * are stored, build_finish.c the kernel itself. */
+/* build_parts (private to kernel/build*.c): a kernel while it is built. build.c makes its loops and
+ * its stores, build_body.c the values that are stored, build_finish.c the kernel itself. Must not
+ * know how items are chosen. */
 #ifndef TG_BUILD_PARTS_H
 #define TG_BUILD_PARTS_H
 #include "ir/dtype.h"
@@ -21,7 +22,7 @@ struct tg_builder {
     int item_count;
     tg_loops loops;
     int32_t outer, m_begin, n_begin;
-    tg_index_map reduce_map; /* of the shaping REDUCE's operand */
+    tg_index_map reduce_map; /* of the operand of the REDUCE that shapes the loops */
     tg_affine element_flat, outer_flat;
     tg_instruction body[BUILD_MAX_BODY];
     uint32_t mask[BUILD_MAX_BODY]; /* loops an instruction depends on */
@@ -44,22 +45,26 @@ struct tg_builder {
 
 static inline const tg_node *builder_node(const struct tg_builder *b, int32_t id) { return &b->f->graph->nodes.items[id]; }
 
-/* ---- build_body.c. What returns an instruction returns -1 once b->status says why there is none. */
-int tg_build_fail(struct tg_builder *b, tg_build_status status, int32_t culprit); /* -1. The first reason stays */
-/* A push that did not work: split and start anew, or have `culprit` stored. */
+/* ---- build_body.c. Functions that return an instruction return -1 after b->status says why there
+ * is none. */
+/* returns -1; the first reason stays */
+int tg_build_fail(struct tg_builder *b, tg_build_status status, int32_t culprit);
+/* After a push that failed: splits a loop and starts again, or asks for `culprit` to be stored. */
 int tg_build_push_failed(struct tg_builder *b, tg_push push, int32_t culprit);
-/* The number of the argument with that reference: a new one, or the one there is. */
+/* The number of the argument with that reference: the existing one, or a new one. */
 int32_t tg_build_argument(struct tg_builder *b, int32_t reference, tg_dtype dtype, tg_access access);
-/* Appends; fills level and mask from `own` loops and the sources. */
+/* Appends; fills in level and mask from the loops in `own` and from the sources. */
 int tg_build_append(struct tg_builder *b, tg_instruction instruction, uint32_t own, int sources);
-/* The instruction that has this element of `node` already; -1: none. */
+/* The instruction that already has this element of `node`; -1: none. */
 int tg_build_memo_find(const struct tg_builder *b, int32_t node, const tg_affine *flat, const tg_index_map *map);
 void tg_build_memo_add(struct tg_builder *b, int32_t node, const tg_affine *flat, const tg_index_map *map, int instruction);
-bool tg_build_stored_elsewhere(const struct tg_builder *b, int32_t node);  /* some other kernel stores it, or it is a leaf */
-bool tg_build_item_is_outer(const struct tg_builder *b, const tg_node *n); /* one value for each outer point of a REDUCE */
+/* another kernel stores it, or a leaf holds it */
+bool tg_build_stored_elsewhere(const struct tg_builder *b, int32_t node);
+/* one value for each outer point of a REDUCE */
+bool tg_build_item_is_outer(const struct tg_builder *b, const tg_node *n);
 /* The value of `node` under `map`: loaded where it is stored, else computed. */
 int tg_build_value(struct tg_builder *b, int32_t node, const tg_index_map *map);
-/* The same, computed whether it is stored or not. */
+/* The same, but always computed, even if it is stored. */
 int tg_build_compute(struct tg_builder *b, int32_t node, const tg_index_map *map);
 
 /* ---- build_finish.c */

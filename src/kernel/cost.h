@@ -1,8 +1,10 @@
-/* cost: every number fusion decides by, with where it comes from. */
+/* cost: the numbers by which fusion and the search for launches decide, each with its source. Must
+ * not know devices: their rates are in the device model. */
 #ifndef TG_COST_H
 #define TG_COST_H
 
-/* Rough cost of one element of an operation in the unit "one add on the tile VM"; ops.def says which op has which. */
+/* Rough cost of one element of an operation in the unit "one add on the tile VM"; ops.def says
+ * which op has which. */
 #define TG_COST_FREE 0 /* never computed: leaves and views */
 #define TG_COST_CHEAP 1
 #define TG_COST_DIVIDE 3
@@ -10,28 +12,31 @@
 #define TG_COST_GATHER 6
 #define TG_COST_RANDOM 60 /* 20 wide products; measured: 50 adds with AVX-512, 110 with AVX2 */
 
-/* A value wanted by several kernels is stored once its recomputation costs more than this: about what a write and a read
- * through the second-level cache cost per element. */
+/* A value that several kernels read is stored if recomputing it costs more than this: about the
+ * cost per element of a write and a read through the second-level cache. */
 #define TG_COST_STORE 16
 
-/* Longest body: registers of a tile (1 KiB each) should stay within the second-level cache, and WGSL compile time linear. */
+/* Longest body: the registers of a tile (1 KiB each) should fit in the second-level cache, and the
+ * time to compile WGSL should stay linear. */
 #define TG_MAX_BODY 224
 
-/* A reduction over few rows keeps its own kernel (elementwise users read its result) when more than this many elements are
- * involved: one row is one unit of parallel work. */
+/* A reduction over few rows keeps its own kernel (elementwise users read its result) if it covers
+ * more than this many elements: one row is one unit of parallel work. */
 #define TG_ROWS_FOR_FUSION 8
 #define TG_FEW_ROWS_ELEMENTS 8192
-/* And a row longer than this is not worth holding or recomputing. */
+/* A row longer than this is not worth holding or recomputing. */
 #define TG_LONGEST_FUSED_ROW 32768
 
-/* ---- launches (tg_launch). What they take is in the rates of the device model. */
+/* ---- launches (tg_launch). The time that they take is in the rates of the device model. */
 
 /* Kernels in one launch: the time to compile a shader grows with its length. */
 #define TG_MAX_JOINED 96
-/* Slices of a chain: fewer leave most processors idle; more are single rows, which share nothing. */
+/* Slices of a chain: fewer leave most processors idle; more are single rows, which share
+ * nothing. */
 #define TG_FEWEST_SLICES 16
 #define TG_MOST_SLICES 1024
-/* How often the search for a chain tries to run what blocks its middle before it: each costs a walk over the kernels. */
+/* How often the search for a chain tries to run a kernel that blocks the chain's middle before the
+ * chain: each try costs a walk over the kernels. */
 #define TG_CHAIN_TRIES 64
 /* Kernels that the search looks at from the first one that has no launch yet. */
 #define TG_LAUNCH_WINDOW 1024

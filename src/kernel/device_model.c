@@ -1,4 +1,5 @@
-/* device_model: the numbers of the devices that are known by name, each with where it comes from. Must not know who reads them. */
+/* device_model: the numbers of the devices that are known by name, each with its source. Must not
+ * know who reads them. */
 #include "kernel/device_model.h"
 
 /* 1.9 GHz: 1900 cycles are a microsecond. */
@@ -9,8 +10,10 @@ const tg_device_rates tg_h200_rates = {
     .busy_invocations = 32768, /* about 132 x 256 */
 
     .launch = 4.0, /* measured: about 4 */
-    /* The next four are estimates from the data sheet and the sizes that matter here, not measurements of their own. */
-    .alone_rate = 8e6, /* a kernel of a few million operations: far from the peak, its tiles are few */
+    /* The next four are estimates from the data sheet and the sizes that matter here; none of them
+     * is measured by itself. */
+    /* a kernel of a few million operations: far from the peak, because it has few tiles */
+    .alone_rate = 8e6,
     .chained = 0.6,
     .slice_rate = 0.1e6,
     .longest_joined = 60.0,

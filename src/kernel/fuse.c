@@ -1,6 +1,7 @@
-/* fuse: see fuse.h. Three steps: decide what is stored, build one kernel for each stored value, then join kernels while the
- * joint kernel can be built. Every decision is checked by building, so a rule that is too bold costs a refused join, never a
- * wrong kernel. The numbers are in cost.h. */
+/* fuse: see fuse.h. Three steps: decide which values are stored, build one kernel for each of them,
+ * then join kernels as long as the joint kernel can be built. Every decision is checked by
+ * building, so a rule that is too bold costs a refused join, never a wrong kernel. The numbers are
+ * in cost.h. */
 #include "kernel/fuse_parts.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ int32_t tg_strip_reshape(const tg_graph *g, int32_t node) {
     return node;
 }
 
-/* ---- what is alive */
+/* ---- live nodes */
 
 static void spread_live(tg_fusion *f) {
     for (int32_t id = f->node_count - 1; id > 0; id--)
@@ -22,7 +23,8 @@ static void spread_live(tg_fusion *f) {
             for (int32_t i = 0; i < fuse_node(f, id)->input_count; i++) f->live[fuse_node(f, id)->inputs[i]] = true;
 }
 
-/* users[id]: how often live nodes take id; only_user: the last of them. f->users: all of them, node by node. */
+/* users[id]: how often live nodes take id; only_user: the last of those nodes. f->users: all of
+ * them, node by node. */
 static bool find_users(tg_fusion *f, int32_t *users, int32_t *only_user) {
     int32_t total = 0;
     for (int32_t id = 1; id < f->node_count; id++) {
@@ -37,14 +39,15 @@ static bool find_users(tg_fusion *f, int32_t *users, int32_t *only_user) {
     f->user_begin = TG_NEW(&f->arena, int32_t, f->node_count + 2);
     if (!f->users || !f->user_begin) return false;
     for (int32_t id = 1; id < f->node_count; id++) f->user_begin[id + 2] = f->user_begin[id + 1] + users[id];
-    for (int32_t id = 1; id < f->node_count; id++) { /* user_begin[id + 1] runs from the begin of id's users to their end */
+    /* user_begin[id + 1] moves from the begin of id's users to their end */
+    for (int32_t id = 1; id < f->node_count; id++) {
         const tg_node *n = fuse_node(f, id);
         for (int32_t i = 0; f->live[id] && i < n->input_count; i++) f->users[f->user_begin[n->inputs[i] + 1]++] = id;
     }
     return true;
 }
 
-/* ---- the whole */
+/* ---- all steps */
 
 static bool make_tables(tg_fusion *f) {
     size_t n = (size_t)f->node_count;
@@ -75,7 +78,8 @@ static void find_packs(tg_fusion *f) {
     }
 }
 
-/* Items and groups in the order of the trace, and their kernels with them: copies keep theirs in the order in which they come. */
+/* Puts items and groups in the order of the graph, with their kernels. The kernels of copies keep
+ * the order in which the copies are made. */
 static tg_status settle_order(tg_fusion *f, const int32_t *outputs, int output_count) {
     const size_t n = (size_t)f->node_count + (size_t)f->items.count;
     tg_kernel **made = tg_alloc(f->ctx, sizeof(tg_kernel *) * n);
@@ -131,7 +135,8 @@ tg_status tg_fuse(tg_fusion *f, tg_graph *g, const tg_device_model *device, bool
     return fuse_rounds(f, outputs, output_count);
 }
 
-/* A copy leaves its kernel for one of its own; a value keeps its kernel, and a copy of it goes to the state. */
+/* A copy leaves its kernel and gets one of its own. A value keeps its kernel, and a new copy of it
+ * goes to the state. */
 tg_status tg_fusion_redirect(tg_fusion *f, int32_t item) {
     const tg_item old = f->items.items[item];
     int32_t moved = item;

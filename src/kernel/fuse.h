@@ -1,9 +1,9 @@
-/* fuse: which values are stored and which are recomputed, and which stored values share a kernel. Owns that choice; build.c
- * makes one kernel of a choice. Knows the graph; must not know buffers, liveness or devices (beyond
- * tg_device_model).
+/* fuse: which values are stored and which are recomputed, and which stored values share a kernel.
+ * Owns that choice; build.c makes one kernel of a choice. Knows the graph; must not know buffers,
+ * liveness or devices (except tg_device_model).
  *
- * An item is a value that gets stored; a group is a set of items made by one kernel. A kernel's arguments are
- * references to nodes and items until the planner gives them buffers. */
+ * An item is a value that is stored; a group is the set of items that one kernel makes. The
+ * arguments of a kernel are references to nodes and items until the planner gives them buffers. */
 #ifndef TG_FUSE_H
 #define TG_FUSE_H
 #include "kernel/access.h"
@@ -12,8 +12,9 @@
 typedef struct tg_item {
     int32_t node;
     int32_t group;
-    bool copy;             /* stores a value that also lives elsewhere (a leaf, or a second destination) */
-    bool pinned;           /* a program output or a state: stored for any reader */
+    /* stores a value that also lives elsewhere (a leaf, or a second destination) */
+    bool copy;
+    bool pinned;           /* a program output or a state: stored even if no kernel reads it */
     int32_t state;         /* index in the graph's states, or -1: a buffer of its own */
     int64_t state_offset;  /* elements */
     int32_t next_in_state; /* the next item of its state, or -1 */
@@ -23,8 +24,10 @@ typedef struct tg_domain {
     tg_kernel_kind kind;
     int64_t elements; /* points of the loop nest (contractions: of the result) */
     int64_t rows;     /* REDUCE: outer points; else = elements */
-    bool trailing;    /* REDUCE: the reduced axes are the last ones, so points are in row-major order */
-    int32_t node;     /* the REDUCE, CONTRACT or SCATTER_ADD node that shapes the loops; 0 for MAP */
+    /* REDUCE: the reduced axes are the last ones, so points are in row-major order */
+    bool trailing;
+    /* the REDUCE, CONTRACT or SCATTER_ADD node that shapes the loops; 0 for MAP */
+    int32_t node;
 } tg_domain;
 
 typedef struct tg_group {
@@ -33,14 +36,14 @@ typedef struct tg_group {
     tg_kernel *kernel;
     bool merged_away;
     int32_t merged_into;
-    int32_t place;   /* its position in an order in which each group comes after what it needs */
-    int32_t changed; /* the last sweep of joins in which it did */
+    int32_t place;   /* in an order in which each group comes after those it needs */
+    int32_t changed; /* the last sweep of joins that changed it */
 } tg_group;
 
 typedef struct tg_fusion {
     tg_graph *graph;
     tg_context *ctx;
-    tg_arena arena;                /* dies with the fusion */
+    tg_arena arena;                /* freed with the fusion */
     const tg_device_model *device; /* borrowed */
     bool no_fusion;
     int32_t node_count;
@@ -51,12 +54,13 @@ typedef struct tg_fusion {
     int32_t *load_count;  /* node -> groups whose kernel reads it */
     int32_t *output_copy; /* node -> copy made for an output, or -1 */
     int32_t *state_items; /* state -> its items, linked by next_in_state; -1 */
-    int32_t *users;       /* live nodes that take a node: [user_begin[node], user_begin[node + 1]) */
+    /* live nodes that take a node: [user_begin[node], user_begin[node + 1]) */
+    int32_t *users;
     int32_t *user_begin;
-    int32_t *seen, epoch;        /* node -> the last walk that came by */
-    int32_t *walk, walk_count;   /* nodes of the walk at hand */
+    int32_t *seen, epoch;        /* node -> the last walk that met it */
+    int32_t *walk, walk_count;   /* nodes of the current walk */
     int32_t *inlined;            /* scratch */
-    int32_t *fresh, fresh_count; /* nodes that are to be stored from the next round on */
+    int32_t *fresh, fresh_count; /* nodes that are stored from the next round on */
     TG_LIST(tg_item) items;
     TG_LIST(tg_group) groups;
     struct tg_builder *builder;
@@ -70,10 +74,12 @@ typedef enum tg_build_status {
     TG_BUILD_FAILED   /* out of memory: recorded */
 } tg_build_status;
 
-/* One kernel for `items` (ascending node id); the caller frees it. Stores are made for items that `stored` names (parallel array). */
+/* One kernel for `items` (ascending node id); the caller frees it. Only items that `stored` (a
+ * parallel array) marks get a store. */
 tg_build_status tg_build_kernel(tg_fusion *f, const int32_t *items, int count, const bool *stored, const tg_domain *domain, tg_kernel **out,
                                 int32_t *culprit);
-void tg_kernel_free(tg_context *ctx, tg_kernel *kernel); /* one that tg_build_kernel made; NULL is fine */
+/* one that tg_build_kernel made; NULL is fine */
+void tg_kernel_free(tg_context *ctx, tg_kernel *kernel);
 struct tg_builder *tg_builder_create(tg_arena *arena);
 
 /* The node under reshapes: same elements in the same order. */
@@ -81,15 +87,18 @@ int32_t tg_strip_reshape(const tg_graph *g, int32_t node);
 /* A buffer holds this node's value: input, state, literal data, or an item. */
 bool tg_has_storage(const tg_fusion *f, int32_t node);
 
-/* Fuses everything that the outputs (nodes whose value must be in a buffer at the end) and the writebacks need. A writeback's
- * source must not be a STATE leaf itself. On error too: tg_fusion_free. */
+/* Fuses everything that the outputs (nodes whose value must be in a buffer at the end) and the
+ * writebacks need. The source of a writeback must not be a STATE leaf itself. After an error, too,
+ * call tg_fusion_free. */
 tg_status tg_fuse(tg_fusion *f, tg_graph *g, const tg_device_model *device, bool no_fusion, const int32_t *outputs, int output_count);
-/* The item's value reaches its state through a kernel of its own, so that the group it was in need not wait for readers of
- * the state's old value. Groups are added and rebuilt. */
+/* Sends the item's value to its state through a kernel of its own, so that the group it was in need
+ * not wait for readers of the state's old value. Adds and rebuilds groups. */
 tg_status tg_fusion_redirect(tg_fusion *f, int32_t item);
-/* Groups whose values `group` reads, into out (at most `capacity` are written); returns how many there are. May repeat. */
+/* Groups whose values `group` reads, into out (at most `capacity` are written). Returns how many
+ * there are. May repeat groups. */
 int tg_fusion_dependencies(const tg_fusion *f, int32_t group, int32_t *out, int capacity);
 void tg_fusion_free(tg_fusion *f);
-/* Item that holds output node's value: primary item of the stripped node, or the copy made for it; -1: PACK state. */
+/* The item that holds the value of output `node`: the primary item of the stripped node, or the
+ * copy made for it; -1: the state of a PACK. */
 int32_t tg_fusion_output_item(const tg_fusion *f, int32_t node);
 #endif

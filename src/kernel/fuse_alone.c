@@ -1,12 +1,14 @@
-/* fuse_alone: one kernel for each stored value. A kernel that would be too large is cut: values inside it are stored as well. */
+/* fuse_alone: one kernel for each stored value. A kernel that would be too large is cut: values
+ * inside it are stored as well. Must not know which groups are joined. */
 #include "kernel/fuse_parts.h"
 
 #include <stdlib.h>
 
-/* Bounds of searches, so that the work grows with the graph and no faster. What a search does not reach in its bound is taken for what
- * costs a kernel more, never for what might be wrong. */
-#define WALK_NEAR (8 * TG_MAX_BODY)   /* values looked at below one that may be cut off */
-#define CUT_STRETCH (4 * TG_MAX_BODY) /* values of a kernel that is cut in one place at a time */
+/* Bounds of searches, so that the work grows no faster than the graph. For what a search does not
+ * reach, the answer is assumed that costs a kernel more, never one that could be wrong. */
+#define WALK_NEAR (8 * TG_MAX_BODY) /* values looked at below one that may be cut off */
+/* most values of a kernel that is cut at one value at a time */
+#define CUT_STRETCH (4 * TG_MAX_BODY)
 
 /* ---- cutting what is too large */
 
@@ -24,7 +26,8 @@ static int distinct_loads(tg_fusion *f, int32_t id, int limit) {
     return loads;
 }
 
-/* Values below `root` that its kernel makes, without it, in ascending order, into f->inlined; returns how many. Views only if asked. */
+/* The values below `root` that its kernel makes, without `root`, in ascending order, into
+ * f->inlined; returns their number. Views only if asked for. */
 static int32_t collect_inlined(tg_fusion *f, int32_t root, bool with_views) {
     int32_t count = 0;
     fuse_start_walk(f);
@@ -45,7 +48,8 @@ static void cut_at(tg_fusion *f, int32_t node) {
     f->fresh[f->fresh_count++] = node;
 }
 
-/* Of `count` inlined values, the one that reads the most buffers without itself being too wide; 0: none. */
+/* Of `count` inlined values, the one that reads the most buffers without itself being too wide; 0:
+ * none. */
 static int32_t widest_inlined(tg_fusion *f, int32_t count, int limit) {
     int32_t best = 0;
     int best_loads = 1;
@@ -75,7 +79,8 @@ static int32_t reads_of_input(const tg_fusion *f, const cut_reads *reads, int32_
     return tg_has_storage(f, input) ? 1 : reads[input].count;
 }
 
-/* f->walk: what node `id` reads. Where that is too much, operands are cut off, the widest last of all to be kept. */
+/* f->walk: what node `id` reads. If that is too much, operands are cut off: narrow ones are kept
+ * first, so the widest are cut. */
 static void cut_operands(tg_fusion *f, cut_reads *reads, int32_t id, int limit) {
     const tg_node *n = fuse_node(f, id);
     int32_t order[3] = {0, 1, 2};
@@ -99,7 +104,8 @@ static void cut_operands(tg_fusion *f, cut_reads *reads, int32_t id, int limit) 
     }
 }
 
-/* Walks the values of a very large kernel and cuts it wherever one reads too much. False: out of memory, or nothing to cut. */
+/* Walks the values of a very large kernel and cuts it wherever a value reads too much. False: out
+ * of memory, or nothing to cut. */
 static bool cut_everywhere(tg_fusion *f, int32_t root, int limit) {
     const size_t bytes = sizeof(cut_reads) * (size_t)f->node_count;
     cut_reads *reads = tg_alloc(f->ctx, bytes);
@@ -125,8 +131,8 @@ static bool cut_everywhere(tg_fusion *f, int32_t root, int limit) {
     return good && f->fresh_count > before;
 }
 
-/* Values shortly before the cut at f->inlined[at] that are used after it: they would lead around
- * it. */
+/* Also cuts values shortly before the cut at f->inlined[at] that are used after it: they would lead
+ * around the cut. */
 static void cut_beside(tg_fusion *f, int32_t at) {
     enum { BEFORE = 32, USERS = 8 };
     for (int32_t i = at - 1; i >= 0 && i >= at - BEFORE; i--) {
@@ -138,9 +144,10 @@ static void cut_beside(tg_fusion *f, int32_t at) {
     }
 }
 
-/* Which inlined values to store so that a too large kernel for `root` shrinks: the one that reads the most buffers without being too
- * wide itself, or, when the body is what is too long, the middle one; many of either where it is very large. False: nothing left to
- * store, or out of memory. */
+/* Chooses the inlined values to store so that a kernel for `root` that is too large shrinks: the
+ * one that reads the most buffers without being too wide itself, or, if the body is too long, the
+ * middle one; many of either if the kernel is very large. False: nothing left to store, or out of
+ * memory. */
 static bool choose_cuts(tg_fusion *f, int32_t root) {
     enum { WIDEST = 64 };
     const int limit = f->device->max_arguments - 2 < WIDEST ? f->device->max_arguments - 2 : WIDEST;
@@ -172,7 +179,8 @@ static tg_status fuse_fault(tg_fusion *f, int32_t node, const char *what) {
                    what);
 }
 
-/* The group's item by itself. What must be stored first is in f->fresh then, and *built is false. */
+/* Builds the group's single item. If a value must be stored first, it is then in f->fresh, and
+ * *built is false. */
 static tg_status build_alone(tg_fusion *f, int32_t index, bool *built) {
     tg_group *group = &f->groups.items[index];
     const bool stored = true;
@@ -187,7 +195,7 @@ static tg_status build_alone(tg_fusion *f, int32_t index, bool *built) {
         if (culprit == 0 || f->item_of[culprit] >= 0) return fuse_fault(f, node, "an operand is no affine view");
         cut_at(f, culprit);
         break;
-    case TG_BUILD_LARGE: /* what it asks for may be what another group asked for */
+    case TG_BUILD_LARGE: /* another group may have asked for the same values */
         if (!choose_cuts(f, node)) return f->ctx->status != TG_OK ? f->ctx->status : fuse_fault(f, node, "too many operands");
         break;
     case TG_BUILD_REFUSED: return fuse_fault(f, node, "refused");
@@ -201,8 +209,8 @@ static int compare_groups(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Groups to build next, once each. Values come in the order of the graph, copies after them: as in
- * make_items. */
+/* Groups to build next, each once. Values come in the order of the graph, copies after them, as in
+ * tg_fuse_make_items. */
 typedef struct fuse_wave {
     int64_t *items; /* key in the high half, group in the low half */
     bool *in_it;
@@ -216,7 +224,7 @@ static void add_to_wave(const tg_fusion *f, fuse_wave *w, int32_t group) {
     w->items[w->count++] = (int64_t)(item->copy ? f->node_count : item->node) << 32 | group;
 }
 
-/* Stored values that recompute one of the fresh ones are to be built anew. */
+/* Stored values that recompute a fresh one are built again. */
 static void add_users_to_wave(tg_fusion *f, fuse_wave *w) {
     fuse_start_walk(f);
     for (int32_t i = 0; i < f->fresh_count; i++) fuse_push_once(f, f->fresh[i]);
@@ -247,7 +255,8 @@ static tg_status build_wave(tg_fusion *f, const fuse_wave *now, fuse_wave *next)
     return TG_OK;
 }
 
-/* Every item by itself; what a kernel asks for is stored, and who recomputed it is built anew, until all kernels are there. */
+/* Builds each item by itself. What a kernel asks for is stored, and the kernels that recomputed it
+ * are built again, until all kernels exist. */
 tg_status tg_fuse_build_each(tg_fusion *f) {
     const size_t most = (size_t)f->items.count + (size_t)f->node_count + 1;
     fuse_wave now, next;

@@ -1,4 +1,5 @@
-/* fuse_group: items and groups: what is stored where, and the loops that a group's kernel has. Must not know kernels. */
+/* fuse_group: items and groups: which value is stored where, and the loops of a group's kernel.
+ * Must not know kernels. */
 #include "kernel/fuse_parts.h"
 
 #include <string.h>
@@ -12,7 +13,7 @@ int32_t tg_fuse_add_item(tg_fusion *f, int32_t node, bool copy) {
     return (int32_t)f->items.count++;
 }
 
-/* Are the reduced axes the last ones, axes of length 1 aside? */
+/* Are the reduced axes the last ones, axes of length 1 ignored? */
 static bool reduces_last_axes(tg_shape shape, uint32_t axes) {
     bool kept_after = false;
     for (int d = shape.rank - 1; d >= 0; d--) {
@@ -124,7 +125,8 @@ static bool send_writebacks(tg_fusion *f) {
             if (!send_to_state(f, source, state, 0)) return false;
             continue;
         }
-        /* part by part into every state it is written to: what lies between the parts stays as it is */
+        /* each input into every state that the pack is written to: elements between the inputs stay
+         * as they are */
         for (int32_t p = 0; p < n->input_count; p++)
             if (!send_to_state(f, tg_strip_reshape(g, n->inputs[p]), state, n->attr.offsets[p])) return false;
     }

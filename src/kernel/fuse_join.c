@@ -1,12 +1,12 @@
-/* fuse_join: joins groups while one kernel can make what two made: epilogues, rows, producers, then siblings. Every join is tried by
- * building its kernel. */
+/* fuse_join: joins groups while one kernel can make what two made: epilogues, rows, producers, then
+ * siblings. Each join is tried by building its kernel. Must not know how a kernel is built. */
 #include "kernel/fuse_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The bound of the search, so that the work grows with the graph and no faster. What it does not reach is taken for what costs a
- * kernel more, never for what might be wrong. */
+/* The bound of the search, so that the work grows no faster than the graph. For what it does not
+ * reach, the answer is assumed that costs a kernel more, never one that could be wrong. */
 #define SIBLINGS_NEAR 32 /* readers of a value looked at before and after a kernel that reads it */
 
 static int joint_items(const tg_fusion *f, const tg_group *a, const tg_group *b, int32_t *out) {
@@ -26,8 +26,8 @@ static bool item_needed_outside(const tg_fusion *f, const tg_item *item, const t
     return outside > 0;
 }
 
-/* Does `reader` read, from its state, a PACK that `writer` writes a part of? All parts must be there first: one kernel cannot
- * do both. */
+/* Does `reader` read, from its state, a PACK of which `writer` writes an input? All inputs must be
+ * written first: one kernel cannot do both. */
 static bool reads_pack_of(const tg_fusion *f, int32_t reader, int32_t writer) {
     const tg_kernel *k = f->groups.items[reader].kernel;
     const tg_group *w = &f->groups.items[writer];
@@ -40,7 +40,8 @@ static bool reads_pack_of(const tg_fusion *f, int32_t reader, int32_t writer) {
     return false;
 }
 
-/* The extremum of an operand in a kernel: 1 when it is made there, 2 when it is loaded, else 0. */
+/* Is an operand in a kernel an extremum? 1: one that is made there; 2: one that is loaded; 0:
+ * no. */
 static int extremum_in_kernel(const tg_fusion *f, const tg_kernel *k, int32_t operand) {
     if (operand < 0) return 0;
     const tg_instruction *x = &k->body[operand];
@@ -56,7 +57,8 @@ static bool is_stored_in_kernel(const tg_kernel *k, int32_t value) {
     return false;
 }
 
-/* Would the kernel compare an extremum with a second computation of what it was taken of? See store_compared_extrema. */
+/* Would the kernel compare an extremum with a second computation of the values it was taken of? See
+ * store_compared_extrema. */
 static bool recomputes_extremum(const tg_fusion *f, const tg_kernel *k) {
     for (int32_t i = 0; i < k->body_count; i++) {
         const tg_instruction *x = &k->body[i];
@@ -70,8 +72,9 @@ static bool recomputes_extremum(const tg_fusion *f, const tg_kernel *k) {
     return false;
 }
 
-/* Where launches hold chains of kernels, a chain goes on as soon as it has what it needs. A total that others wait for (how many
- * elements count) must then not be made together with one that comes later (the loss). */
+/* Where launches hold chains of kernels, a chain continues as soon as it has what it needs. A total
+ * that others wait for (such as how many elements count) must then not be made together with one
+ * that comes later (such as the loss). */
 static bool delays_total(const tg_fusion *f, int32_t total, int32_t later, fuse_scratch *s) {
     const tg_group *a = &f->groups.items[total], *b = &f->groups.items[later];
     if (!f->device->joins || a->domain.kind != TG_KERNEL_REDUCE || a->domain.rows >= TG_FEWEST_SLICES) return false;
@@ -91,7 +94,7 @@ static bool delays_total(const tg_fusion *f, int32_t total, int32_t later, fuse_
     return false;
 }
 
-/* What the joint kernel reads, stores and computes at least: does that exceed what a kernel may have? */
+/* Does the least that the joint kernel reads, stores and computes exceed what a kernel may have? */
 static bool joint_too_large(tg_fusion *f, int32_t ia, int32_t ib, int count, const fuse_scratch *s) {
     const int32_t pair[2] = {ia, ib};
     int32_t reads = 0, stores = 0, computed = 0;
@@ -108,7 +111,8 @@ static bool joint_too_large(tg_fusion *f, int32_t ia, int32_t ib, int count, con
     for (int i = 0; i < count; i++) stores += s->stored[i];
     for (int side = 0; side < 2; side++) {
         const tg_kernel *k = f->groups.items[pair[side]].kernel;
-        if (k->kind == TG_KERNEL_CONTRACT) computed -= 2; /* its operands are read, but not by the body */
+        /* its operands are read, but not by the body */
+        if (k->kind == TG_KERNEL_CONTRACT) computed -= 2;
         for (int32_t i = 0; i < k->node_count; i++) {
             const tg_node *n = fuse_node(f, k->nodes[i]);
             if (n->op != TG_OP_STOP_GRADIENT && tg_op_table[n->op].class_ != TG_CLASS_JOIN) computed += fuse_push_once(f, k->nodes[i]);
@@ -125,7 +129,7 @@ static tg_status try_join(tg_fusion *f, int32_t ia, int32_t ib, fuse_scratch *s,
     if (a->items.count + b->items.count > TG_MAX_BODY / 4 || !tg_fuse_join_domains(f, &a->domain, &b->domain, &domain)) return TG_OK;
     if (reads_pack_of(f, ia, ib) || reads_pack_of(f, ib, ia)) return TG_OK;
     if (delays_total(f, ia, ib, s) || delays_total(f, ib, ia, s)) {
-        a->changed = s->sweep; /* it may not when others have been joined */
+        a->changed = s->sweep; /* the answer may change when others have been joined */
         return TG_OK;
     }
     int count = joint_items(f, a, b, s->joint);
@@ -163,13 +167,13 @@ static tg_status try_join(tg_fusion *f, int32_t ia, int32_t ib, fuse_scratch *s,
 
 /* ---- pairs */
 
-/* A kind of pair: may it be joined? And b's possible partners, into s->near. */
+/* A kind of pair: fits: may the two be joined? find: the possible partners of b, into s->near. */
 typedef struct join_kind {
     bool (*fits)(const tg_fusion *f, int32_t a, int32_t b);
     void (*find)(tg_fusion *f, int32_t b, fuse_scratch *s);
 } join_kind;
 
-/* b reads a in all kinds but the last. */
+/* In all kinds except the last, b reads a. */
 static bool epilogue_pair(const tg_fusion *f, int32_t a, int32_t b) {
     return f->groups.items[a].domain.kind == TG_KERNEL_CONTRACT && f->groups.items[b].domain.kind == TG_KERNEL_MAP;
 }
@@ -181,7 +185,7 @@ static bool producer_pair(const tg_fusion *f, int32_t a, int32_t b) {
     return a != b;
 }
 
-/* Neither needs the other; they read something in common over the same loops. */
+/* Neither needs the other; both read some value in common over the same loops. */
 static bool sibling_pair(const tg_fusion *f, int32_t a, int32_t b) {
     const tg_group *x = &f->groups.items[a], *y = &f->groups.items[b];
     if (x->domain.kind != y->domain.kind || x->domain.elements != y->domain.elements || x->domain.rows != y->domain.rows) return false;
@@ -210,7 +214,7 @@ static int32_t behind_joins(tg_fusion *f, int32_t group) {
     return group;
 }
 
-/* Those that read what b reads, the nearest ones. */
+/* The nearest groups that read what b reads. */
 static void find_siblings(tg_fusion *f, int32_t b, fuse_scratch *s) {
     const tg_kernel *k = f->groups.items[b].kernel;
     for (int32_t i = 0; i < k->argument_count; i++) {
@@ -238,11 +242,12 @@ static void list_readers(const tg_fusion *f, fuse_scratch *s) {
         for (int32_t i = 0; k && i < k->argument_count; i++)
             if (k->arguments[i].reference >= 0) s->readers[--s->reader_begin[k->arguments[i].reference + 1]] = g;
     }
-    memmove(s->reader_begin, s->reader_begin + 1, sizeof(int32_t) * (size_t)f->node_count); /* now where each one's begin */
+    /* now where the readers of each node begin */
+    memmove(s->reader_begin, s->reader_begin + 1, sizeof(int32_t) * (size_t)f->node_count);
     s->reader_begin[f->node_count] = total;
 }
 
-/* Nothing is new since both were last refused. */
+/* Nothing has changed since both were last refused. */
 static bool tried_before(const tg_fusion *f, int32_t a, int32_t b, const fuse_scratch *s) {
     return f->groups.items[a].changed < s->sweep - 1 && f->groups.items[b].changed < s->sweep - 1;
 }
@@ -281,9 +286,9 @@ static tg_status join_all(tg_fusion *f, const join_kind *kind, fuse_scratch *s) 
     return TG_OK;
 }
 
-/* ---- the whole */
+/* ---- all kinds */
 
-/* Builds a group's kernel (anew), with stores for what someone outside it reads. */
+/* Builds a group's kernel (again), with stores for values that are pinned or read outside it. */
 tg_status tg_fuse_rebuild_group(tg_fusion *f, tg_group *group) {
     bool stored[TG_MAX_BODY];
     tg_kernel *old = group->kernel;
@@ -303,7 +308,7 @@ tg_status tg_fuse_rebuild_group(tg_fusion *f, tg_group *group) {
     return TG_OK;
 }
 
-/* Stores of values that nobody outside the kernel reads any more go away. */
+/* Drops stores of values that no other kernel reads any more. */
 static tg_status drop_idle_stores(tg_fusion *f) {
     tg_status status = TG_OK;
     for (int64_t g = 0; g < f->groups.count && status == TG_OK; g++)

@@ -1,12 +1,13 @@
-/* fuse_order: an order of the groups in which each comes after what it needs, kept while groups are joined: whether one needs another is
- * looked up in the stretch between them. */
+/* fuse_order: an order of the groups in which each comes after those it needs, kept while groups
+ * are joined. Whether one group needs another is looked up in the range between the two. Must not
+ * know which pairs may be joined. */
 #include "kernel/fuse_parts.h"
 
 #include <string.h>
 
-/* The bound of the search, so that the work grows with the graph and no faster. What it does not reach is taken for what costs a
- * kernel more, never for what might be wrong. */
-#define PATH_LONGEST 1024 /* kernels between two whose order is asked for */
+/* The bound of the search, so that the work grows no faster than the graph. For what it does not
+ * reach, the answer is assumed that costs a kernel more, never one that could be wrong. */
+#define PATH_LONGEST 1024 /* groups looked at before a group is assumed to need another */
 
 int tg_fusion_dependencies(const tg_fusion *f, int32_t group, int32_t *out, int capacity) {
     const tg_kernel *k = f->groups.items[group].kernel;
@@ -101,8 +102,8 @@ static int32_t pop_place(fuse_scratch *s, int32_t *count) {
     return top;
 }
 
-/* Does `from` need `target`, by a path of at least two steps? Looks first at the nearest groups.
- * Also true if the search would be too long. */
+/* Does `from` need `target`, by a path of at least two steps? Looks first at the groups nearest to
+ * `target`. Also true if the search would take too long. */
 bool tg_fuse_depends_on(const tg_fusion *f, int32_t from, int32_t target, fuse_scratch *s) {
     const int32_t earliest = f->groups.items[target].place;
     int32_t waiting = 0, looked_at = 0;

@@ -1,4 +1,5 @@
-/* fuse_store: which values are stored and which are recomputed by those who read them. Must not know groups or kernels. */
+/* fuse_store: which values are stored and which are recomputed by their readers. Must not know
+ * groups or kernels. */
 #include "kernel/fuse_parts.h"
 
 #include <string.h>
@@ -13,7 +14,8 @@ static void realise_base(tg_fusion *f, int32_t node) {
     tg_fuse_realise(f, node);
 }
 
-/* The end of the elementwise chain that a contraction's only users form: what its epilogue stores. */
+/* The end of the path of elementwise nodes, each the only user of the one before, that begins at a
+ * contraction: what its epilogue stores. */
 static int32_t chain_end(const tg_fusion *f, int32_t node, const int32_t *users, const int32_t *only_user) {
     int32_t end = node, at = node;
     int64_t count = tg_shape_count(fuse_node(f, node)->shape);
@@ -37,7 +39,8 @@ static int last_long_axis(tg_shape shape) {
     return d;
 }
 
-/* Do users of `node`, all of them reshapes, join its last axis with those before: are pieces of rows whole rows there? */
+/* Are all users of `node` reshapes, and does one of them join its last axis with those before, so
+ * that pieces of rows are whole rows there? */
 static bool is_joined_by_users(const tg_fusion *f, int32_t node) {
     const int last = last_long_axis(fuse_node(f, node)->shape);
     bool joined = false;
@@ -50,10 +53,11 @@ static bool is_joined_by_users(const tg_fusion *f, int32_t node) {
     return joined;
 }
 
-/* What the contraction stores if not `end`, the end of its chain: a permutation of it, its only user, that puts pieces of rows
- * beside each other which its users take for whole ones (the heads of attention, back in their tokens' rows). Stored so, it is
- * written once in pieces and read by all as plain rows. The permutation's last axis must be the last one of the result or of its
- * rows, so that pieces are contiguous. 0: there is none. */
+/* What the contraction stores instead of `end`, the end of its path: a permutation of it, its only
+ * user, that puts pieces of rows side by side which its users read as whole rows (the heads of
+ * attention, back in the rows of their tokens). Stored in this way it is written once in pieces,
+ * and all read plain rows. The last axis of the permutation must be the last one of the result or
+ * of its rows, so that pieces are contiguous. 0: there is none. */
 static int32_t joined_permutation(const tg_fusion *f, int32_t contraction, int32_t end, const int32_t *users, const int32_t *only_user) {
     int32_t at = end;
     while (users[at] == 1 && fuse_node(f, only_user[at])->op == TG_OP_RESHAPE) at = only_user[at];
@@ -75,13 +79,15 @@ static const uint8_t operation_costs[TG_OP_COUNT] = {
 #undef TG_OP
 };
 
-/* What is repeated, as a number of each row, is computed once for all of its repetitions. */
+/* A value that is repeated, such as one number for each row, is computed once for all of its
+ * repetitions. */
 static int32_t repeated_cost(tg_shape repeated, tg_shape of, int32_t cost) {
     const int64_t times = tg_shape_count(repeated) / tg_shape_count(of);
     return cost / times < TG_COST_CHEAP ? (cost < TG_COST_CHEAP ? cost : TG_COST_CHEAP) : (int32_t)(cost / times);
 }
 
-/* Cost of computing one element from what is stored; counts a shared subexpression once per user, capped. */
+/* Cost of computing one element from stored values; a shared subexpression counts once for each
+ * user, capped. */
 static void recompute_costs(const tg_fusion *f, int32_t *cost) {
     for (int32_t id = 1; id < f->node_count; id++) {
         const tg_node *n = fuse_node(f, id);
@@ -103,8 +109,8 @@ bool tg_fuse_is_recomputed(const tg_fusion *f, int32_t id) {
            (tg_op_is_elementwise(n->op) || n->op == TG_OP_GATHER || n->op == TG_OP_CONCAT || n->op == TG_OP_PACK || n->op == TG_OP_FOLD);
 }
 
-/* Stores values that several stored values would each recompute at a cost. A node's `roots` is one root that reaches it, or
- * `several`. Nodes are visited users first, so each node's own users are settled. */
+/* Stores values that several stored values would each recompute at a cost. roots[node] is the root
+ * that reaches it, or `several`. Each node is visited after its users, so they are settled. */
 static void store_shared(tg_fusion *f, int32_t *cost, int32_t *roots) {
     const int32_t several = -1;
     memset(roots, 0, sizeof(int32_t) * (size_t)f->node_count);
@@ -120,13 +126,13 @@ static void store_shared(tg_fusion *f, int32_t *cost, int32_t *roots) {
     }
 }
 
-/* base[id]: the value under the views that `id` may be. */
+/* base[id]: the value under the views, if `id` is a view; else `id`. */
 static void find_bases(const tg_fusion *f, int32_t *base) {
     for (int32_t id = 1; id < f->node_count; id++) base[id] = fuse_class(f, id) == TG_CLASS_VIEW ? base[fuse_node(f, id)->inputs[0]] : id;
 }
 
-/* A tensor whose elements are compared with each other (which comes first?) must have the same bits
- * in both reads: it is stored, for the reason below. */
+/* A tensor that is compared with itself at other positions (which element comes first?) must have
+ * the same bits at both: it is stored, for the reason below. */
 static void store_compared_places(tg_fusion *f, const int32_t *base) {
     for (int32_t id = 1; id < f->node_count; id++) {
         const tg_node *n = fuse_node(f, id);
@@ -134,8 +140,9 @@ static void store_compared_places(tg_fusion *f, const int32_t *base) {
     }
 }
 
-/* The gradient of an extremum goes where x equals max(x): the very bits that the reduction saw, so x is stored. Computed a
- * second time elsewhere, with other roundings (a b + c in one go or in two), no element might be equal. */
+/* The gradient of an extremum goes where x equals max(x): exactly the bits that the reduction saw,
+ * so x is stored. If it were computed again elsewhere, with other roundings (a b + c in one step or
+ * in two), no element might be equal. */
 static void store_compared_extrema(tg_fusion *f, const int32_t *base) {
     for (int32_t id = 1; id < f->node_count; id++) {
         const tg_node *n = fuse_node(f, id);
@@ -176,7 +183,8 @@ void tg_fuse_decide_stored(tg_fusion *f, int32_t *users, int32_t *only_user, int
         if (f->live[id] && fuse_node(f, id)->op == TG_OP_CONTRACT) {
             f->realised[id] = false;
             int32_t end = chain_end(f, id, users, only_user), permuted = joined_permutation(f, id, end, users, only_user);
-            if (permuted > 0) f->realised[end] = false; /* who wanted it in memory reads it there */
+            /* readers that wanted it in memory read the permutation */
+            if (permuted > 0) f->realised[end] = false;
             f->realised[id] = true;
             tg_fuse_realise(f, permuted > 0 ? permuted : end);
         }

@@ -39,8 +39,8 @@ static const int32_t choice_shapes[][4] = {
 /* Direct: outputs of one invocation. */
 static const int32_t choice_blocks[][2] = {{1, 1}, {1, 2}, {2, 1}, {1, 4}, {4, 1}, {2, 2}, {2, 4}, {4, 4}};
 
-/* A walk over all choices, and what it is for: the cheapest; the one that is wanted; all of
- * them. */
+/* A walk over all choices. It looks for the cheapest one, or for the wanted one, or lists them
+ * all. */
 typedef struct choice_search {
     const tg_tile_problem *problem;
     const tg_tile_room *room;
@@ -88,7 +88,7 @@ static void choice_visit(choice_search *s, const tg_tile_choice *c) {
     if (s->best.method == TG_TILE_NONE || c->cycles < s->best.cycles) s->best = *c;
 }
 
-/* Fits the parts to whole steps of `step`; says whether that many parts are worth looking at. */
+/* Fits the parts to whole steps of `step`. Returns whether that many parts are worth a look. */
 static bool choice_cut(const choice_search *s, tg_tile_choice *c, int64_t parts, int64_t step) {
     const int64_t k = s->problem->k;
     c->part_length = tg_tile_ceil(tg_tile_ceil(k, parts), step) * step;
@@ -100,7 +100,7 @@ static bool choice_cut(const choice_search *s, tg_tile_choice *c, int64_t parts,
 
 /* ---------------------------------------------------------------- tiles */
 
-/* They need a module of their own. */
+/* Matrices need a module of their own. */
 static bool choice_matrices_fit(const choice_search *s, const tg_tile_choice *c) {
     const tg_device_model *device = s->room->device;
     if (c->down == 0 || !choice_is_lone(s) || c->size > device->invocations) return false;
@@ -109,7 +109,7 @@ static bool choice_matrices_fit(const choice_search *s, const tg_tile_choice *c)
     return tg_tile_matrix_bytes(&layout) <= device->workgroup_bytes;
 }
 
-/* What the printed text takes for granted, and what the device has. */
+/* What the printed text relies on, and the limits of the device. */
 static bool choice_tile_fits(const choice_search *s, const tg_tile_choice *c) {
     const tg_device_model *device = s->room->device;
     const tg_tile_size *tile = &c->tile;
@@ -121,7 +121,8 @@ static bool choice_tile_fits(const choice_search *s, const tg_tile_choice *c) {
            tile->n * tile->k / 4 % size == 0;
 }
 
-/* In a launch of several the text of all counts, and it has not been measured there. */
+/* Not in a launch of several kernels: there the length of all texts counts, and unrolling has not
+ * been measured. */
 static bool choice_may_unroll(const choice_search *s, const tg_tile_choice *c) {
     return choice_is_lone(s) && (c->parts > 1 || s->problem->body <= CHOICE_SHORT_BODY);
 }
@@ -137,22 +138,23 @@ static void choice_try_tile(choice_search *s, const tg_tile_size *tile) {
     for (int64_t parts = 1; parts <= CHOICE_MOST_PARTS; parts *= 2) {
         if (!choice_cut(s, &c, parts, tile->k)) continue;
         c.tile.unrolled = tile->unrolled && choice_may_unroll(s, &c);
-        if (c.tile.unrolled != tile->unrolled && choice_wants_all(s)) continue; /* as without */
+        /* the same as without unrolling */
+        if (c.tile.unrolled != tile->unrolled && choice_wants_all(s)) continue;
         c.cycles = tg_tile_cost(s->problem, s->room, &c);
         choice_visit(s, &c);
     }
 }
 
-/* Whether four k of the left operand can be walked in either order: the right one comes by rows,
- * and the left one does not. */
+/* Can four k of the left operand be walked in either order? The right one must come by rows, and
+ * the left one must not. */
 static bool choice_has_orders(const tg_tile_problem *p) {
     const bool left_by_rows = p->left.can_widen && p->left.unit == TG_TILE_UNIT_ROW;
     const bool right_by_rows = p->right.can_widen && p->right.unit == TG_TILE_UNIT_ROW;
     return right_by_rows && !left_by_rows;
 }
 
-/* Every tile of one shape that a schedule may ask for. Rates and residents by those measured, and
- * by registers. */
+/* Each tile of one shape that a schedule may ask for. Rates and residents are estimated from
+ * the measured ones and from registers. */
 static void choice_try_shape(choice_search *s, const int32_t shape[4]) {
     const int32_t outputs = shape[2] * shape[3], size = shape[0] * shape[1] / outputs;
     tg_tile_size tile = {.m = shape[0], .n = shape[1], .own_m = shape[2], .own_n = shape[3]};
@@ -168,8 +170,8 @@ static void choice_try_shape(choice_search *s, const int32_t shape[4]) {
         }
 }
 
-/* Not in a chain, whose workgroups are larger where they may be, and whose panels take the
- * workgroup memory where not. */
+/* Not in a chain: its workgroups are larger where that is possible; elsewhere its panels take the
+ * workgroup memory. */
 static void choice_try_tiles(choice_search *s) {
     if (s->room->device->slow_barriers || s->room->frame.slices > 0) return;
     if (choice_wants_all(s)) {
@@ -215,8 +217,8 @@ static void choice_try_direct(choice_search *s) {
 
 /* ---------------------------------------------------------------- panels */
 
-/* Panels, where they apply: every element of the right operand once from memory, the left ones from
- * workgroup memory, is always better than what the direct method reads. */
+/* Panels, where they apply. Each element of the right operand is read once from memory, and the
+ * left ones from workgroup memory: always better than what the direct method reads. */
 static bool choice_take_panels(const tg_tile_problem *p, const tg_tile_room *room, tg_tile_choice *out) {
     const int64_t vectors = tg_tile_workgroup_bytes(room, true) / 16;
     if (room->frame.slices == 0 || room->device->slow_barriers || p->batch != 1 || p->columns < CHOICE_PANEL_COLUMNS || p->k < 8 ||

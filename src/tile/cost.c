@@ -1,7 +1,7 @@
 /* cost: estimates of direct contractions and tiles. Must not know languages. */
 #include "tile/cost.h"
 
-#define COST_LEAST_PROCESSORS 8 /* what a kernel counts on where many run side by side */
+#define COST_LEAST_PROCESSORS 8 /* processors that a kernel counts on where many run side by side */
 
 /* A chain's workgroup has one processor to itself. */
 static int64_t cost_processors(const tg_tile_room *room) {
@@ -27,7 +27,7 @@ static double cost_of_tiles(const tg_tile_problem *p, const tg_tile_room *room, 
     /* longer pieces: twice the reads */
     const double wait = tile->k > 16 ? 2.0 * rates->slice_wait : rates->slice_wait;
     const double piece = fmax((double)resident * work, wait);
-    /* a last round that is not full is shorter, but not in proportion: whole rounds when there are
+    /* a last round that is not full is shorter, but not in proportion: whole rounds if there are
      * few */
     const double rounds = (double)tg_tile_ceil(each, resident);
     const double finish = (double)tile->m * tile->n / rates->lanes * rates->tile_finish;

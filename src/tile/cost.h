@@ -1,12 +1,12 @@
-/* cost: what a laid-out contraction is expected to take, in cycles of one processor of the device.
- * Owns the formulas; the rates are the device's. Pure functions. Must not know which choices there
+/* cost: the expected time of a laid-out contraction, in cycles of one processor of the device. Owns
+ * the formulas; the rates are the device's. Pure functions. Must not know which choices there
  * are. */
 #ifndef TG_TILE_COST_H
 #define TG_TILE_COST_H
 #include "tile/choice.h"
 
-/* Of a choice of method DIRECT or TILES. Adding the parts included. Only sizes are read of the
- * choice, not `cycles`. */
+/* Of a choice of method DIRECT or TILES, with the time to add the parts. Reads only the sizes of
+ * the choice, not `cycles`. */
 double tg_tile_cost(const tg_tile_problem *problem, const tg_tile_room *room, const tg_tile_choice *choice);
 
 /* x / y, rounded up; x >= 0, y > 0. */

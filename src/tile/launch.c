@@ -11,9 +11,9 @@
 #define LAUNCH_CHAIN_SIZE 512
 #define LAUNCH_PANEL 8 /* most rows of a panel */
 /* Side by side: a kernel waits for memory about half of its time, in which another one runs.
- * Measured alike. */
+ * Measurements agree. */
 #define LAUNCH_OVERLAP 2
-#define LAUNCH_SLOW_SIZE 64 /* where barriers are slow: side by side there are none */
+#define LAUNCH_SLOW_SIZE 64 /* where barriers are slow: kernels side by side have none */
 #define LAUNCH_SLOW_CHAIN 4 /* and in a chain there is one between kernels */
 
 int32_t tg_tile_workgroup_bytes(const tg_tile_room *room, bool vectors) {
@@ -61,7 +61,7 @@ tg_schedule tg_tile_launch_choose(const tg_launch *launch, const tg_device_model
     return schedule;
 }
 
-/* Calls for every schedule that a table may give the launch; until one answers false. */
+/* Calls `visit` for each schedule that a table may give the launch, until it returns false. */
 static void launch_each(const tg_launch *launch, const tg_device_model *device, bool (*visit)(void *, tg_schedule), void *user) {
     const bool chain = launch->slices > 0;
     if (device->slow_barriers) return;

@@ -7,12 +7,12 @@
 #include "plan/program.h"
 #include "tile/schedule.h"
 
-#define TG_TILE_KEY 128 /* room for what a schedule is looked up by */
+#define TG_TILE_KEY 128 /* room for the key of a schedule */
 
-/* How kernels of one launch are laid out so that they fit together. All 0: a lone kernel. */
+/* The frame that kernels of one launch share so that they fit together. All 0: a lone kernel. */
 typedef struct tg_tile_frame {
-    int32_t size;   /* invocations of every workgroup; 0: what is best for the kernel */
-    int32_t slices; /* of the chain; 0: not in one */
+    int32_t size;   /* invocations of each workgroup; 0: the best for the kernel */
+    int32_t slices; /* of the chain; 0: no chain */
     int32_t share;  /* kernels that share the device at the same time */
     int32_t panel;  /* in a chain: most rows of a panel */
 } tg_tile_frame;
@@ -23,11 +23,11 @@ typedef struct tg_tile_room {
     tg_tile_frame frame;
 } tg_tile_room;
 
-/* What one kernel may take of the workgroup memory for values of a type: kernels of a launch have
- * the same arrays, one set per type. */
+/* What one kernel may take of the workgroup memory for values of one type: the kernels of a launch
+ * share the same arrays, one set for each type. */
 int32_t tg_tile_workgroup_bytes(const tg_tile_room *room, bool vectors);
 
-/* Every schedule that a table may name for one launch, in the order found. */
+/* A schedule that a table may name for one launch; `order` is the order in which it was found. */
 typedef struct tg_tile_candidate {
     tg_schedule schedule;
     double cycles; /* expected; 0: no estimate */
@@ -50,15 +50,15 @@ void tg_tile_free_candidates(tg_tile_candidates *candidates, tg_context *ctx);
 
 /* By the rule. */
 tg_schedule tg_tile_launch_choose(const tg_launch *launch, const tg_device_model *device);
-/* What the device's table says, if that is one of the schedules listed; else NULL. */
+/* The entry of the device's table, if it is one of the schedules listed; else NULL. */
 const tg_schedule *tg_tile_launch_find(const tg_program *program, const tg_launch *launch, const tg_device_model *device);
-/* Adds every schedule, with the key and the choice of the rule. TG_ERROR_MEMORY recorded. */
+/* Adds each schedule, with the key and the choice of the rule. TG_ERROR_MEMORY recorded. */
 tg_status tg_tile_launch_list(const tg_program *program, const tg_launch *launch, const tg_device_model *device, tg_context *ctx,
                               tg_tile_candidates *candidates);
-/* The key of a launch's schedules: "chain of 77 kernels 128 slices 1a2b3c4d"; the
- * number is of all kinds and extents. */
+/* The key of a launch's schedules: "chain of 77 kernels 128 slices 1a2b3c4d"; the number is a hash
+ * of all kinds and extents. */
 void tg_tile_launch_key(const tg_program *program, const tg_launch *launch, char key[TG_TILE_KEY]);
-/* What a schedule of kind CHAIN or BESIDE gives each kernel of the launch. */
+/* The frame that a schedule of kind CHAIN or BESIDE gives each kernel of the launch. */
 tg_tile_frame tg_tile_launch_frame(const tg_launch *launch, const tg_schedule *schedule);
 
 #endif

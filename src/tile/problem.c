@@ -20,8 +20,7 @@ static tg_tile_axis problem_axis(const int64_t *extent, const tg_affine *at, int
 
 static bool problem_is_unit(const tg_tile_axis *axis) { return axis->count > 0 && axis->stride[axis->count - 1] == 1; }
 
-/* Every step is a multiple of 4; of the unit axis all but the last one, and so is the length of
- * that. */
+/* Each stride is a multiple of 4; of the unit axis all but the last one, whose length is one. */
 static bool problem_by_fours(const tg_tile_axis *axis, bool unit) {
     for (int32_t d = 0; d < axis->count; d++) {
         const bool innermost = unit && d == axis->count - 1;
@@ -48,8 +47,7 @@ static tg_tile_operand problem_operand(const tg_kernel *kernel, const int64_t *e
     return o;
 }
 
-/* Whether the first store is contiguous along m and not along n (or there is no n to be contiguous
- * along). */
+/* Is the first store contiguous along m and not along n? Or is there no n? */
 static bool problem_swaps(const tg_kernel *kernel) {
     if (kernel->n_begin == kernel->outer_count) return kernel->n_begin > kernel->m_begin;
     for (int32_t i = 0; i < kernel->body_count; i++) {

@@ -4,13 +4,13 @@
  * work is divided, devices or languages.
  *
  * `right` is the operand whose columns neighbouring invocations own, so that their stores are
- * neighbours too: b, or a when the store is contiguous along m. */
+ * neighbours too: b, or a if the store is contiguous along m. */
 #ifndef TG_TILE_PROBLEM_H
 #define TG_TILE_PROBLEM_H
 #include "kernel/kernel.h"
 
 /* The loops of one group (batch, row or k) as one operand walks them, outermost first; loops that
- * are one walk are merged. */
+ * form one walk are merged. */
 typedef struct tg_tile_axis {
     int32_t count;
     int64_t extent[TG_MAX_LOOP], stride[TG_MAX_LOOP];
@@ -37,15 +37,15 @@ typedef struct tg_tile_problem {
     int32_t body; /* instructions of the epilogue */
 } tg_tile_problem;
 
-/* The problem of a kernel of kind CONTRACT; of one slice, where it is in a chain of `slices` (else
- * 0). a_fours, b_fours: the buffer of the operand may be read four elements at a time. No operand
- * is wide yet. O(loops + body) */
+/* The problem of a kernel of kind CONTRACT; of one slice, if it is in a chain of `slices` (else 0).
+ * a_fours, b_fours: the buffer of the operand may be read four elements at a time. No operand is
+ * wide yet. O(loops + body) */
 tg_tile_problem tg_tile_problem_make(const tg_kernel *kernel, int32_t slices, bool a_fours, bool b_fours);
 
 /* Elements of the result. */
 int64_t tg_tile_outputs(const tg_tile_problem *problem);
 
-/* Makes an operand that can be so wide. */
+/* Makes an operand wide that can be. */
 void tg_tile_widen(tg_tile_operand *operand);
 
 #endif

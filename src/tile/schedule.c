@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SCHEDULE_MOST 9999 /* of a field */
+#define SCHEDULE_MOST 9999 /* largest value of a field */
 
 typedef struct schedule_field {
     const char *name;
     size_t at;
-    unsigned kinds; /* bits */
+    unsigned kinds; /* bit k: kind k has the field */
 } schedule_field;
 
 #define SCHEDULE_AT(name) #name, offsetof(tg_schedule, name)
@@ -76,7 +76,7 @@ static bool schedule_word(const char **at, const char *end, const char *word) {
     return true;
 }
 
-/* "name=number"; which field it is, -1: none of this kind. */
+/* "name=number". Returns the index of the field; -1: none of this kind. */
 static int schedule_parse_field(const char **at, const char *end, const tg_schedule *schedule, int32_t *value) {
     for (int i = 0; i < SCHEDULE_FIELDS; i++) {
         const char *from = *at;

@@ -1,6 +1,6 @@
 /* schedule: how a contraction, or a launch of several kernels, is laid out on a GPU, as data. Rules
- * choose one; a table of schedules, with a key for what is laid out, overrides the rules. A
- * schedule that is no candidate for that key within these limits is ignored, so a table never
+ * choose one; a table of schedules, with a key for each contraction or launch, overrides the rules.
+ * A schedule that is no candidate for that key within these limits is ignored, so a table never
  * changes what can be compiled. It does change the order of summation, and with it the last bits of
  * results. Must not know files, devices or languages. */
 #ifndef TG_TILE_SCHEDULE_H
@@ -23,14 +23,17 @@ typedef struct tg_schedule {
     int32_t tile_m, tile_n; /* TILES: outputs of a workgroup */
     int32_t rows, columns;  /* DIRECT, TILES: outputs of an invocation */
     int32_t tile_k;         /* TILES: of k in workgroup memory at a time */
-    int32_t buffers;        /* TILES: pieces of k in workgroup memory; 1, or 2: one barrier each, not two */
-    int32_t by_rows;        /* TILES: four k of the left operand are multiplied row by row, not k by k */
-    int32_t unrolled;       /* TILES: the epilogue is printed once for each output, not in a loop */
-    int32_t ways;           /* DIRECT: invocations that share an output's k */
-    int32_t ways_first;     /* DIRECT: neighbouring invocations are ways, not outputs */
-    int32_t parts;          /* DIRECT, TILES: of k, by workgroups; their sums are added afterwards */
-    int32_t panel;          /* CHAIN: rows that a contraction keeps in workgroup memory, at most */
-    int32_t overlap;        /* BESIDE: kernels that one gets by with as if it were alone, together */
+    /* TILES: pieces of k in workgroup memory; 1, or 2: one barrier each, not two */
+    int32_t buffers;
+    /* TILES: four k of the left operand are multiplied row by row, not k by k */
+    int32_t by_rows;
+    int32_t unrolled;   /* TILES: the epilogue is printed once for each output, not in a loop */
+    int32_t ways;       /* DIRECT: invocations that share an output's k */
+    int32_t ways_first; /* DIRECT: neighbouring invocations are ways, not outputs */
+    /* DIRECT, TILES: of k, by workgroups; their sums are added afterwards */
+    int32_t parts;
+    int32_t panel;   /* CHAIN: rows that a contraction keeps in workgroup memory, at most */
+    int32_t overlap; /* BESIDE: kernels that together take about as long as one alone */
 } tg_schedule;
 
 typedef struct tg_schedule_entry {
@@ -42,16 +45,16 @@ typedef struct tg_schedules {
     int32_t count;
 } tg_schedules;
 
-/* The last entry of that key; NULL where there is none, or no table. */
+/* The last entry with that key; NULL if there is none, or no table. */
 const tg_schedule *tg_schedule_find(const tg_schedules *table, const char *key);
 bool tg_schedule_equal(const tg_schedule *a, const tg_schedule *b);
-/* Fields in which two of one kind differ. */
+/* The number of fields in which two of one kind differ. */
 int tg_schedule_distance(const tg_schedule *a, const tg_schedule *b);
 
 #define TG_SCHEDULE_TEXT 192
 /* "tiles tile_m=128 tile_n=128 rows=16 .."; cut at `room`. Returns text. */
 const char *tg_schedule_print(const tg_schedule *schedule, char *text, size_t room);
-/* The reverse: every field of the kind, once, in any order. False, and *out unchanged, for anything
- * else. Whether the values make sense is not checked here. */
+/* The reverse: each field of the kind, once, in any order. For anything else false, and *out
+ * unchanged. Does not check whether the values make sense. */
 bool tg_schedule_parse(const char *text, size_t length, tg_schedule *out);
 #endif

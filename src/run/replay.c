@@ -1,4 +1,5 @@
-/* replay: see replay.h. Owns the layout of what is replayed, and the messages about limits. Must not know who replays it. */
+/* replay: see replay.h. Owns the layout of what is replayed, and the messages about limits. Must
+ * not know who replays it. */
 #include "run/replay.h"
 
 #include "emit/emit.h"
@@ -8,8 +9,9 @@
 #include <string.h>
 
 #define REPLAY_MOST_DISPATCHES 65536 /* of one submission of a feeder */
-#define REPLAY_GROWS 16              /* times as many runs as the submission before, at most */
-#define REPLAY_FAST 4                /* a submission may grow again once it takes less than this part of what is slow */
+#define REPLAY_GROWS 16              /* most runs, as a multiple of the submission before */
+/* a submission may grow again once it takes less than `slow` divided by this */
+#define REPLAY_FAST 4
 
 typedef struct replay_making {
     tg_context *ctx;
@@ -38,7 +40,7 @@ const char *tg_replay_state_name(char text[TG_REPLAY_NAME], const char *name, in
     return text;
 }
 
-/* kernel: NULL where it says nothing to a reader. */
+/* kernel: NULL if its name does not help a reader. */
 static tg_status replay_check_binding(tg_context *ctx, const tg_replay_limits *limits, const char *what, const char *kernel,
                                       int64_t bytes) {
     if (bytes <= limits->max_binding_bytes) return TG_OK;
@@ -60,7 +62,7 @@ static const char *replay_binding_name(const tg_program *program, int32_t bindin
     return program->buffers[binding].name != NULL ? program->buffers[binding].name : "an intermediate result";
 }
 
-/* Of the buffers that are made. */
+/* Checks the sizes of the buffers that are made. */
 static tg_status replay_check_blocks(const replay_making *m) {
     tg_status status = TG_OK;
     for (int b = 0; b < TG_REPLAY_OWN && status == TG_OK; b++)
@@ -86,7 +88,7 @@ static tg_status replay_place(const replay_making *m, const tg_buffer *buffer, t
     *place = (tg_replay_slice){TG_REPLAY_NOWHERE, buffer->offset, replay_bytes_of(program, buffer->dtype, buffer->count)};
     switch (buffer->storage) {
     case TG_STORAGE_WORKSPACE:
-        if (buffer->first < 0) return TG_OK; /* another took its place */
+        if (buffer->first < 0) return TG_OK; /* another replaces it */
         room = program->workspace_bytes;
         break;
     case TG_STORAGE_INPUT:
@@ -105,7 +107,7 @@ static tg_status replay_place(const replay_making *m, const tg_buffer *buffer, t
     if (buffer->storage != TG_STORAGE_STATE) place->block = blocks[buffer->storage];
     return TG_OK;
 }
-/* Inputs that some kernel reads are sent. */
+/* Only inputs that some kernel reads are sent. */
 static tg_status replay_place_inputs(const replay_making *m) {
     const tg_program *program = m->program;
     tg_replay *replay = m->replay;
@@ -169,7 +171,7 @@ static int32_t replay_source(tg_replay *replay, const tg_wgsl_stage *stage, cons
     replay->sources[replay->source_count] = source;
     return replay->source_count++;
 }
-/* The memory of a binding of the printer. */
+/* The memory that a binding of the printer names. */
 static tg_replay_slice replay_slice(const replay_making *m, int32_t binding, int64_t scratch_bytes) {
     const tg_program *program = m->program;
     const tg_replay *replay = m->replay;
@@ -266,7 +268,7 @@ void tg_replay_free(tg_replay *replay) {
 
 /* ---------------------------------------------------------------- a data set */
 
-/* What no kernel of the program reads is not drawn. *count gets how many `drawn` there are. */
+/* Inputs that no kernel of the program reads are not drawn. *count gets the number of `drawn`. */
 static void replay_lay_out(const tg_replay *replay, const tg_feeder_options *options, tg_replay_feeder *feeder, tg_draw_array *drawn,
                            int32_t *count) {
     int64_t at = 0; /* words */
@@ -279,7 +281,7 @@ static void replay_lay_out(const tg_replay *replay, const tg_feeder_options *opt
         drawn[(*count)++] = (tg_draw_array){at, to / TG_WORD_BYTES, array->row};
         at += replay_align(feeder->arrays[i].count, TG_REPLAY_ALIGN / TG_WORD_BYTES);
     }
-    /* the kernel counts words in 32 bits, and binds one at least */
+    /* the kernel counts words in 32 bits, and binds at least one */
     feeder->bytes[TG_REPLAY_DATA] = at > UINT32_MAX ? INT64_MAX : at > 0 ? at * TG_WORD_BYTES : TG_WORD_BYTES;
     feeder->bytes[TG_REPLAY_CONTROL] = INT64_C(2) * TG_REPLAY_ALIGN;
     feeder->bytes[TG_REPLAY_HISTORY] = TG_MOST_STEPS * TG_WORD_BYTES;

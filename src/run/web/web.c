@@ -1,5 +1,5 @@
-/* web: see web.h. Owns what the core remembers of a device and an executable that live in JavaScript, and a replay as JSON.
- * Must not know how JavaScript replays it. */
+/* web: see web.h. Owns what the core remembers of a device and an executable that live in
+ * JavaScript, and a replay as JSON. Must not know how JavaScript replays it. */
 #include "ir/dtype.h"
 #include "run/replay.h"
 #include "run/web/web.h"
@@ -8,7 +8,7 @@
 
 #  include <string.h>
 
-/* Each executor completes tg_device and tg_executable its own way. */
+/* Each executor completes tg_device and tg_executable in its own way. */
 typedef struct web_device {
     tg_context *ctx;
     int32_t number;
@@ -39,7 +39,7 @@ static tg_status web_alive(const web_device *device) {
 /* ---- device */
 
 static tg_status web_open(tg_context *ctx, const tg_open_options *options, tg_device **out) {
-    double given[8] = {0}; /* JavaScript has chosen */
+    double given[8] = {0}; /* limits of the device that JavaScript has chosen */
     web_device *device = tg_alloc(ctx, sizeof *device);
     if (device == NULL) return TG_ERROR_MEMORY;
     device->ctx = ctx;
@@ -143,7 +143,7 @@ static void web_json_slices(tg_text_buffer *json, const tg_replay_slice *slices,
     tg_text_add(json, "]");
 }
 
-/* What goes up and down. */
+/* What is sent to the device and read back from it. */
 static void web_json_values(tg_text_buffer *json, const tg_replay *replay) {
     const tg_program *program = replay->program;
     tg_text_add(json, "\"inputs\":[");
@@ -335,5 +335,5 @@ const tg_executor tg_webgpu_executor = {
 };
 
 #else
-typedef int tg_web_is_for_wasm; /* an empty unit is no C */
+typedef int tg_web_is_for_wasm; /* C has no empty unit */
 #endif

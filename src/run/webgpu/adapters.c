@@ -1,12 +1,14 @@
-/* adapters: the GPUs a library offers: asks for them in every way there is, describes them, sorts and chooses. Must not know
- * devices beyond the instance.
+/* adapters: the GPUs that a library offers: asks for them in every way there is, describes, sorts
+ * and chooses them. Must not know devices beyond the instance.
  *
- * Features. Their numbers were rearranged once (core-features-and-limits from 18 to 1, all others moved), so 3 is timestamp-query
- * in one generation and depth32float-stencil8 in the next. A library's generation is known from features that only the newer one
- * numbers and from functions that only one of them exports; where neither tells, no feature is named or asked for.
+ * Features. Their numbers were rearranged once (core-features-and-limits from 18 to 1, all others
+ * moved), so 3 is timestamp-query in one generation and depth32float-stencil8 in the next. A
+ * library's generation is known from features that only the newer one numbers and from functions
+ * that only one of them exports; if neither tells it, no feature is named or asked for.
  *
- * Dawn hides what it thinks unsafe, or has seen a driver fail at, unless told otherwise: subgroup matrices, and f16 on NVIDIA's Vulkan
- * driver. Both are asked for when f16 is wanted; whether a device then takes them is tried out when it is open (open.c). */
+ * Dawn hides what it considers unsafe, or has seen a driver fail at, unless it is told otherwise:
+ * subgroup matrices, and f16 on NVIDIA's Vulkan driver. Both are asked for if f16 is wanted;
+ * whether a device then takes them is tested when it is open (open.c). */
 #include "run/webgpu/device.h"
 
 #include <ctype.h>
@@ -110,7 +112,7 @@ void tg_webgpu_read_adapter(const webgpu_device *d, tg_wgpu_adapter handle, webg
 
 /* ---- finding */
 
-/* Takes the handle over; one seen before is let go. */
+/* Takes over the handle; releases it if the adapter was seen before. */
 static void adapters_add(webgpu_device *d, tg_wgpu_adapter handle) {
     webgpu_adapter *added = &d->adapters[d->adapter_count];
     if (handle == NULL) return;
@@ -153,8 +155,8 @@ static tg_status adapters_ask_all(webgpu_device *d) {
     static const uint32_t backends[] = {TG_WGPU_BACKEND_VULKAN, TG_WGPU_BACKEND_METAL,  TG_WGPU_BACKEND_D3D12,
                                         TG_WGPU_BACKEND_D3D11,  TG_WGPU_BACKEND_OPENGL, TG_WGPU_BACKEND_OPENGLES};
     tg_status status = adapters_ask(d, TG_WGPU_POWER_HIGH, TG_WGPU_BACKEND_UNDEFINED, false);
-    if (status == TG_OK && d->adapter_count == 0) /* drivers that are just being loaded have been seen to refuse the first */
-        status = adapters_ask(d, TG_WGPU_POWER_UNDEFINED, TG_WGPU_BACKEND_UNDEFINED, false);
+    /* drivers that are still being loaded have been seen to refuse the first request */
+    if (status == TG_OK && d->adapter_count == 0) status = adapters_ask(d, TG_WGPU_POWER_UNDEFINED, TG_WGPU_BACKEND_UNDEFINED, false);
     if (status == TG_OK) status = adapters_ask(d, TG_WGPU_POWER_LOW, TG_WGPU_BACKEND_UNDEFINED, false);
     if (status == TG_OK) status = adapters_ask(d, TG_WGPU_POWER_UNDEFINED, TG_WGPU_BACKEND_UNDEFINED, true);
     for (size_t i = 0; status == TG_OK && i < sizeof backends / sizeof backends[0]; ++i)
@@ -164,14 +166,16 @@ static tg_status adapters_ask_all(webgpu_device *d) {
 static void adapters_enumerate(webgpu_device *d) {
     tg_wgpu_adapter handles[TG_WEBGPU_MAX_ADAPTERS] = {NULL};
     const size_t count = d->host->api.instance_enumerate_adapters(d->host->instance, NULL, NULL);
-    if (count == 0 || count > TG_WEBGPU_MAX_ADAPTERS) return; /* then they are asked for */
+    /* then adapters are asked for one by one */
+    if (count == 0 || count > TG_WEBGPU_MAX_ADAPTERS) return;
     (void)d->host->api.instance_enumerate_adapters(d->host->instance, NULL, handles);
     for (size_t i = 0; i < count; ++i) adapters_add(d, handles[i]);
 }
 
 bool tg_webgpu_executes(const tg_adapter_info *info) { return strcmp(info->backend, "null") != 0; }
 
-/* Lower is better: real GPUs first, then the backends meant for computing; last of all what executes nothing. */
+/* Lower is better: real GPUs first, then backends meant for computing; adapters that execute
+ * nothing last. */
 static int adapters_rank(const webgpu_adapter *adapter) {
     const char *type = adapter->info.type, *backend = adapter->info.backend;
     if (!tg_webgpu_executes(&adapter->info)) return 16;
@@ -179,7 +183,8 @@ static int adapters_rank(const webgpu_adapter *adapter) {
     if (strcmp(backend, "d3d11") == 0 || strncmp(backend, "opengl", 6) == 0) rank += 2;
     return rank;
 }
-static void adapters_sort(webgpu_device *d) { /* by insertion: those found first stay first */
+/* by insertion: of equals, those found first stay first */
+static void adapters_sort(webgpu_device *d) {
     for (int i = 1; i < d->adapter_count; ++i) {
         const webgpu_adapter moved = d->adapters[i];
         int to = i;

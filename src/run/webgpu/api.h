@@ -1,15 +1,18 @@
-/* api: the part of the standard WebGPU C interface (webgpu.h) that the executor calls, in declarations of our own: structs laid
- * out as that header's, numbers, and one list of functions from which the table of pointers is made. Nothing is linked: a table
- * comes from a library opened at run time, from an application, or from a test. Knows nothing of devices or programs.
+/* api: the part of the standard WebGPU C interface (webgpu.h) that the executor calls, in
+ * declarations of our own: structs laid out like that header's, numbers, and one list of functions
+ * from which the table of pointers is made. Nothing is linked: a table comes from a library opened
+ * at run time, from an application, or from a test. Must not know devices or programs.
  *
- * The header has had generations that differ in ways a program sees only at run time; what is done about each:
- *  - tg_wgpu_limits and tg_wgpu_adapter_info have grown at their end: both carry `slack`, and limits are filled with ones first,
- *    which is "undefined" for every field known or not;
- *  - feature numbers were rearranged once: see tg_wgpu_features and adapters.c, which names a feature only when it is certain
- *    which arrangement the library has;
- *  - an entry of a bind group layout gained bindingArraySize (all Dawns of the last generations, wgpu-native from 29 on): the
- *    shorter entry is tg_wgpu_layout_entry_old;
- *  - the callback of onSubmittedWorkDone and the descriptor of an instance changed: neither is used. */
+ * The header has had generations that differ in ways a program sees only at run time. What is done
+ * about each:
+ *   - tg_wgpu_limits and tg_wgpu_adapter_info have grown at their end: both carry `slack`, and
+ *     limits are filled with ones first, which means "undefined" for each field, known or not;
+ *   - feature numbers were rearranged once: see tg_wgpu_features and adapters.c, which names a
+ *     feature only if it is certain which arrangement the library has;
+ *   - an entry of a bind group layout gained bindingArraySize (all Dawns of the last generations,
+ *     wgpu-native from 29 on): the shorter entry is tg_wgpu_layout_entry_old;
+ *   - the callback of onSubmittedWorkDone and the descriptor of an instance changed: neither is
+ *     used. */
 #ifndef TG_WEBGPU_API_H
 #define TG_WEBGPU_API_H
 
@@ -35,7 +38,7 @@ TG_WGPU_OBJECT(command_buffer);
 
 /* ---- numbers */
 enum {
-    TG_WGPU_SUCCESS = 1, /* of every status, synchronous or given to a callback */
+    TG_WGPU_SUCCESS = 1, /* of each status, returned or given to a callback */
     TG_WGPU_MODE_PROCESS_EVENTS = 2,
     TG_WGPU_MODE_SPONTANEOUS = 3,
     TG_WGPU_POWER_UNDEFINED = 0,
@@ -66,7 +69,7 @@ typedef enum tg_wgpu_adapter_type {
     TG_WGPU_ADAPTER_CPU,
     TG_WGPU_ADAPTER_UNKNOWN
 } tg_wgpu_adapter_type;
-/* Scopes filter by the error's number less one. */
+/* Scopes filter by the error's number minus one. */
 enum { TG_WGPU_FILTER_VALIDATION = 1, TG_WGPU_FILTER_MEMORY = 2, TG_WGPU_FILTER_INTERNAL = 3 };
 enum { TG_WGPU_ERROR_NONE = 1, TG_WGPU_ERROR_VALIDATION = 2, TG_WGPU_ERROR_MEMORY = 3, TG_WGPU_ERROR_INTERNAL = 4 };
 /* Why a device was lost. */
@@ -77,7 +80,8 @@ enum { TG_WGPU_LOST_UNKNOWN = 1, TG_WGPU_LOST_DESTROYED = 2, TG_WGPU_LOST_CANCEL
 #define TG_WGPU_USAGE_COPY_DESTINATION UINT64_C(0x8)
 #define TG_WGPU_USAGE_STORAGE UINT64_C(0x80)
 
-/* ---- structs: fields in the order of the standard header; descriptors for what we do not use are void pointers */
+/* ---- structs: fields in the order of the standard header; descriptors that we do not use are void
+ * pointers */
 typedef struct tg_wgpu_string {
     const char *data;
     size_t length; /* SIZE_MAX: data ends with NUL, or is NULL for no text */
@@ -103,7 +107,7 @@ typedef struct tg_wgpu_limits {
     uint32_t max_vertex_attributes, max_vertex_stride, max_inter_stage_variables, max_color_attachments, max_color_bytes_per_sample;
     uint32_t max_workgroup_bytes, max_workgroup_invocations;
     uint32_t max_workgroup_x, max_workgroup_y, max_workgroup_z, max_workgroups;
-    uint32_t max_immediate_bytes; /* from here on not in every generation */
+    uint32_t max_immediate_bytes; /* from here on not in all generations */
     uint32_t slack[63];
 } tg_wgpu_limits;
 
@@ -111,7 +115,7 @@ typedef struct tg_wgpu_adapter_info {
     void *next;
     tg_wgpu_string vendor, architecture, device, description;
     uint32_t backend, type, vendor_id, device_id;
-    uint32_t subgroup_min, subgroup_max; /* from here on not in every generation */
+    uint32_t subgroup_min, subgroup_max; /* from here on not in all generations */
     uint64_t slack[8];
 } tg_wgpu_adapter_info;
 
@@ -169,7 +173,8 @@ typedef struct tg_wgpu_error_callback { /* has no mode */
     void *user, *more;
 } tg_wgpu_error_callback;
 
-typedef struct tg_wgpu_label { /* of a queue, an encoder, a pass, a command buffer: descriptors with nothing else we set */
+/* of a queue, an encoder, a pass, a command buffer: descriptors of which we set nothing else */
+typedef struct tg_wgpu_label {
     const void *next;
     tg_wgpu_string label;
 } tg_wgpu_label;
@@ -183,7 +188,8 @@ typedef struct tg_wgpu_device_descriptor {
     tg_wgpu_lost_callback lost;
     tg_wgpu_error_callback error;
 } tg_wgpu_device_descriptor;
-typedef struct tg_wgpu_dawn_toggles { /* chained to an adapter's options or a device's descriptor; Dawn only */
+/* chained to an adapter's options or a device's descriptor; Dawn only */
+typedef struct tg_wgpu_dawn_toggles {
     tg_wgpu_chain chain;
     size_t enabled_count;
     const char *const *enabled;
@@ -211,7 +217,8 @@ typedef struct tg_wgpu_buffer_layout {
     uint32_t type, has_dynamic_offset;
     uint64_t min_binding_bytes;
 } tg_wgpu_buffer_layout;
-/* What else an entry could be (a sampler, a texture, a storage texture): all zero means that it is not. */
+/* What else an entry could be (a sampler, a texture, a storage texture); all zero: none of
+ * these. */
 typedef struct tg_wgpu_other_layouts {
     const void *sampler_next;
     uint32_t sampler_type;
@@ -246,7 +253,7 @@ typedef struct tg_wgpu_pipeline_layout_descriptor {
     tg_wgpu_string label;
     size_t count;
     const tg_wgpu_bind_group_layout *layouts;
-    uint32_t immediate_bytes; /* not in every generation */
+    uint32_t immediate_bytes; /* not in all generations */
 } tg_wgpu_pipeline_layout_descriptor;
 typedef struct tg_wgpu_bind_group_entry {
     const void *next;
@@ -280,7 +287,8 @@ typedef struct tg_wgpu_pass_descriptor {
     const void *timestamps;
 } tg_wgpu_pass_descriptor;
 
-/* ---- functions: X(need, result, field, symbol, parameters). OPTIONAL ones may be NULL in a table: see tg_webgpu_api_* below. */
+/* ---- functions: X(need, result, field, symbol, parameters). OPTIONAL ones may be NULL in a
+ * table. */
 #define TG_WGPU_FUNCTIONS(X) \
   X(REQUIRED, tg_wgpu_instance, create_instance, wgpuCreateInstance, (const void *descriptor)) \
   X(REQUIRED, tg_wgpu_future, instance_request_adapter, wgpuInstanceRequestAdapter, \

@@ -1,5 +1,6 @@
-/* buffers: GPU buffers, the states kept in them, commands for the queue, and the way of values to and from the GPU: there a bool
- * is a word. Moves large states in bounded pieces. Must not know programs. */
+/* buffers: GPU buffers, the states kept in them, commands for the queue, and the way of values to
+ * and from the GPU: there a bool is a word. Moves large states in bounded pieces. Must not know
+ * programs. */
 #include "run/webgpu/device.h"
 
 #include <string.h>
@@ -23,7 +24,8 @@ tg_status tg_webgpu_make_buffer(webgpu_device *d, int64_t bytes, uint64_t usage,
 }
 void tg_webgpu_drop_buffer(webgpu_device *d, webgpu_buffer *buffer) {
     if (buffer->handle == NULL) return;
-    d->host->api.buffer_destroy(buffer->handle); /* its memory, now; release frees the handle */
+    /* frees its memory now; release frees the handle */
+    d->host->api.buffer_destroy(buffer->handle);
     d->host->api.buffer_release(buffer->handle);
     d->count.objects--;
     d->count.buffers--;
@@ -106,7 +108,8 @@ static webgpu_state *buffers_state(webgpu_device *d, int32_t slot, int64_t first
     webgpu_state *state = &d->states.items[slot];
     return first >= 0 && count >= 0 && first <= state->count - count ? state : NULL;
 }
-/* read_state's buffer: as large as the largest state, or as a piece. One that is large enough stays: *out is none then. */
+/* The buffer of read_state: as large as the largest state, or as a piece. One that is large enough
+ * stays: then *out is none. */
 static tg_status buffers_make_readback(webgpu_device *d, int64_t bytes, webgpu_buffer *out) {
     const int64_t wanted = bytes < BUFFERS_PIECE ? bytes : BUFFERS_PIECE;
     if (d->readback.bytes >= wanted) return TG_OK;
@@ -135,7 +138,7 @@ tg_status tg_webgpu_make_state(tg_device *device, int32_t slot, const char *name
     tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, what);
     if (status == TG_OK) status = scopes;
     webgpu_state *state = &d->states.items[slot];
-    if (status != TG_OK) { /* the library may have called a buffer invalid only now */
+    if (status != TG_OK) { /* only now may the library have called a buffer invalid */
         tg_webgpu_drop_buffer(d, &buffer);
         tg_webgpu_drop_buffer(d, &readback);
         return status;

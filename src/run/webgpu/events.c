@@ -1,6 +1,6 @@
-/* events: waiting for the library's answers, and what goes wrong meanwhile: lost devices, error scopes, errors outside every
- * scope. The library is asked for its events from the calling thread; answers come then, only faults may come at any time and
- * on any thread. Must not know programs. */
+/* events: waiting for the library's answers, and what goes wrong meanwhile: lost devices, error
+ * scopes, errors outside all scopes. The calling thread asks the library for its events, and
+ * answers come then; only faults may come at any time and on any thread. Must not know programs. */
 #ifndef _POSIX_C_SOURCE
 #  define _POSIX_C_SOURCE 200809L
 #endif
@@ -14,11 +14,13 @@
 #  include <windows.h>
 #endif
 
-/* ns. Polling costs a processor but answers within a microsecond; most steps are shorter than this. */
+/* ns. Polling costs a processor but answers within a microsecond; most steps are shorter than
+ * this. */
 #define EVENTS_SPIN 1000000
 #define EVENTS_LONGEST_NAP 1000000
-#define EVENTS_LAST_WORDS 1000000000  /* how long a lost device is listened to */
-#define EVENTS_LOSS_SETTLES 100000000 /* how long a failed map may be ahead of the news that the device is lost */
+#define EVENTS_LAST_WORDS 1000000000 /* how long we listen to a lost device */
+/* how long a failed map may come before the news that the device is lost */
+#define EVENTS_LOSS_SETTLES 100000000
 
 int64_t tg_webgpu_now(void) {
 #if defined(_WIN32)
@@ -33,7 +35,7 @@ int64_t tg_webgpu_now(void) {
 #endif
 }
 
-/* Others have their turn meanwhile. */
+/* Meanwhile others have their turn. */
 static void events_nap(webgpu_device *d, int64_t waited) {
     const int64_t nap = waited < EVENTS_SPIN ? 0 : waited / 16 < EVENTS_LONGEST_NAP ? waited / 16 : EVENTS_LONGEST_NAP;
     tg_webgpu_give_way(d, nap);
@@ -75,9 +77,11 @@ void tg_webgpu_on_lost(const tg_wgpu_device *device, uint32_t reason, tg_wgpu_st
     (void)more;
     webgpu_gpu *gpu = user;
     gpu->block.pending--;
-    if (reason != TG_WGPU_LOST_FAILED_CREATION) events_record(&gpu->lost, reason, text); /* else the request for it says so */
+    /* else the request for it says this */
+    if (reason != TG_WGPU_LOST_FAILED_CREATION) events_record(&gpu->lost, reason, text);
 }
-/* Whoever calls the library right now has caused it. In between, nobody knows who. */
+/* The model that calls the library right now has caused the error. Between calls it is not known
+ * which model has. */
 void tg_webgpu_on_error(const tg_wgpu_device *device, uint32_t error, tg_wgpu_string text, void *user, void *more) {
     (void)device;
     (void)more;
@@ -152,7 +156,8 @@ static void events_forget(webgpu_fault *fault) {
     atomic_store(&fault->ready, 0);
     atomic_store(&fault->taken, 0);
 }
-/* An error that no scope caught, once. One of nobody knows whom is this model's when there is no other; else the log has it. */
+/* Reports an error that no scope caught, once. If it is not known whose it is, it is this model's
+ * if there is no other; else it goes to the log. */
 static tg_status events_uncaptured(webgpu_device *d, const char *what) {
     char line[TG_WEBGPU_LINE];
     webgpu_fault *fault = &d->uncaptured;
@@ -195,7 +200,8 @@ static void events_on_map(uint32_t status, tg_wgpu_string text, void *user, void
     (void)more;
     tg_webgpu_answer(user, status, NULL, text);
 }
-/* A map fails when the device is lost, perhaps before we hear of that. An application's device tells nobody but the application. */
+/* A map fails if the device is lost, perhaps before we hear of the loss. The loss of an
+ * application's device is told only to the application. */
 static tg_status events_map_failed(webgpu_device *d, const char *said) {
     const int64_t start = tg_webgpu_now();
     if (d->host->foreign) events_record(&d->gpu->lost, TG_WGPU_LOST_UNKNOWN, webgpu_string(said));

@@ -1,11 +1,13 @@
-/* feeder: a data set on the GPU, and many steps of an executable in one submission: before each a kernel draws its batch into the
- * executable's block of inputs, and puts the loss of the step before into a history that is read once. So a step costs one dispatch more
- * than it has, and its arithmetic is what it is without. Must not know how a step is made. */
+/* feeder: a data set on the GPU, and many steps of an executable in one submission: before each
+ * step a kernel draws its batch into the executable's block of inputs, and puts the loss of the
+ * step before into a history that is read once. So a step costs one more dispatch, and its
+ * arithmetic is the same as without. Must not know how a step is made. */
 #include "run/webgpu/device.h"
 
 #include <string.h>
 
-/* What a submission is made to take where the number of steps is free, ns. The way to the GPU and back is a tenth of a millisecond. */
+/* The time that a submission should take if the number of steps is free, ns. The way to the GPU and
+ * back is a tenth of a millisecond. */
 #define FEEDER_BUSY 40000000
 
 typedef struct webgpu_feeder {
@@ -13,11 +15,12 @@ typedef struct webgpu_feeder {
     webgpu_executable *target;
     tg_replay_feeder replay;
     webgpu_buffer data, control, history, readback;
-    webgpu_buffer nothing; /* in place of the inputs of a target that has none: a binding needs a buffer */
+    /* replaces the inputs of a target that has none: a binding needs a buffer */
+    webgpu_buffer nothing;
     webgpu_pipeline pipeline;
-    webgpu_step steps[2]; /* the drawing kernel's two ways round */
+    webgpu_step steps[2]; /* the two turns of the kernel that draws */
     webgpu_bundle draw;   /* of these */
-    const void **inputs;  /* per program input: NULL where the data set has it */
+    const void **inputs;  /* per program input: NULL if the data set has it */
 } webgpu_feeder;
 
 static webgpu_feeder *feeder_of(tg_feeder *feeder) { return (webgpu_feeder *)(void *)feeder; }
@@ -112,7 +115,8 @@ void tg_webgpu_drop_feeder(tg_device *device, tg_feeder *feeder) {
 
 /* ---- running */
 
-/* Steps [begin, end) of `count` times the target, in one submission. A step that is cut is alone in it. */
+/* Dispatches [begin, end) of the target, `count` times, in one submission. A step that is cut is
+ * alone in it. */
 typedef struct feeder_piece {
     int64_t count;
     int32_t begin, end;
@@ -136,7 +140,7 @@ static void feeder_encode_steps(const webgpu_feeder *f, tg_wgpu_compute_pass pas
         tg_webgpu_encode_steps(f->device, &f->target->bundle, pass, piece->begin, piece->end);
     }
 }
-/* The history, and the last loss, which no draw came to put there. */
+/* The history, and the last loss, which no draw has put there. */
 static void feeder_encode_losses(const webgpu_feeder *f, tg_wgpu_command_encoder encoder, int64_t count) {
     webgpu_device *d = f->device;
     const webgpu_place loss = feeder_place(f, f->replay.loss);
@@ -176,7 +180,7 @@ static tg_status feeder_submit(webgpu_feeder *f, const tg_feeder_run *run, const
     if (status != TG_OK) return status;
     return piece->end == f->target->pace.stages ? feeder_read(f, losses, piece->count) : tg_webgpu_finish(d);
 }
-/* One step, in as many submissions as a run of it would take. */
+/* One step, in as many submissions as one run of it takes. */
 static tg_status feeder_run_one(webgpu_feeder *f, const tg_feeder_run *run, float *losses) {
     tg_pace *pace = &f->target->pace;
     feeder_piece piece = {1, 0, 0};

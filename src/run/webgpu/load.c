@@ -1,5 +1,6 @@
-/* load: from a replay to everything a run needs on the GPU: buffers, pipelines, bind groups, the list of dispatches. What fails leaves
- * nothing. Must not know kernels, printers, or how a run goes. */
+/* load: makes all that a run needs on the GPU from a replay: buffers, pipelines, bind groups, the
+ * list of dispatches. A failure leaves nothing. Must not know kernels, printers, or how a run
+ * goes. */
 #include "run/webgpu/device.h"
 
 #include <stdlib.h>
@@ -66,7 +67,7 @@ static tg_status load_bind(webgpu_executable *e) {
     return status;
 }
 
-/* ---- all of it */
+/* ---- loading */
 
 static tg_status load_prepare(webgpu_executable *e) {
     const tg_replay *replay = &e->replay;
@@ -108,7 +109,8 @@ static tg_status load_once(webgpu_device *d, const tg_program *program, const in
     return status;
 }
 
-/* What a device cannot do as its table says, which may be of another time, it does as the printers say. */
+/* If a device cannot do what its table says, which may be out of date, it does what the printers
+ * say. */
 tg_status tg_webgpu_load(tg_device *device, const tg_program *program, const int32_t *state_slots, tg_executable **out) {
     webgpu_device *d = webgpu_of(device);
     const tg_schedules *table = d->model.schedules;

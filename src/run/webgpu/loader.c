@@ -1,5 +1,5 @@
-/* loader: finds a WebGPU library at run time and fills the table of its functions. A library once opened stays: drivers leave
- * threads behind that run its code. Must not know devices. */
+/* loader: finds a WebGPU library at run time and fills the table of its functions. An opened
+ * library is never closed: drivers leave threads that run its code. Must not know devices. */
 #ifndef _POSIX_C_SOURCE
 #  define _POSIX_C_SOURCE 200809L
 #endif
@@ -34,7 +34,8 @@ tg_status tg_webgpu_fill(tg_context *ctx, void *(*procedure)(void *user, const c
         if (address == NULL && symbol->required)
             return tg_fail(ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: %s has no %s: not a library of the standard webgpu.h", library,
                            symbol->name);
-        memcpy((char *)api + symbol->offset, &address, sizeof address); /* ISO C has no cast from data to function pointers */
+        /* ISO C has no cast from data to function pointers */
+        memcpy((char *)api + symbol->offset, &address, sizeof address);
     }
     return TG_OK;
 }
@@ -83,7 +84,7 @@ static void *loader_find(void *library, const char *name) { return dlsym(library
 #    endif
 #  endif
 
-/* Where scripts/get-webgpu puts it; "" when the environment names no such place. */
+/* The path where scripts/get-webgpu puts it; "" if the environment names none. */
 static void loader_installed_path(char *path, size_t room) {
     const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
     int length = 0;

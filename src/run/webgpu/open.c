@@ -1,7 +1,8 @@
-/* open: a device from the library's adapters, or an application's own; its limits; and closing it. Environment, for tests and
- * benchmarks: TENSORGRAD_WEBGPU_LIMITS=guaranteed asks for no more than every WebGPU device has; TENSORGRAD_WEBGPU_TIMEOUT=seconds
- * replaces the ten minutes after which a wait is given up; TENSORGRAD_WEBGPU_TOGGLES=name,name switches Dawn's toggles on, which
- * may switch checks off. Must not know programs. */
+/* open: a device from the library's adapters, or an application's own; its limits; and closing it.
+ * Environment, for tests and benchmarks: TENSORGRAD_WEBGPU_LIMITS=guaranteed asks for no more than
+ * every WebGPU device has; TENSORGRAD_WEBGPU_TIMEOUT=seconds replaces the ten minutes after which a
+ * wait is given up; TENSORGRAD_WEBGPU_TOGGLES=name,name switches Dawn's toggles on, which may
+ * switch checks off. Must not know programs. */
 #include "run/webgpu/device.h"
 
 #include "emit/emit.h"
@@ -93,7 +94,7 @@ static tg_status open_request(webgpu_device *d, const webgpu_adapter *adapter, b
     if (d->opening.done && d->opening.status == TG_WGPU_SUCCESS) d->gpu->device = d->opening.object;
     return status;
 }
-/* Fills `names` from "one,two"; text is cut up. */
+/* Fills `names` from "one,two"; cuts up the text. */
 static size_t open_toggles(char *text, const char **names) {
     size_t count = 0;
     while (*text != '\0' && count < OPEN_TOGGLES) {
@@ -104,7 +105,8 @@ static size_t open_toggles(char *text, const char **names) {
     }
     return count;
 }
-/* All the adapter has; what a driver then refuses is asked for again without features, then without limits. */
+/* Asks for all that the adapter has; if a driver refuses, again without features, then without
+ * limits. */
 static tg_status open_device(webgpu_device *d, const webgpu_adapter *adapter) {
     const char *names[OPEN_TOGGLES + WEBGPU_F16_TOGGLES];
     char text[TG_WEBGPU_WISH_TOGGLES];
@@ -120,7 +122,8 @@ static tg_status open_device(webgpu_device *d, const webgpu_adapter *adapter) {
     if (d->gpu->device != NULL) return TG_OK;
     return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: the adapter %s gives no device: %s", d->gpu->name, d->text);
 }
-/* ---- an application's device: borrowed. What it is can be asked where the library tells. */
+/* ---- an application's device: borrowed. Its properties are known if the library tells its
+ * adapter. */
 
 static void open_foreign(webgpu_device *d, const tg_webgpu_device *foreign) {
     d->gpu->device = foreign->device;
@@ -134,9 +137,9 @@ static void open_foreign(webgpu_device *d, const tg_webgpu_device *foreign) {
     open_describe(d, &adapter);
 }
 
-/* ---- what the device takes */
+/* ---- what the device accepts */
 
-/* A module and a pipeline; the layout is whatever the module says. */
+/* A module and a pipeline; the layout is the module's own. */
 static tg_status open_make(webgpu_device *d, const char *source) {
     const tg_wgpu_shader_source wgsl = {.chain = {.type = TG_WGPU_STYPE_WGSL}, .code = webgpu_string(source)};
     const tg_wgpu_shader_descriptor shader = {.next = &wgsl.chain, .label = webgpu_string("probe")};
@@ -151,7 +154,7 @@ static tg_status open_make(webgpu_device *d, const char *source) {
     if (module != NULL) d->host->api.shader_module_release(module);
     return status;
 }
-/* Whether the device makes a pipeline of it. A device that refuses is no error; one that is gone is. */
+/* Does the device make a pipeline of it? A device that refuses is no error; a lost one is. */
 static tg_status open_try(webgpu_device *d, const char *source, bool *takes) {
     tg_status status = open_make(d, source);
     *takes = status == TG_OK;
@@ -159,7 +162,7 @@ static tg_status open_try(webgpu_device *d, const char *source, bool *takes) {
     tg_clear_error(d->ctx);
     return tg_webgpu_alive(d);
 }
-/* Work for a software adapter is laid out without the tiles that halves are for. */
+/* Work for a software adapter is laid out without tiles, and only tiles use halves. */
 static tg_status open_try_f16(webgpu_device *d) {
     bool matrices = false;
     if (!d->wants_f16 || d->gpu->model.slow_barriers) return TG_OK;
@@ -170,14 +173,14 @@ static tg_status open_try_f16(webgpu_device *d) {
     return status;
 }
 
-/* ---- what is there */
+/* ---- examining an open device */
 
 static int64_t open_patience(void) {
     const char *text = getenv("TENSORGRAD_WEBGPU_TIMEOUT");
     const double seconds = text != NULL ? strtod(text, NULL) : 0;
     return seconds > 0 && seconds < 1e6 ? (int64_t)(seconds * OPEN_SECOND) : (int64_t)OPEN_PATIENCE_SECONDS * OPEN_SECOND;
 }
-/* What is known of a device that is there: limits, the queue, what it takes, that it computes. */
+/* Finds out limits, the queue, what the device accepts, and that it computes. */
 static tg_status open_examine(webgpu_device *d) {
     tg_status status = open_read_limits(d);
     if (status == TG_OK) status = open_try_f16(d);
@@ -191,7 +194,8 @@ static tg_status open_adapter(webgpu_device *d, const webgpu_adapter *adapter) {
     tg_status status = open_device(d, adapter);
     return status == TG_OK ? open_examine(d) : status;
 }
-/* Another GPU in the place of one that came to nothing. What went wrong stays the error where there is none. */
+/* Puts another GPU in the place of one that failed, and logs the failure. If there is no memory for
+ * another one, the failure stays the error. */
 static tg_status open_pass_over(webgpu_device *d) {
     char line[TG_WEBGPU_LINE];
     webgpu_gpu *next = tg_webgpu_make_gpu(d->ctx, d->host);
@@ -207,7 +211,7 @@ static tg_status open_pass_over(webgpu_device *d) {
     tg_clear_error(d->ctx);
     return TG_OK;
 }
-/* The adapter that was asked for; with AUTO the first that is of use. */
+/* Opens the adapter that was asked for; with AUTO the first that is of use. */
 static tg_status open_own(webgpu_device *d, const tg_open_options *options) {
     tg_status status = tg_webgpu_find_adapters(d);
     if (status != TG_OK) return status;
@@ -223,7 +227,7 @@ static tg_status open_own(webgpu_device *d, const tg_open_options *options) {
     return status;
 }
 
-/* What a model has of its own on a GPU that is there. */
+/* What a model has of its own on an open GPU. */
 static tg_status open_view(webgpu_device *d) {
     d->model = d->gpu->model;
     tg_status status = d->gpu->tuning_name[0] != '\0' ? tg_tuning_load(d->ctx, d->gpu->tuning_name, &d->tuning) : TG_OK;
@@ -268,7 +272,8 @@ static tg_status open_wish(tg_context *ctx, const tg_open_options *options, webg
     return TG_OK;
 }
 
-/* ---- beginning and ending. All of it between tg_webgpu_share_begin and tg_webgpu_share_end. */
+/* ---- beginning and ending. All of it runs between tg_webgpu_share_begin and
+ * tg_webgpu_share_end. */
 
 static tg_status open_place(webgpu_device *d, const tg_webgpu_api *api, const tg_webgpu_device *foreign, webgpu_gpu *found) {
     tg_status status = tg_webgpu_take_host(d->ctx, api, foreign != NULL ? foreign->instance : NULL, found, &d->host);
@@ -280,7 +285,7 @@ static tg_status open_place(webgpu_device *d, const tg_webgpu_api *api, const tg
     tg_webgpu_drop_host(d->host);
     return TG_ERROR_MEMORY;
 }
-/* On a host, and on a GPU that was found, or on one that is not yet open. */
+/* On a host, with a GPU that was found, or with one that is not yet open. */
 static tg_status open_begin(tg_context *ctx, const tg_webgpu_api *api, const tg_webgpu_device *foreign, webgpu_gpu *found,
                             webgpu_device **out) {
     webgpu_device *d = calloc(1, sizeof *d);
@@ -341,7 +346,8 @@ static tg_status open_new(tg_context *ctx, const tg_webgpu_api *api, const tg_op
     else open_end(d);
     return status;
 }
-/* One that was idle may have gone meanwhile, and nobody heard: it is asked for something before it is relied upon. */
+/* A GPU that was idle may have been lost, and nobody noticed: it is asked for something before it
+ * is relied upon. */
 static tg_status open_found(tg_context *ctx, const tg_webgpu_api *api, const tg_webgpu_device *foreign, webgpu_gpu *found, bool was_idle,
                             tg_device **out) {
     webgpu_device *d = NULL;
@@ -367,7 +373,7 @@ static tg_status open_with(tg_context *ctx, const tg_webgpu_api *api, const tg_o
         const bool was_idle = atomic_load(&found->users) == 0;
         status = open_found(ctx, api, options->foreign, found, was_idle, out);
         if (status != TG_ERROR_DEVICE_LOST || !was_idle) return status;
-        tg_clear_error(ctx); /* it is not found a second time */
+        tg_clear_error(ctx); /* it is not found again */
     }
 }
 tg_status tg_webgpu_open_with(tg_context *ctx, const tg_webgpu_api *api, const tg_open_options *options, tg_device **out) {
@@ -408,7 +414,7 @@ tg_status tg_webgpu_adapters_with(tg_context *ctx, const tg_webgpu_api *api, tg_
     tg_status status = open_begin(ctx, api, NULL, NULL, &d);
     if (status == TG_OK) {
         tg_webgpu_enter(d);
-        d->wants_f16 = true; /* lists what would be used then */
+        d->wants_f16 = true; /* lists what would be used with f16 */
         status = tg_webgpu_find_adapters(d);
         if (status == TG_OK) *count = d->adapter_count;
         for (int i = 0; status == TG_OK && i < d->adapter_count && i < capacity; ++i) out[i] = d->adapters[i].info;

@@ -1,7 +1,8 @@
-/* pipelines: layouts, shader modules and compute pipelines of a bundle: all compiled at once where the library can, and what
- * a shader's compiler says, beside the shader. Layouts are explicit, since an automatic one leaves out what a shader does not
- * use. Layouts and pipelines are the GPU's: equal sources have one pipeline, whichever model asks, and the latest that nobody uses stay.
- * Must not know how programs are placed. */
+/* pipelines: layouts, shader modules and compute pipelines of a bundle: all compiled at once if the
+ * library can, and the messages of a shader's compiler, next to the shader. Layouts are explicit,
+ * because an automatic one leaves out what a shader does not use. Layouts and pipelines belong to
+ * the GPU: equal sources have one pipeline for all models, and of those that nobody uses the latest
+ * stay. Must not know how programs are placed. */
 #include "run/webgpu/device.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@ typedef struct pipelines_batch { /* requests of one load, followed by their text
     webgpu_request requests[];
 } pipelines_batch;
 
-/* ---- what the compiler says */
+/* ---- messages of the compiler */
 
 static void pipelines_on_info(uint32_t status, const tg_wgpu_compilation_info *info, void *user, void *more) {
     (void)more;
@@ -37,7 +38,7 @@ static void pipelines_on_info(uint32_t status, const tg_wgpu_compilation_info *i
     request->done = true;
     request->block->pending--;
 }
-/* Into d->text, "" when it has nothing to say. Returns the line of the first error, or 0. */
+/* Into d->text, "" if it says nothing. Returns the line of the first error, or 0. */
 static uint64_t pipelines_ask(webgpu_device *d, tg_wgpu_shader_module module) {
     d->text[0] = '\0';
     if (module == NULL || d->host->wgpu_native || d->host->api.shader_module_get_compilation_info == NULL) return 0;
@@ -59,7 +60,8 @@ static void pipelines_number(const char *source, uint64_t line, char *text, size
     size_t length = 0, used = 0;
     int64_t count = 1;
     for (const char *c = source; *c != '\0'; ++c) count += *c == '\n';
-    int64_t begin = line >= 1 && (int64_t)line <= count ? (int64_t)line : 1, end = begin; /* [begin, end) */
+    /* [begin, end) */
+    int64_t begin = line >= 1 && (int64_t)line <= count ? (int64_t)line : 1, end = begin;
     for (bool grown = true; grown;) {
         grown = false;
         if (end <= count && pipelines_line(source, end, &length) != NULL && used + length + 8 < room) {
@@ -121,7 +123,7 @@ static tg_status pipelines_make_layout(webgpu_device *d, int32_t count, tg_wgpu_
     if (*pipeline == NULL) return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no pipeline layout for %d buffers", (int)count);
     return TG_OK;
 }
-/* Others can have it only once it is known to be good; they may have made one meanwhile. */
+/* Others get it only after it is known to be good; they may have made one meanwhile. */
 static tg_status pipelines_share_layout(webgpu_device *d, int32_t count) {
     tg_wgpu_bind_group_layout group = NULL;
     tg_wgpu_pipeline_layout pipeline = NULL;
@@ -146,7 +148,7 @@ static tg_status pipelines_share_layouts(webgpu_device *d, const webgpu_bundle *
     return status;
 }
 
-/* ---- what the GPU has */
+/* ---- pipelines of the GPU */
 
 static webgpu_cached *pipelines_find(const webgpu_gpu *gpu, const tg_replay_source *wanted) {
     for (webgpu_cached *c = gpu->cached; c != NULL; c = c->next)
@@ -181,7 +183,7 @@ static void pipelines_drop(webgpu_gpu *gpu, webgpu_cached **at) {
     gpu->count.unused_bytes -= (int64_t)cached->length;
     free(cached);
 }
-/* Beyond what is kept, those that were made first go. */
+/* Drops unused pipelines beyond the limits, those that were used longest ago first. */
 static void pipelines_trim(webgpu_gpu *gpu) {
     while (gpu->count.unused > PIPELINES_KEPT || gpu->count.unused_bytes > PIPELINES_KEPT_BYTES) {
         webgpu_cached **last = NULL;
@@ -190,7 +192,8 @@ static void pipelines_trim(webgpu_gpu *gpu) {
         pipelines_drop(gpu, last);
     }
 }
-/* Takes the handle over: one of the same source that others made meanwhile is used instead. False, with the handle let go: no memory. */
+/* Takes over the handle; if others made one of the same source meanwhile, that one is used instead.
+ * False, with the handle released: no memory. */
 static bool pipelines_keep(webgpu_device *d, webgpu_pipeline *pipeline, tg_wgpu_compute_pipeline handle) {
     const tg_replay_source *source = pipeline->source;
     webgpu_gpu *gpu = d->gpu;
@@ -213,7 +216,7 @@ static bool pipelines_keep(webgpu_device *d, webgpu_pipeline *pipeline, tg_wgpu_
     pipelines_use(d, pipeline, cached);
     return true;
 }
-/* One in use again is moved to the front when its last user goes: it was used latest. */
+/* Moves a pipeline to the front when its last user leaves: it was used latest. */
 static void pipelines_unuse(webgpu_gpu *gpu, webgpu_cached *cached) {
     webgpu_cached **at = &gpu->cached;
     if (--cached->users > 0) return;
@@ -276,7 +279,8 @@ static tg_wgpu_compute_pipeline pipelines_create(webgpu_device *d, const webgpu_
     /* cppcheck-suppress returnDanglingLifetime */
     return d->host->api.device_create_compute_pipeline(d->gpu->device, &descriptor);
 }
-/* One at a time, each in scopes of its own: what an error belongs to is then known without a callback. */
+/* One at a time, each in scopes of its own: then it is known without a callback what an error
+ * belongs to. */
 static tg_status pipelines_make_one(webgpu_device *d, webgpu_pipeline *pipeline) {
     tg_wgpu_compute_pipeline handle = NULL;
     tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
@@ -315,7 +319,8 @@ static tg_status pipelines_start(webgpu_device *d, webgpu_bundle *bundle, pipeli
         (tg_wgpu_pipeline_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = pipelines_on_pipeline, .user = request});
     return TG_OK;
 }
-/* What came of those that were asked for. All are waited for, whatever became of the first. */
+/* Collects the pipelines that were asked for. Waits for all of them, even if the first has
+ * failed. */
 static tg_status pipelines_collect(webgpu_device *d, webgpu_bundle *bundle, const pipelines_batch *batch) {
     tg_status status = TG_OK;
     for (int32_t p = 0; p < bundle->pipeline_count; ++p) {
@@ -328,7 +333,8 @@ static tg_status pipelines_collect(webgpu_device *d, webgpu_bundle *bundle, cons
         const bool made = request->status == TG_WGPU_SUCCESS && request->object != NULL;
         if (!made && status == TG_OK) status = pipelines_explain(d, &bundle->pipelines[p], request->text);
         if (!made) continue;
-        /* it may be broken in a way that only a scope tells: shared is what came of a batch without any error */
+        /* it may be broken in a way that only a scope tells: pipelines are shared only if their
+         * batch had no error */
         bundle->pipelines[p].handle = request->object;
     }
     return status;
@@ -352,7 +358,8 @@ static tg_status pipelines_make_all(webgpu_device *d, webgpu_bundle *bundle) {
     for (int32_t p = 0; p < bundle->pipeline_count && status == TG_OK; ++p)
         if (bundle->pipelines[p].cached == NULL) status = pipelines_start(d, bundle, batch, p);
     tg_webgpu_scopes_end(d, WEBGPU_SCOPES, &d->scopes);
-    tg_status collected = pipelines_collect(d, bundle, batch); /* knows the kernel, which a scope does not */
+    /* knows the kernel; a scope does not */
+    tg_status collected = pipelines_collect(d, bundle, batch);
     if (status == TG_OK) status = collected;
     tg_status scopes = tg_webgpu_scopes_report(d, WEBGPU_SCOPES, &d->scopes, "compiling shaders");
     status = pipelines_settle(d, bundle, batch, status != TG_OK ? status : scopes);

@@ -1,5 +1,6 @@
-/* proof: what a device must compute before anything trusts it. The words that come back cannot be what lay in memory before: they
- * depend on words that are new each time. Fakes answer it too. Knows nothing of devices. */
+/* proof: what a device must compute before it is trusted. The words that come back cannot be left
+ * over in memory: they depend on words that are new each time. Fakes answer it too. Must not know
+ * devices. */
 #ifndef TG_WEBGPU_PROOF_H
 #define TG_WEBGPU_PROOF_H
 #include <stdint.h>

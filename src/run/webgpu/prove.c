@@ -1,5 +1,6 @@
-/* prove: a device that was just opened computes something small, whose right answer is known, before a model trusts it. There are
- * adapters that take every command and execute nothing, and drivers that are broken: neither says so. Must not know programs. */
+/* prove: a device that was just opened computes something small, with a known answer, before a
+ * model trusts it. Some adapters take each command and execute nothing, and some drivers are
+ * broken: neither says so. Must not know programs. */
 #include "run/webgpu/device.h"
 #include "run/webgpu/proof.h"
 
@@ -8,7 +9,7 @@
 #define PROVE_BYTES ((int64_t)TG_PROOF_WORDS * TG_WORD_BYTES)
 #define PROVE_LABEL "a first computation"
 
-/* New words each time: an answer left over from another time is no answer. */
+/* New words each time, so that an answer left over from another time is wrong. */
 static void prove_numbers(uint32_t *given) {
     const int64_t now = tg_webgpu_now();
     uint64_t word = tg_hash(0, &now, sizeof now);

@@ -1,13 +1,15 @@
-/* run: one step: inputs up, one compute pass, the outputs that are wanted down, waited for or not. One submission, unless a program keeps
- * this device busy for so long that its watchdog might bite: then the next runs are cut into several, by what was measured. Allocates
- * nothing. Must not know how a program was loaded. */
+/* run: one step: writes inputs, submits one compute pass, reads the outputs that are wanted, and
+ * waits or not. It is one submission, unless a program keeps this device busy long enough for its
+ * watchdog to act: then the next runs are cut into several, by measured times. Allocates nothing.
+ * Must not know how a program was loaded. */
 #include "run/webgpu/device.h"
 
 #include <string.h>
 
 enum { RUN_SMALL = 4096 }; /* bytes of an input that is cheaper to copy than to write by itself */
 
-/* Bytes [from, to) of the block of inputs, in d->staging until they are written: small inputs that lie next to each other. */
+/* Bytes [from, to) of the block of inputs, in d->staging until they are written: small inputs that
+ * lie next to each other. */
 typedef struct run_gathered {
     int64_t from, to;
 } run_gathered;
@@ -30,11 +32,13 @@ static void run_gather(webgpu_executable *e, run_gathered *small, int32_t input,
     char *staging = e->device->staging;
     if (end - small->from > TG_WEBGPU_STAGING_BYTES) run_flush(e, small);
     if (small->to == small->from) small->from = small->to = offset;
-    memset(staging + (small->to - small->from), 0, (size_t)(offset - small->to)); /* nothing lies between them */
+    /* the gap between them is unused */
+    memset(staging + (small->to - small->from), 0, (size_t)(offset - small->to));
     tg_dtype_to_device(info->dtype, staging + (offset - small->from), data, count);
     small->to = end;
 }
-/* Inputs of 32 bits that are not small are written from where they lie: the library's copy of them is the only one. */
+/* Inputs of 32 bits that are not small are written from where they lie: the library's copy of them
+ * is the only one. */
 void tg_webgpu_write_inputs(webgpu_executable *e, const void *const *inputs) {
     const tg_program *program = e->replay.program;
     run_gathered small = {0, 0};
@@ -42,13 +46,14 @@ void tg_webgpu_write_inputs(webgpu_executable *e, const void *const *inputs) {
         const int64_t offset = e->replay.input_offset[i], count = tg_shape_count(program->inputs[i].shape);
         const bool sent = offset >= 0 && inputs[i] != NULL;
         const bool is_small = count * tg_dtype_device_bytes(program->inputs[i].dtype) <= RUN_SMALL;
-        if (!sent || !is_small) run_flush(e, &small); /* those that are gathered lie next to each other */
+        /* gathered inputs must lie next to each other */
+        if (!sent || !is_small) run_flush(e, &small);
         if (sent && is_small) run_gather(e, &small, i, inputs[i]);
         else if (sent) tg_webgpu_write(e->device, e->blocks[TG_REPLAY_INPUTS].handle, offset, program->inputs[i].dtype, inputs[i], count);
     }
     run_flush(e, &small);
 }
-/* All bits set: a NaN as f32. What reads memory that this run did not write will show. */
+/* Sets all bits: a NaN as f32. Then reads of memory that this run did not write show. */
 static void run_poison(webgpu_device *d, const webgpu_buffer *buffer) {
     memset(d->staging, 0xFF, TG_WEBGPU_STAGING_BYTES);
     for (int64_t done = 0; done < buffer->bytes; done += TG_WEBGPU_STAGING_BYTES) {
@@ -75,7 +80,8 @@ void tg_webgpu_encode_steps(webgpu_device *d, const webgpu_bundle *bundle, tg_wg
     }
     d->count.dispatches += end - begin;
 }
-/* Steps [begin, end) in a pass of their own, on an encoder that may be new, as tg_webgpu_begin_pass. */
+/* Steps [begin, end) in a pass of their own, on an encoder that may be new, as
+ * tg_webgpu_begin_pass. */
 static tg_status run_record(const webgpu_executable *e, int32_t begin, int32_t end, tg_wgpu_command_encoder *encoder) {
     webgpu_device *d = e->device;
     tg_wgpu_compute_pass pass = NULL;
@@ -88,7 +94,8 @@ static tg_status run_record(const webgpu_executable *e, int32_t begin, int32_t e
     return TG_OK;
 }
 static webgpu_place run_output(const webgpu_executable *e, int32_t i) { return tg_webgpu_place(e, tg_replay_output(&e->replay, i)); }
-/* Of the outputs that are wanted. [*from, *to) gets what of the readback buffer they fill. */
+/* Copies the outputs that are wanted. [*from, *to) is the range of the readback buffer that they
+ * fill. */
 static void run_encode_copies(webgpu_executable *e, tg_wgpu_command_encoder encoder, void *const *outputs, int64_t *from, int64_t *to) {
     webgpu_device *d = e->device;
     const tg_program *program = e->replay.program;
@@ -106,7 +113,8 @@ static void run_encode_copies(webgpu_executable *e, tg_wgpu_command_encoder enco
     }
 }
 
-/* Steps [begin, end) in one submission, waited for; the last one brings the outputs along. The scopes it is called in end here. */
+/* Steps [begin, end) in one submission, waited for; the last submission brings the outputs. Ends
+ * the scopes in which it is called. */
 static tg_status run_submission(webgpu_executable *e, int32_t begin, int32_t end, void *const *outputs) {
     webgpu_device *d = e->device;
     int64_t from = 0, to = 0;
@@ -141,14 +149,16 @@ static bool run_has_work(const webgpu_executable *e, void *const *outputs) {
         if (outputs[i] != NULL) return true;
     return false;
 }
-/* What is before steps [begin, ...) of a run: error scopes, and at its beginning what it reads. */
+/* Goes before steps [begin, ...) of a run: opens error scopes and, at the run's beginning, writes
+ * what it reads. */
 static void run_open(webgpu_executable *e, int32_t begin, const void *const *inputs) {
     tg_webgpu_scopes_push(e->device, WEBGPU_SCOPES);
     if (begin > 0) return;
     tg_webgpu_write_inputs(e, inputs);
     tg_webgpu_poison(e);
 }
-/* All submissions, each waited for, but a last one of steps [*rest, ...) where `rest` is not NULL. */
+/* Makes all submissions and waits for each, except a last one of steps [*rest, ...) if `rest` is
+ * not NULL. */
 static tg_status run_pieces(webgpu_executable *e, const void *const *inputs, void *const *outputs, int32_t *rest) {
     int32_t begin = 0;
     do {
@@ -184,7 +194,7 @@ static tg_status run_ready_flight(webgpu_device *d, webgpu_flight *flight) {
     if (status != TG_OK) tg_webgpu_drop_buffer(d, &flight->readback);
     return status;
 }
-/* The first output on its way to the flight's buffer. */
+/* Submits the rest of a run, and its first output to the flight's buffer. */
 static tg_status run_submit_flight(webgpu_flight *flight, const webgpu_executable *e, int32_t begin) {
     webgpu_device *d = e->device;
     const webgpu_place place = run_output(e, 0);
@@ -229,7 +239,8 @@ static bool run_has_landed(const webgpu_flight *flight) {
     for (int i = 0; i < WEBGPU_SCOPES; ++i) answered = answered && flight->scopes.request[i].done;
     return answered;
 }
-/* Of a flight that is over; a buffer that may still be mapped is not used again. */
+/* Takes the result of a flight that is over; a buffer that may still be mapped is not used
+ * again. */
 static tg_status run_take(webgpu_device *d, webgpu_flight *flight) {
     const void *data = NULL;
     tg_status status = tg_webgpu_scopes_report(d, WEBGPU_SCOPES, &flight->scopes, "running a step");
@@ -265,7 +276,7 @@ void tg_webgpu_drop_flights(webgpu_device *d) {
     for (int i = 0; i < TG_FLIGHTS; ++i) tg_webgpu_drop_buffer(d, &d->flights[i].readback);
 }
 
-/* ---- by itself */
+/* ---- an executable by itself */
 
 tg_status tg_webgpu_put_now(webgpu_device *d, tg_executable *executable, int32_t buffer, const void *data) {
     const webgpu_executable *e = webgpu_executable_of(executable);

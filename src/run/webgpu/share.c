@@ -1,6 +1,8 @@
-/* share: the libraries, instances and devices that the models of this process have in common. A device that no model uses stays open
- * for the next one: opening takes a tenth of a second, and drivers that are loaded and unloaded again and again run out of what a
- * process has only once. Kept are SHARE_KEPT devices, the latest used; tg_close_idle_devices lets go of them. Must not know models. */
+/* share: the libraries, instances and devices that the models of this process share. A device that
+ * no model uses stays open for the next one: opening takes a tenth of a second, and drivers that
+ * are loaded and unloaded repeatedly run out of resources that a process has only once. The
+ * SHARE_KEPT devices that were used latest are kept; tg_close_idle_devices closes them. Must not
+ * know models. */
 #ifndef _POSIX_C_SOURCE
 #  define _POSIX_C_SOURCE 200809L
 #endif
@@ -15,7 +17,8 @@
 
 enum { SHARE_KEPT = 2, SHARE_SPINS = 4000 };
 
-static webgpu_host *share_hosts; /* under share_lock, as all lists and counts of users below */
+/* guarded by share_lock, like all lists and counts of users below */
+static webgpu_host *share_hosts;
 static int64_t share_comings;
 
 /* ---- locks */
@@ -59,7 +62,7 @@ static void share_drop_lock(webgpu_lock *lock) {
     (void)pthread_cond_destroy(&lock->moved);
     (void)pthread_mutex_destroy(&lock->mutex);
 }
-/* What the one before holds it for is mostly shorter than falling asleep and waking. */
+/* The holder mostly keeps it for less time than falling asleep and waking takes. */
 static void share_take(webgpu_lock *lock) {
     const uint32_t mine = atomic_fetch_add(&lock->next, 1);
     for (int i = 0; i < SHARE_SPINS; ++i)
@@ -68,7 +71,8 @@ static void share_take(webgpu_lock *lock) {
     while (atomic_load(&lock->serving) != mine) (void)pthread_cond_wait(&lock->moved, &lock->mutex);
     (void)pthread_mutex_unlock(&lock->mutex);
 }
-/* Who took a number before `serving` is written looks at it under the mutex before sleeping: one of the two sees the other. */
+/* A thread that took a number before `serving` is written looks at it under the mutex before it
+ * sleeps: one of the two sees the other. */
 static void share_give(webgpu_lock *lock) {
     const uint32_t now = atomic_fetch_add(&lock->serving, 1) + 1;
     if (atomic_load(&lock->next) == now) return;
@@ -132,8 +136,9 @@ static void share_close_host(webgpu_host *host) {
     while (*at != NULL && *at != host) at = &(*at)->next;
     if (*at == host) *at = host->next;
     if (host->instance != NULL && !host->foreign) host->api.instance_release(host->instance);
-    /* The library forgets requests once the instance is gone. An application's instance stays: a request to it that was given up may
-     * still be answered, so what it would write to is left behind. */
+    /* The library forgets requests once the instance is gone. An application's instance stays: a
+     * request to it that was given up may still be answered, so the memory for its answer is not
+     * freed. */
     for (webgpu_block *block = host->orphans; block != NULL && !host->foreign; block = block->next) block->pending = 0;
     share_sweep(host);
     share_drop_lock(&host->lock);
@@ -176,7 +181,8 @@ tg_status tg_webgpu_take_host(tg_context *ctx, const tg_webgpu_api *api, tg_wgpu
     *out = host;
     return TG_OK;
 }
-/* An instance of our own stays while it is good, with its drivers: only tg_close_idle_devices ends it. */
+/* An instance of our own stays, with its drivers, as long as it is good: only tg_close_idle_devices
+ * ends it. */
 void tg_webgpu_drop_host(webgpu_host *host) {
     host->users--;
     share_sweep(host);
@@ -202,7 +208,7 @@ static void share_pump(const webgpu_gpu *gpu) {
     if (!host->wgpu_native) host->api.instance_process_events(host->instance);
     else if (gpu->device != NULL) (void)host->api.device_poll(gpu->device, 0, NULL);
 }
-/* The host's lock is not held. */
+/* To be called without the host's lock. */
 static void share_close_gpu(webgpu_gpu *gpu) {
     webgpu_host *host = gpu->host;
     share_take(&host->lock);
@@ -243,7 +249,7 @@ webgpu_gpu *tg_webgpu_find_gpu(const tg_webgpu_api *api, const webgpu_wish *wish
 }
 void tg_webgpu_join_gpu(webgpu_gpu *gpu) { atomic_fetch_add(&gpu->users, 1); }
 
-/* Of those that nobody uses, the one that has been idle longest; *count gets how many there are. */
+/* Of the GPUs that nobody uses, the one that has been idle longest; *count gets their number. */
 static webgpu_gpu *share_oldest(int *count) {
     webgpu_gpu *oldest = NULL;
     *count = 0;

@@ -1,4 +1,5 @@
-/* webgpu: the executor's table: every call of it holds the lock of the library it works with. And the small questions it answers. */
+/* webgpu: the executor's table: each call holds the lock of the library it works with. Also answers
+ * small questions about a device. Must not know how a call does its work. */
 #include "run/webgpu/device.h"
 
 static const char *webgpu_describe(const tg_device *device) { return webgpu_of_const(device)->gpu->description; }

@@ -1,4 +1,5 @@
-# Every tests/test_NAME.c is a cmocka program linked with the rest of tests/*.c (shared helpers).
+# Every tests/test_NAME.c is a cmocka program. All are linked as one, tensorgrad_tests, with the rest of tests/*.c (shared helpers): one
+# link instead of one for each suite. `tensorgrad_tests test_NAME` runs a suite; test_NAME beside it is a link that does the same.
 if(TENSORGRAD_CMOCKA_SHIM)
   add_library(tensorgrad_cmocka INTERFACE)
   target_include_directories(tensorgrad_cmocka SYSTEM INTERFACE ${TENSORGRAD_CMOCKA_SHIM})
@@ -15,7 +16,7 @@ endif()
 
 file(GLOB test_sources CONFIGURE_DEPENDS "tests/test_*.c")
 file(GLOB support_sources CONFIGURE_DEPENDS "tests/*.c")
-list(REMOVE_ITEM support_sources ${test_sources})
+list(REMOVE_ITEM support_sources ${test_sources} ${PROJECT_SOURCE_DIR}/tests/main.c)
 if(support_sources)
   add_library(tensorgrad_test_support STATIC ${support_sources})
   tensorgrad_settings(tensorgrad_test_support)
@@ -31,35 +32,47 @@ if(example_sources)
 endif()
 target_link_libraries(tensorgrad_test_support ${support_scope} tensorgrad_internal m)
 
+set(suites "")
 foreach(source IN LISTS test_sources)
-  tensorgrad_test(${source})
   get_filename_component(name ${source} NAME_WE)
   list(APPEND test_names ${name})
+  string(APPEND suites "SUITE(${name})\n")
+  # its main() takes the suite's name
+  set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS main=${name})
+  set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS -Wno-missing-prototypes)
+endforeach()
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tests/suites.def CONTENT "${suites}")
+add_executable(tensorgrad_tests tests/main.c ${test_sources})
+tensorgrad_settings(tensorgrad_tests)
+# what takes time to run is the library; the suites compile in a quarter of the time
+target_compile_options(tensorgrad_tests PRIVATE -O0)
+target_include_directories(tensorgrad_tests PRIVATE tests ${PROJECT_BINARY_DIR}/tests)
+target_link_libraries(tensorgrad_tests PRIVATE tensorgrad_test_support)
+foreach(name IN LISTS test_names)
+  add_custom_command(TARGET tensorgrad_tests POST_BUILD COMMAND ${CMAKE_COMMAND} -E create_symlink tensorgrad_tests ${name}
+                     WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
+  add_test(NAME ${name} COMMAND tensorgrad_tests ${name} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 1500)
 endforeach()
 # A suite answers 77 where it has nothing to run on. Those that need a WebGPU device are run by those who ask for them.
 set_tests_properties(${test_names} PROPERTIES SKIP_RETURN_CODE 77 ENVIRONMENT "TENSORGRAD_TUNING=off")
-foreach(name IN ITEMS test_webgpu test_webgpu_many test_webgpu_training)
-  if(TARGET ${name})
-    set_tests_properties(${name} PROPERTIES LABELS webgpu)
-  endif()
-endforeach()
+set_tests_properties(test_webgpu test_webgpu_many test_webgpu_training PROPERTIES LABELS webgpu)
 # The fake WebGPU library as a shared one too, so that whole models run on it: test_webgpu_faults opens it as it would any other.
-if(TARGET test_webgpu_faults AND UNIX AND NOT APPLE)
+if(UNIX AND NOT APPLE)
   add_library(fake_webgpu_library MODULE tests/fake_webgpu.c)
   tensorgrad_settings(fake_webgpu_library)
   target_include_directories(fake_webgpu_library PRIVATE include src tests)
   target_compile_definitions(fake_webgpu_library PRIVATE FAKE_WEBGPU_EXPORT)
-  target_compile_definitions(test_webgpu_faults PRIVATE FAKE_WEBGPU_LIBRARY="$<TARGET_FILE:fake_webgpu_library>")
-  target_link_libraries(test_webgpu_faults PRIVATE ${CMAKE_DL_LIBS})
-  add_dependencies(test_webgpu_faults fake_webgpu_library)
+  set_property(SOURCE ${PROJECT_SOURCE_DIR}/tests/test_webgpu_faults.c
+               APPEND PROPERTY COMPILE_DEFINITIONS FAKE_WEBGPU_LIBRARY="$<TARGET_FILE:fake_webgpu_library>")
+  target_link_libraries(tensorgrad_tests PRIVATE ${CMAKE_DL_LIBS})
+  add_dependencies(tensorgrad_tests fake_webgpu_library)
 endif()
 # The longest first, so that two cores end together.
 set(cost 100)
 foreach(name IN ITEMS test_alloc_failure test_ops test_wgsl_contract test_webgpu_faults test_webgpu_training test_contract test_attack test_cases
         test_gradients test_vm test_random_graphs)
-  if(TARGET ${name})
-    set_tests_properties(${name} PROPERTIES COST ${cost})
-  endif()
+  set_tests_properties(${name} PROPERTIES COST ${cost})
   math(EXPR cost "${cost} - 1")
 endforeach()
 

@@ -42,11 +42,11 @@ def build_jobs(cores):
         Job("clang-sanitize", "clang-sanitize: build",
             build("clang-sanitize", CLANG, tests, "-DTENSORGRAD_BUILD_FUZZERS=ON", "-DTENSORGRAD_BUILD_EXAMPLES=OFF", sanitize), seconds=150),
         Job("threads", "tsan: build", build("tsan", "gcc", tests, "-DTENSORGRAD_SANITIZE=thread",
-                                            targets=["test_base", "test_webgpu_faults", "tensorgrad_cli"]), seconds=60),
+                                            targets=["tensorgrad_tests", "tensorgrad_cli"]), seconds=60),
         Job("aarch64", "aarch64: build",
             build("aarch64", "aarch64-linux-gnu-gcc", f"-DCMAKE_TOOLCHAIN_FILE={ROOT}/cmake/aarch64-linux-gnu.cmake", tests,
                   f"-DTENSORGRAD_CMOCKA_SHIM={ROOT}/tests/cmocka_shim",
-                  targets=["test_ops", "test_contract", "test_curves", "tensorgrad_cli"]), seconds=60),
+                  targets=["tensorgrad_tests", "tensorgrad_cli"]), seconds=60),
         Job("web", "web: package", web.package, seconds=60),
         Job("web", "web: build suites", web.build_suites, ["web: package"], seconds=80),
     ]

@@ -2002,8 +2002,7 @@ static void an_applications_functions(void **state) {
     tg_context_destroy(ctx);
 }
 
-/* "threads": only what several threads do, for a build that watches them. */
-int main(int argc, char **argv) {
+int main(void) {
     unsetenv("TENSORGRAD_WEBGPU_LIB"); /* nothing here is for a real library */
     unsetenv("TENSORGRAD_ADAPTER");
     unsetenv("TENSORGRAD_POISON"); /* which writes more */
@@ -2055,9 +2054,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(recovery_leaves_nothing_to_compile, library_open, library_close),
 #endif
     };
-    const struct CMUnitTest of_threads[] = {cmocka_unit_test(threads_share_one_gpu)};
-    const bool only_threads = argc > 1 && strcmp(argv[1], "threads") == 0;
-    const int failed = only_threads ? cmocka_run_group_tests(of_threads, NULL, NULL) : cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     fake_webgpu_end();
     return failed;
 }

@@ -80,7 +80,7 @@ static void check_bindings(const printed *p, int32_t k, const tg_wgsl_stage *sta
     const tg_kernel *kernel = &p->program->kernels[k];
     assert_in_range(stage->binding_count, 1, tg_device_guaranteed.storage_buffers);
     for (int32_t b = 0; b < stage->binding_count; b++) {
-        char declared[64], name[16] = "scratch", used[24];
+        char declared[80], name[16] = "scratch", used[24];
         if (stage->bindings[b] != TG_WGSL_SCRATCH) snprintf(name, sizeof name, "a%d", (int)stage->bindings[b]);
         snprintf(declared, sizeof declared, "@binding(%d) var<storage, read_write> %s: array<", (int)b, name);
         snprintf(used, sizeof used, "%s[", name);

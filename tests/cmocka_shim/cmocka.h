@@ -139,18 +139,26 @@ CMOCKA_SHIM_WEAK int cmocka_shim_one(const struct CMUnitTest *test, void *group_
     return result;
 }
 
+CMOCKA_SHIM_WEAK const char *cmocka_shim_filter; /* names of the tests to run: "a*", "a_test" */
+CMOCKA_SHIM_WEAK void cmocka_set_test_filter(const char *pattern);
+CMOCKA_SHIM_WEAK void cmocka_set_test_filter(const char *pattern) { cmocka_shim_filter = pattern; }
+CMOCKA_SHIM_WEAK int cmocka_shim_fits(const char *name, const char *pattern);
+CMOCKA_SHIM_WEAK int cmocka_shim_fits(const char *name, const char *pattern) {
+    if (*pattern == '*') return cmocka_shim_fits(name, pattern + 1) || (*name && cmocka_shim_fits(name + 1, pattern));
+    return *pattern == '\0' ? *name == '\0' : (*pattern == *name || (*pattern == '?' && *name)) && cmocka_shim_fits(name + 1, pattern + 1);
+}
 CMOCKA_SHIM_WEAK int cmocka_shim_group(const char *name, const struct CMUnitTest *tests, size_t count, CMFixtureFunction setup,
                                        CMFixtureFunction teardown);
 CMOCKA_SHIM_WEAK int cmocka_shim_group(const char *name, const struct CMUnitTest *tests, size_t count, CMFixtureFunction setup,
                                        CMFixtureFunction teardown) {
-    const char *only = getenv("CMOCKA_SHIM_ONLY"); /* part of the names of the tests to run */
+    const char *only = cmocka_shim_filter ? cmocka_shim_filter : getenv("CMOCKA_SHIM_ONLY");
     int results[3] = {0, 0, 0};
     void *state = NULL;
     printf("[==========] %s: Running %d test(s).\n", name, (int)count);
     if (setup && setup(&state) != 0) results[1] = (int)count;
     else
         for (size_t i = 0; i < count; i++)
-            if (!only || strstr(tests[i].name, only)) results[cmocka_shim_one(&tests[i], state)]++;
+            if (!only || cmocka_shim_fits(tests[i].name, only)) results[cmocka_shim_one(&tests[i], state)]++;
     if (teardown && teardown(&state) != 0) results[1]++;
     printf("[  PASSED  ] %d test(s).\n", results[0]);
     if (results[2]) printf("[  SKIPPED ] %d test(s), listed above\n", results[2]);

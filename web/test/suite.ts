@@ -201,7 +201,7 @@ class Suite {
 export async function runSuite(module: WebAssembly.Module, device: 'cpu' | 'webgpu', only = ''): Promise<Ended> {
   const gpu = device === 'cpu' ? null : await openGpu(await findAdapter(navigator.gpu, '', false))
   const home = { TENSORGRAD_TEST_HOME: device, TENSORGRAD_WEBGPU_LIB: 'the page', TENSORGRAD_TEST_WEBGPU: 'required' }
-  const suite = new Suite({ ...(gpu === null ? {} : home), ...(only === '' ? {} : { CMOCKA_SHIM_ONLY: only }) }, gpu)
+  const suite = new Suite({ ...(gpu === null ? {} : home), ...(only === '' ? {} : { CMOCKA_SHIM_ONLY: `*${only}*` }) }, gpu)
   const code = await suite.run(module)
   gpu?.close()
   return { code, output: suite.output }

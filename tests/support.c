@@ -340,7 +340,7 @@ tg_graph *support_trace(tg_context *ctx, const support_case *c) {
 
 static const char *support_leaf_name(const tg_graph *g, int32_t id) {
     const tg_node *node = &g->nodes.items[id];
-    const int32_t i = node->attr.index;
+    const int32_t i = node->attr.leaf;
     if (node->op == TG_OP_INPUT) return g->inputs.items[i].name;
     if (node->op == TG_OP_PARAM) return g->params.items[i].name;
     if (node->op == TG_OP_STATE) return g->states.items[i].name;
@@ -354,7 +354,7 @@ static double **support_leaves_make(const support_case *c, const tg_graph *g) {
         const tg_node *node = &g->nodes.items[id];
         if (!name) continue;
         leaves[id] = support_allocate(sizeof(double) * (size_t)support_count(node->shape));
-        const double value = node->op == TG_OP_STATE ? g->states.items[node->attr.index].value : 0.0;
+        const double value = node->op == TG_OP_STATE ? g->states.items[node->attr.leaf].value : 0.0;
         support_fill_leaf(c, name, node->shape, node->dtype, value, leaves[id]);
     }
     return leaves;

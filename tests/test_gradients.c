@@ -558,9 +558,9 @@ static leaves leaves_make(const tg_graph *g, const gradient_case *c) {
     for (int32_t id = 1; id < g->nodes.count; id++) {
         const tg_node *n = &g->nodes.items[id];
         if (n->op != TG_OP_INPUT && n->op != TG_OP_PARAM && n->op != TG_OP_STATE) continue;
-        const char *name = n->op == TG_OP_INPUT   ? g->inputs.items[n->attr.index].name
-                           : n->op == TG_OP_PARAM ? g->params.items[n->attr.index].name
-                                                  : g->states.items[n->attr.index].name;
+        const char *name = n->op == TG_OP_INPUT   ? g->inputs.items[n->attr.leaf].name
+                           : n->op == TG_OP_PARAM ? g->params.items[n->attr.leaf].name
+                                                  : g->states.items[n->attr.leaf].name;
         const int64_t count = tg_shape_count(n->shape);
         l.data[id] = malloc(sizeof(double) * (size_t)count);
         assert_non_null(l.data[id]);

@@ -212,7 +212,7 @@ static void data_is_copied(void **state) {
     flags[0] = 1;
     assert_true(((const float *)tg_graph_node(f.g, data)->attr.data)[1] == 2.0f);
     assert_memory_equal(tg_graph_node(f.g, mask)->attr.data, "\0\1\1", 3);
-    const tg_param_info *param = &f.g->params.items[tg_graph_node(f.g, literal)->attr.index];
+    const tg_param_info *param = &f.g->params.items[tg_graph_node(f.g, literal)->attr.leaf];
     assert_string_equal(param->name, "p");
     assert_true(param->init.data[1] == 2.0f && param->decay && !param->frozen && param->node == literal);
     REFUSED(tg_ir_data(f.g, TG_SHAPE(3), TG_F32, NULL), TG_ERROR_ARGUMENT, "const: no data");
@@ -374,7 +374,7 @@ static void views_check_their_shapes(void **state) {
 }
 
 static int32_t make_fold(tg_graph *g, int32_t x, int axis, tg_window w, tg_shape to) {
-    const tg_attributes attr = {.axes = (uint32_t)axis, .window = w};
+    const tg_attributes attr = {.axis = axis, .window = w};
     return tg_node_make(g, TG_OP_FOLD, TG_F32, to, &x, 1, &attr);
 }
 
@@ -648,8 +648,8 @@ static void damage_order(tg_graph *g) {
 static void damage_axes(tg_graph *g) { g->nodes.items[damage_find(g, TG_OP_SUM)].attr.axes = 64; }
 static void damage_perm(tg_graph *g) { g->nodes.items[damage_find(g, TG_OP_PERMUTE)].attr.perm[0] = 0; }
 static void damage_site(tg_graph *g) { g->nodes.items[3].site.file = NULL; }
-static void damage_index(tg_graph *g) { g->nodes.items[damage_find(g, TG_OP_PARAM)].attr.index = 2; }
-static void damage_swap(tg_graph *g) { g->nodes.items[damage_find(g, TG_OP_INPUT)].attr.index = 1; }
+static void damage_leaf(tg_graph *g) { g->nodes.items[damage_find(g, TG_OP_PARAM)].attr.leaf = 2; }
+static void damage_swap(tg_graph *g) { g->nodes.items[damage_find(g, TG_OP_INPUT)].attr.leaf = 1; }
 static void damage_name(tg_graph *g) { g->params.items[1].name = "l1.W"; }
 static void damage_no_name(tg_graph *g) { g->states.items[0].name = NULL; }
 static void damage_entry(tg_graph *g) { g->inputs.items[0].node = g->inputs.items[1].node; }
@@ -660,7 +660,7 @@ static void damage_writeback(tg_graph *g) { g->writebacks.items[0].source = g->r
 static void damage_twice(tg_graph *g) { g->writebacks.items[1] = g->writebacks.items[0]; }
 static void damage_check(tg_graph *g) { g->checks.items[0].node = g->result; }
 static void damage_bound(tg_graph *g) { g->nodes.items[damage_find(g, TG_OP_RANDOM)].attr.value = 2147483649.0; }
-static void damage_stream(tg_graph *g) { g->nodes.items[damage_find(g, TG_OP_RANDOM)].attr.index = -1; }
+static void damage_stream(tg_graph *g) { g->nodes.items[damage_find(g, TG_OP_RANDOM)].attr.stream = -1; }
 static void damage_result(tg_graph *g) { g->result = (int32_t)g->nodes.count; }
 static void damage_poison(tg_graph *g) { g->nodes.items[0].op = TG_OP_INPUT; }
 
@@ -678,7 +678,7 @@ static void verify_finds_every_damage(void **state) {
         {damage_axes, "sum: axis 6 is outside"},
         {damage_perm, "permute: axis 0 is named twice"},
         {damage_site, "node %3: param has no call site"},
-        {damage_index, "param 2 of 2"},
+        {damage_leaf, "param 2 of 2"},
         {damage_swap, "input 1 has another shape or element type in its table"},
         {damage_name, "param: the name 'l1.W' is used twice"},
         {damage_no_name, "state 0 has no name"},

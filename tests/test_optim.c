@@ -123,15 +123,15 @@ static double machine_step(machine *m) {
     const double **leaves = calloc((size_t)m->g->nodes.count, sizeof *leaves);
     for (int64_t id = 1; id < m->g->nodes.count; id++) {
         const tg_node *node = tg_graph_node(m->g, (int32_t)id);
-        if (node->op == TG_OP_STATE) leaves[id] = m->states[node->attr.index];
-        if (node->op == TG_OP_INPUT) leaves[id] = m->inputs[node->attr.index];
+        if (node->op == TG_OP_STATE) leaves[id] = m->states[node->attr.leaf];
+        if (node->op == TG_OP_INPUT) leaves[id] = m->inputs[node->attr.leaf];
     }
     tg_reference *run = tg_reference_run(m->g, leaves);
     if (run == NULL) fail_msg("%s", tg_error_message(m->ctx));
     double result = m->g->result > 0 ? tg_reference_value(run, m->g->result)[0] : 0;
     for (int64_t i = 0; i < m->g->writebacks.count; i++) {
         const tg_writeback_info *writeback = &m->g->writebacks.items[i];
-        store(m, run, writeback, m->states[tg_graph_node(m->g, writeback->destination)->attr.index]);
+        store(m, run, writeback, m->states[tg_graph_node(m->g, writeback->destination)->attr.leaf]);
     }
     tg_reference_destroy(run);
     free(leaves);

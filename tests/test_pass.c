@@ -61,7 +61,7 @@ static int count_op(const tg_graph *g, tg_op op) {
 static double *leaf_values(const tg_node *node) {
     int64_t count = tg_shape_count(node->shape);
     double *values = calloc((size_t)count, sizeof *values);
-    uint64_t state = (uint64_t)node->attr.index * 7919 + (uint64_t)node->op * 104729 + 1;
+    uint64_t state = (uint64_t)node->attr.leaf * 7919 + (uint64_t)node->op * 104729 + 1;
     for (int64_t i = 0; i < count; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         int pick = (int)(state >> 33) % 33;

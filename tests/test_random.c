@@ -729,8 +729,8 @@ static tg_tensor build_two(tg_graph *g, void *user) {
     (void)user;
     const tg_tensor a = draw(g, TG_SHAPE(4), 10), b = draw(g, TG_SHAPE(4), 10);
     const tg_node *node = tg_graph_node(g, a.id);
-    const tg_tensor same = {g, tg_ir_random(g, node->inputs[0], node->inputs[1], node->inputs[2], node->attr.index, 10)};
-    const tg_tensor wider = {g, tg_ir_random(g, node->inputs[0], node->inputs[1], node->inputs[2], node->attr.index, 20)};
+    const tg_tensor same = {g, tg_ir_random(g, node->inputs[0], node->inputs[1], node->inputs[2], node->attr.stream, 10)};
+    const tg_tensor wider = {g, tg_ir_random(g, node->inputs[0], node->inputs[1], node->inputs[2], node->attr.stream, 20)};
     return tg_add(tg_add(a, tg_mul(b, 100)), tg_add(tg_mul(same, 10000), tg_mul(wider, 1000000)));
 }
 

@@ -513,7 +513,7 @@ static void expect_param(const tg_graph *g, int64_t i, const char *name, tg_init
     assert_int_equal(param->frozen, frozen);
     const tg_node *node = &g->nodes.items[param->node];
     assert_int_equal(node->op, TG_OP_PARAM);
-    assert_int_equal(node->attr.index, i);
+    assert_int_equal(node->attr.leaf, i);
     assert_true(tg_shape_equal(node->shape, param->shape));
 }
 

@@ -294,14 +294,14 @@ VJP_RULE(PAD) { vjp_give(call, 0, tg_ir_slice(call->g, call->dy, call->node.attr
 VJP_RULE(FLIP) { vjp_give(call, 0, tg_ir_flip(call->g, call->dy, call->node.attr.axes)); }
 
 VJP_RULE(WINDOW) {
-    const int axis = (int)call->node.attr.axes;
+    const int axis = call->node.attr.axis;
     vjp_give(call, 0, tg_ir_fold(call->g, call->dy, axis, call->node.attr.window, vjp_shape(call, 0).dim[axis]));
 }
 
 /* Takes as many windows as FOLD added up. */
 VJP_RULE(FOLD) {
     const tg_window w = call->node.attr.window;
-    const int axis = (int)call->node.attr.axes;
+    const int axis = call->node.attr.axis;
     const int64_t start[TG_MAX_RANK] = {0};
     tg_shape used = call->node.shape;
     used.dim[axis] = (vjp_shape(call, 0).dim[axis] - 1) * w.step + tg_window_span(w);
@@ -309,7 +309,7 @@ VJP_RULE(FOLD) {
 }
 
 VJP_RULE(CONCAT) {
-    int axis = (int)call->node.attr.axes;
+    int axis = call->node.attr.axis;
     int64_t start[TG_MAX_RANK] = {0};
     for (int i = 0; i < call->node.input_count; i++) {
         tg_shape part = vjp_shape(call, i);

@@ -144,7 +144,7 @@ int32_t tg_ir_data(tg_graph *g, tg_shape shape, tg_dtype dtype, const void *data
 
 int32_t tg_ir_iota(tg_graph *g, tg_shape shape, tg_dtype dtype, int axis) {
     tg_node draft = build_draft(TG_OP_IOTA, dtype, shape, NULL, 0);
-    draft.attr.axes = (uint32_t)axis;
+    draft.attr.axis = axis;
     return build_node(g, draft, true);
 }
 
@@ -200,7 +200,7 @@ int32_t tg_ir_random(tg_graph *g, int32_t index, int32_t key0, int32_t key1, int
     int32_t inputs[3] = {index, key0, key1};
     if (!build_broadcast_operands(g, TG_OP_RANDOM, inputs, 3)) return 0;
     tg_node draft = build_draft(TG_OP_RANDOM, TG_I32, TG_SCALAR, inputs, 3);
-    draft.attr.index = stream;
+    draft.attr.stream = stream;
     draft.attr.value = (double)bound;
     return build_node(g, draft, false);
 }
@@ -297,7 +297,7 @@ int32_t tg_ir_flip(tg_graph *g, int32_t x, uint32_t axes) {
 
 int32_t tg_ir_window(tg_graph *g, int32_t x, int axis, tg_window window) {
     tg_node draft = build_draft(TG_OP_WINDOW, TG_F32, TG_SCALAR, &x, 1);
-    draft.attr.axes = (uint32_t)axis;
+    draft.attr.axis = axis;
     draft.attr.window = window;
     return build_node(g, draft, false);
 }
@@ -378,7 +378,7 @@ int32_t tg_ir_fold(tg_graph *g, int32_t x, int axis, tg_window window, int64_t l
     shape.rank--;
     if (axis >= 0 && axis < shape.rank && window.step >= 1) shape.dim[axis] = (length + window.step - 1) / window.step * window.step;
     tg_node draft = build_draft(TG_OP_FOLD, TG_F32, shape, &x, 1);
-    draft.attr.axes = (uint32_t)axis;
+    draft.attr.axis = axis;
     draft.attr.window = window;
     return build_fit(g, build_node(g, draft, false), axis, length);
 }
@@ -404,7 +404,7 @@ static int32_t build_concat_tree(tg_graph *g, const int32_t *parts, int count, i
 int32_t tg_ir_concat(tg_graph *g, const int32_t *parts, int count, int axis) {
     if (count > BUILD_CONCAT_PARTS) return build_concat_tree(g, parts, count, axis);
     tg_node draft = build_draft(TG_OP_CONCAT, TG_F32, TG_SCALAR, parts, count);
-    draft.attr.axes = (uint32_t)axis;
+    draft.attr.axis = axis;
     return build_node(g, draft, false);
 }
 
@@ -448,9 +448,9 @@ static bool build_name_free(tg_graph *g, tg_op op, const char *name, const void 
     return true;
 }
 
-static int32_t build_named_leaf(tg_graph *g, tg_op op, const char *name, tg_shape shape, tg_dtype dtype, int64_t index) {
+static int32_t build_named_leaf(tg_graph *g, tg_op op, const char *name, tg_shape shape, tg_dtype dtype, int64_t position) {
     tg_node draft = build_draft(op, dtype, shape, NULL, 0);
-    draft.attr.index = (int32_t)index;
+    draft.attr.leaf = (int32_t)position;
     tg_rule rule;
     const tg_status status = tg_rule_apply(&rule, g, &draft, (int32_t)g->nodes.count);
     if (status != TG_OK) {

@@ -133,7 +133,7 @@ bool tg_ir_find_columns(const tg_graph *g, int32_t operand, const uint8_t *stops
     if (count == 0 || tg_graph_node(g, at)->shape.rank != CONVOLVE_LEAD + count) return false;
     int32_t window = tg_graph_node(g, permuted)->inputs[0];
     for (int i = count - 1; i >= 0; i--, window = tg_graph_node(g, window)->inputs[0])
-        if (tg_graph_node(g, window)->attr.axes != (uint32_t)(CONVOLVE_LEAD + i)) return false;
+        if (tg_graph_node(g, window)->attr.axis != CONVOLVE_LEAD + i) return false;
     const int32_t *perm = tg_graph_node(g, permuted)->attr.perm;
     for (int i = 0; i < shape.rank; i++) {
         const int32_t wanted = i < CONVOLVE_LEAD ? i : i < CONVOLVE_LEAD + count ? i + count : i - count;

@@ -15,14 +15,16 @@ typedef struct tg_window {
 static inline int64_t tg_window_span(tg_window w) { return (w.size - 1) * w.dilation + 1; }
 
 typedef struct tg_attributes {
-    uint32_t axes;              /* REDUCE, FLIP: bit i = axis i.  IOTA, CONCAT, WINDOW, FOLD: axis */
+    uint32_t axes;              /* REDUCE, FLIP: bit i = axis i */
+    int32_t axis;               /* IOTA, CONCAT, WINDOW, FOLD */
     int32_t perm[TG_MAX_RANK];  /* PERMUTE */
     int64_t start[TG_MAX_RANK]; /* SLICE, PAD */
     /* CONST without data: the number (i32 and bool too). RANDOM: the bound, 1 .. 2^31 */
     double value;
     /* CONST with data: shape's count elements (bool: bytes), in the graph's arena */
     const void *data;
-    int32_t index;          /* INPUT, PARAM, STATE: position in its table.  RANDOM: its stream */
+    int32_t leaf;           /* INPUT, PARAM, STATE: position in its table */
+    int32_t stream;         /* RANDOM: the stream that it draws from */
     const int64_t *offsets; /* PACK: one per input */
     tg_window window;       /* WINDOW, FOLD */
 } tg_attributes;

@@ -80,17 +80,17 @@ static void print_attributes(tg_text_buffer *text, const tg_node *node) {
     case TG_OP_ARGMIN:
     case TG_OP_FLIP: print_axis_mask(text, node->attr.axes); break;
     case TG_OP_IOTA:
-    case TG_OP_CONCAT: tg_text_add(text, " axis=%u", (unsigned)node->attr.axes); break;
+    case TG_OP_CONCAT: tg_text_add(text, " axis=%d", (int)node->attr.axis); break;
     case TG_OP_PERMUTE:
         for (int i = 0; i < TG_MAX_RANK; i++) perm[i] = node->attr.perm[i];
         print_numbers(text, "perm", perm, node->shape.rank);
         break;
     case TG_OP_SLICE: print_numbers(text, "start", node->attr.start, node->shape.rank); break;
     case TG_OP_PAD: print_numbers(text, "before", node->attr.start, node->shape.rank); break;
-    case TG_OP_RANDOM: tg_text_add(text, " stream=%d below=%.0f", (int)node->attr.index, node->attr.value); break;
+    case TG_OP_RANDOM: tg_text_add(text, " stream=%d below=%.0f", (int)node->attr.stream, node->attr.value); break;
     case TG_OP_WINDOW:
     case TG_OP_FOLD:
-        tg_text_add(text, " axis=%u size=%lld step=%lld dilation=%lld", (unsigned)node->attr.axes, (long long)node->attr.window.size,
+        tg_text_add(text, " axis=%d size=%lld step=%lld dilation=%lld", (int)node->attr.axis, (long long)node->attr.window.size,
                     (long long)node->attr.window.step, (long long)node->attr.window.dilation);
         break;
     case TG_OP_PACK: print_numbers(text, "offsets", node->attr.offsets, node->input_count); break;

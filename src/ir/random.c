@@ -23,7 +23,7 @@ static int32_t random_stream(const tg_graph *g) {
     int32_t stream = -1;
     for (int64_t id = 1; id < g->nodes.count; id++) {
         const tg_node *node = &g->nodes.items[id];
-        if (node->op == TG_OP_RANDOM && node->attr.index > stream) stream = node->attr.index;
+        if (node->op == TG_OP_RANDOM && node->attr.stream > stream) stream = node->attr.stream;
     }
     return stream < INT32_MAX ? stream + 1 : -1;
 }

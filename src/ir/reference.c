@@ -104,7 +104,7 @@ static void tg_reference_IOTA(const reference_call *call) {
     int64_t index[TG_MAX_RANK];
     for (int64_t i = 0; i < call->count; i++) {
         reference_unravel(call->node->shape, i, index);
-        call->out[i] = (double)index[call->node->attr.axes];
+        call->out[i] = (double)index[call->node->attr.axis];
     }
 }
 
@@ -112,7 +112,7 @@ static void tg_reference_IOTA(const reference_call *call) {
 
 static void tg_reference_RANDOM(const reference_call *call) {
     for (int64_t i = 0; i < call->count; i++) {
-        const uint32_t counter[4] = {(uint32_t)(int32_t)reference_in(call, 0)[i], 0, (uint32_t)call->node->attr.index, 0};
+        const uint32_t counter[4] = {(uint32_t)(int32_t)reference_in(call, 0)[i], 0, (uint32_t)call->node->attr.stream, 0};
         const uint32_t key[2] = {(uint32_t)(int32_t)reference_in(call, 1)[i], (uint32_t)(int32_t)reference_in(call, 2)[i]};
         uint32_t word[4];
         tg_philox(counter, key, word);
@@ -365,7 +365,7 @@ static void tg_reference_WINDOW(const reference_call *call) {
     int64_t index[TG_MAX_RANK];
     for (int64_t i = 0; i < call->count; i++) {
         reference_unravel(call->node->shape, i, index);
-        index[call->node->attr.axes] = index[call->node->attr.axes] * w.step + index[in.rank] * w.dilation;
+        index[call->node->attr.axis] = index[call->node->attr.axis] * w.step + index[in.rank] * w.dilation;
         call->out[i] = reference_in(call, 0)[reference_ravel(in, index)];
     }
 }
@@ -380,13 +380,13 @@ static void tg_reference_FOLD(const reference_call *call) {
     for (int64_t i = 0; i < call->count; i++) call->out[i] = 0.0;
     for (int64_t i = 0; i < count; i++) {
         reference_unravel(in, i, index);
-        index[call->node->attr.axes] = index[call->node->attr.axes] * w.step + index[in.rank - 1] * w.dilation;
+        index[call->node->attr.axis] = index[call->node->attr.axis] * w.step + index[in.rank - 1] * w.dilation;
         call->out[reference_ravel(call->node->shape, index)] += reference_in(call, 0)[i];
     }
 }
 
 static void tg_reference_CONCAT(const reference_call *call) {
-    const uint32_t axis = call->node->attr.axes;
+    const int32_t axis = call->node->attr.axis;
     int64_t index[TG_MAX_RANK], begin = 0;
     for (int part = 0; part < call->node->input_count; part++) {
         const tg_shape in = reference_in_node(call, part)->shape;

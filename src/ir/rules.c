@@ -96,7 +96,7 @@ static tg_status rule_leaf(tg_rule *rule) {
 }
 
 static tg_status rule_table_leaf(tg_rule *rule) {
-    if (rule->node->attr.index < 0) return rule_refuse(rule, TG_ERROR_INTERNAL, "table position %d", (int)rule->node->attr.index);
+    if (rule->node->attr.leaf < 0) return rule_refuse(rule, TG_ERROR_INTERNAL, "table position %d", (int)rule->node->attr.leaf);
     return rule_leaf(rule);
 }
 
@@ -107,11 +107,13 @@ static tg_status rule_CONST(tg_rule *rule) {
     return rule_refuse(rule, TG_ERROR_DTYPE, "%.17g is not exact in %s", node->attr.value, tg_dtype_name(node->dtype));
 }
 
+static bool rule_has_axis(const tg_rule *rule, int32_t rank) { return rule->node->attr.axis >= 0 && rule->node->attr.axis < rank; }
+
 static tg_status rule_IOTA(tg_rule *rule) {
     const tg_status status = rule_leaf(rule);
     char shape[TG_SHAPE_TEXT];
-    if (status != TG_OK || rule->node->attr.axes < (uint32_t)rule->shape.rank) return status;
-    return rule_refuse(rule, TG_ERROR_SHAPE, "axis %d is outside %s", (int)rule->node->attr.axes,
+    if (status != TG_OK || rule_has_axis(rule, rule->shape.rank)) return status;
+    return rule_refuse(rule, TG_ERROR_SHAPE, "axis %d is outside %s", (int)rule->node->attr.axis,
                        tg_shape_text(rule->shape, shape, sizeof shape));
 }
 
@@ -146,7 +148,7 @@ static tg_status rule_RANDOM(tg_rule *rule) {
     const double bound = rule->node->attr.value;
     if (!(bound >= 1 && bound <= 2147483648.0 && bound == floor(bound)))
         return rule_refuse(rule, TG_ERROR_ARGUMENT, "the bound %.17g is not a whole number in [1, 2^31]", bound);
-    if (rule->node->attr.index < 0) return rule_refuse(rule, TG_ERROR_INTERNAL, "stream %d", (int)rule->node->attr.index);
+    if (rule->node->attr.stream < 0) return rule_refuse(rule, TG_ERROR_INTERNAL, "stream %d", (int)rule->node->attr.stream);
     return rule_elementwise(rule, TG_I32);
 }
 
@@ -269,8 +271,8 @@ static tg_status rule_FLIP(tg_rule *rule) {
 static tg_status rule_check_window(tg_rule *rule, int32_t rank) {
     const tg_window w = rule->node->attr.window;
     char text[TG_NODE_TEXT];
-    if (rule->node->attr.axes >= (uint32_t)rank)
-        return rule_refuse(rule, TG_ERROR_SHAPE, "axis %d is outside %s", (int)rule->node->attr.axes, rule_operand(rule, 0, text));
+    if (!rule_has_axis(rule, rank))
+        return rule_refuse(rule, TG_ERROR_SHAPE, "axis %d is outside %s", (int)rule->node->attr.axis, rule_operand(rule, 0, text));
     const int64_t most = INT32_MAX;
     if (w.size >= 1 && w.size <= most && w.step >= 1 && w.step <= most && w.dilation >= 1 && w.dilation <= most) return TG_OK;
     return rule_refuse(rule, TG_ERROR_ARGUMENT, "size, step and dilation need to be at least 1: %lld, %lld, %lld", (long long)w.size,
@@ -280,7 +282,7 @@ static tg_status rule_check_window(tg_rule *rule, int32_t rank) {
 static tg_status rule_WINDOW(tg_rule *rule) {
     const tg_shape from = rule_input(rule, 0)->shape;
     const tg_window w = rule->node->attr.window;
-    const int32_t axis = (int32_t)rule->node->attr.axes;
+    const int32_t axis = rule->node->attr.axis;
     char text[TG_NODE_TEXT];
     const tg_status status = rule_check_window(rule, from.rank);
     if (status != TG_OK) return status;
@@ -303,22 +305,22 @@ static tg_status rule_check_part(tg_rule *rule, int i) {
     if (part.rank != first.rank)
         return rule_refuse(rule, TG_ERROR_SHAPE, "ranks differ: %s and %s", rule_operand(rule, 0, text), rule_operand(rule, i, other));
     for (int32_t axis = 0; axis < first.rank; axis++)
-        if ((uint32_t)axis != rule->node->attr.axes && part.dim[axis] != first.dim[axis])
-            return rule_refuse(rule, TG_ERROR_SHAPE, "parts differ outside axis %u: %s and %s (%lld != %lld)",
-                               (unsigned)rule->node->attr.axes, rule_operand(rule, 0, text), rule_operand(rule, i, other),
-                               (long long)first.dim[axis], (long long)part.dim[axis]);
+        if (axis != rule->node->attr.axis && part.dim[axis] != first.dim[axis])
+            return rule_refuse(rule, TG_ERROR_SHAPE, "parts differ outside axis %d: %s and %s (%lld != %lld)", (int)rule->node->attr.axis,
+                               rule_operand(rule, 0, text), rule_operand(rule, i, other), (long long)first.dim[axis],
+                               (long long)part.dim[axis]);
     return TG_OK;
 }
 
 static tg_status rule_CONCAT(tg_rule *rule) {
-    const uint32_t axis = rule->node->attr.axes;
+    const int32_t axis = rule->node->attr.axis;
     char text[TG_NODE_TEXT];
     if (rule->node->input_count < 1) return rule_refuse(rule, TG_ERROR_ARGUMENT, "no parts");
     tg_status status = rule_check_operands(rule);
     if (status != TG_OK) return status;
     rule->dtype = rule_input(rule, 0)->dtype;
     rule->shape = rule_input(rule, 0)->shape;
-    if (axis >= (uint32_t)rule->shape.rank)
+    if (!rule_has_axis(rule, rule->shape.rank))
         return rule_refuse(rule, TG_ERROR_SHAPE, "axis %d is outside %s", (int)axis, rule_operand(rule, 0, text));
     for (int i = 1; i < rule->node->input_count; i++) {
         status = rule_check_part(rule, i);
@@ -395,7 +397,7 @@ static tg_status rule_FOLD(tg_rule *rule) {
     rule->shape = to;
     if (status == TG_OK) status = rule_check_shape(rule);
     if (status != TG_OK) return status;
-    const int32_t axis = (int32_t)rule->node->attr.axes;
+    const int32_t axis = rule->node->attr.axis;
     bool fits = to.rank == from.rank - 1 && from.dim[to.rank] == w.size && to.dim[axis] % w.step == 0 &&
                 (from.dim[axis] - 1) * w.step + tg_window_span(w) <= to.dim[axis];
     for (int32_t i = 0; fits && i < to.rank; i++) fits = i == axis || to.dim[i] == from.dim[i];

@@ -18,10 +18,11 @@ enum { SERIAL_VERSION = 2, SERIAL_NODE_BYTES = 20, SERIAL_CHUNK = 1024 };
 typedef enum serial_form {
     SERIAL_PLAIN,
     SERIAL_AXES,
+    SERIAL_AXIS,
     SERIAL_PERM,
     SERIAL_BOX,
     SERIAL_CONST,
-    SERIAL_INDEX,
+    SERIAL_LEAF,
     SERIAL_OFFSETS,
     SERIAL_DRAW,
     SERIAL_WINDOW
@@ -31,17 +32,17 @@ static serial_form serial_form_of(tg_op op) {
     switch (op) {
     case TG_OP_INPUT:
     case TG_OP_PARAM:
-    case TG_OP_STATE: return SERIAL_INDEX;
+    case TG_OP_STATE: return SERIAL_LEAF;
     case TG_OP_CONST: return SERIAL_CONST;
     case TG_OP_RANDOM: return SERIAL_DRAW;
-    case TG_OP_IOTA:
     case TG_OP_SUM:
     case TG_OP_REDUCE_MAX:
     case TG_OP_REDUCE_MIN:
     case TG_OP_ARGMAX:
     case TG_OP_ARGMIN:
-    case TG_OP_FLIP:
-    case TG_OP_CONCAT: return SERIAL_AXES;
+    case TG_OP_FLIP: return SERIAL_AXES;
+    case TG_OP_IOTA:
+    case TG_OP_CONCAT: return SERIAL_AXIS;
     case TG_OP_PERMUTE: return SERIAL_PERM;
     case TG_OP_SLICE:
     case TG_OP_PAD: return SERIAL_BOX;
@@ -148,6 +149,7 @@ static void serial_put_attributes(serial_writer *w, const tg_node *node) {
     switch (serial_form_of(node->op)) {
     case SERIAL_PLAIN: break;
     case SERIAL_AXES: serial_put_u32(w, node->attr.axes); break;
+    case SERIAL_AXIS: serial_put_u32(w, (uint32_t)node->attr.axis); break;
     case SERIAL_PERM:
         for (int32_t i = 0; i < node->shape.rank; i++) serial_put_u8(w, (uint8_t)node->attr.perm[i]);
         break;
@@ -155,16 +157,16 @@ static void serial_put_attributes(serial_writer *w, const tg_node *node) {
         for (int32_t i = 0; i < node->shape.rank; i++) serial_put_i64(w, node->attr.start[i]);
         break;
     case SERIAL_CONST: serial_put_const(w, node); break;
-    case SERIAL_INDEX: serial_put_u32(w, (uint32_t)node->attr.index); break;
+    case SERIAL_LEAF: serial_put_u32(w, (uint32_t)node->attr.leaf); break;
     case SERIAL_OFFSETS:
         for (int32_t i = 0; i < node->input_count; i++) serial_put_i64(w, node->attr.offsets[i]);
         break;
     case SERIAL_DRAW:
-        serial_put_u32(w, (uint32_t)node->attr.index);
+        serial_put_u32(w, (uint32_t)node->attr.stream);
         serial_put_f64(w, node->attr.value);
         break;
     case SERIAL_WINDOW:
-        serial_put_u32(w, node->attr.axes);
+        serial_put_u32(w, (uint32_t)node->attr.axis);
         serial_put_i64(w, node->attr.window.size);
         serial_put_i64(w, node->attr.window.step);
         serial_put_i64(w, node->attr.window.dilation);
@@ -478,6 +480,7 @@ static void serial_take_attributes(serial_reader *r, tg_node *node) {
     switch (serial_form_of(node->op)) {
     case SERIAL_PLAIN: break;
     case SERIAL_AXES: node->attr.axes = serial_take_u32(r); break;
+    case SERIAL_AXIS: node->attr.axis = serial_take_i32(r); break;
     case SERIAL_PERM:
         for (int32_t i = 0; i < node->shape.rank; i++) node->attr.perm[i] = serial_take_u8(r);
         break;
@@ -485,14 +488,14 @@ static void serial_take_attributes(serial_reader *r, tg_node *node) {
         for (int32_t i = 0; i < node->shape.rank; i++) node->attr.start[i] = serial_take_i64(r);
         break;
     case SERIAL_CONST: serial_take_const(r, node); break;
-    case SERIAL_INDEX: node->attr.index = serial_take_i32(r); break;
+    case SERIAL_LEAF: node->attr.leaf = serial_take_i32(r); break;
     case SERIAL_OFFSETS: serial_take_offsets(r, node); break;
     case SERIAL_DRAW:
-        node->attr.index = serial_take_i32(r);
+        node->attr.stream = serial_take_i32(r);
         node->attr.value = serial_take_f64(r);
         break;
     case SERIAL_WINDOW:
-        node->attr.axes = serial_take_u32(r);
+        node->attr.axis = serial_take_i32(r);
         node->attr.window.size = serial_take_i64(r);
         node->attr.window.step = serial_take_i64(r);
         node->attr.window.dilation = serial_take_i64(r);

@@ -45,7 +45,7 @@ static tg_status verify_node(const tg_graph *g, int32_t id, const verify_report 
 /* Whether a leaf and an entry of its table agree. */
 static tg_status verify_leaf(const tg_graph *g, int32_t id, const verify_report *report) {
     const tg_node *node = &g->nodes.items[id];
-    const int64_t index = node->attr.index;
+    const int64_t index = node->attr.leaf;
     const bool is_input = node->op == TG_OP_INPUT, is_param = node->op == TG_OP_PARAM;
     if (!is_input && !is_param && node->op != TG_OP_STATE) return TG_OK;
     const int64_t count = is_input ? g->inputs.count : is_param ? g->params.count : g->states.count;
@@ -116,7 +116,7 @@ static tg_status verify_all_names(const tg_graph *g, const verify_report *report
 /* Whether a table entry's node is 0 (none is left) or the leaf at that position. */
 static bool verify_entry_node(const tg_graph *g, int32_t id, tg_op op, int64_t index) {
     if (id == 0) return true;
-    return verify_is_node(g, id) && g->nodes.items[id].op == op && g->nodes.items[id].attr.index == index;
+    return verify_is_node(g, id) && g->nodes.items[id].op == op && g->nodes.items[id].attr.leaf == index;
 }
 
 /* A parameter may also have become a view of flat storage: then only dtype and shape are its
@@ -126,7 +126,7 @@ static bool verify_param_node(const tg_graph *g, int64_t index) {
     if (param->node == 0) return true;
     if (!verify_is_node(g, param->node)) return false;
     const tg_node *node = &g->nodes.items[param->node];
-    return node->dtype == TG_F32 && tg_shape_equal(node->shape, param->shape) && (node->op != TG_OP_PARAM || node->attr.index == index);
+    return node->dtype == TG_F32 && tg_shape_equal(node->shape, param->shape) && (node->op != TG_OP_PARAM || node->attr.leaf == index);
 }
 
 static tg_status verify_param(const tg_graph *g, int64_t i, const verify_report *report) {

@@ -176,7 +176,7 @@ static void push_window(const tg_node *node, tg_shape from, const tg_index_map *
     const tg_window w = node->attr.window;
     for (int d = 0; d < from.rank; d++) {
         out->index[d] = map->index[d];
-        if ((uint32_t)d != node->attr.axes) continue;
+        if (d != node->attr.axis) continue;
         out->index[d] = tg_affine_constant(0);
         tg_affine_add(&out->index[d], &map->index[d], w.step);
         tg_affine_add(&out->index[d], &map->index[from.rank], w.dilation);
@@ -242,7 +242,7 @@ static tg_push affine_divide_around(const tg_affine *e, int64_t size, const tg_l
 tg_push tg_map_fold(const tg_node *node, tg_shape from, int64_t tap, const tg_index_map *map, const tg_loops *loops, tg_index_map *out,
                     bool *never) {
     const tg_window w = node->attr.window;
-    const int32_t axis = (int32_t)node->attr.axes;
+    const int32_t axis = node->attr.axis;
     tg_affine at = map->index[axis], window = at, remainder = tg_affine_constant(0);
     int64_t lowest, highest;
     at.offset -= tap * w.dilation;

@@ -197,7 +197,7 @@ static int emit_reshape(struct tg_builder *b, int32_t node, const tg_index_map *
  * selects. */
 static int emit_concat(struct tg_builder *b, int32_t node, const tg_index_map *map) {
     const tg_node *n = builder_node(b, node);
-    int axis = (int)n->attr.axes, result = -1;
+    int axis = n->attr.axis, result = -1;
     int64_t end = n->shape.dim[axis];
     for (int i = n->input_count - 1; i >= 0; i--) {
         n = builder_node(b, node);
@@ -342,7 +342,7 @@ static int emit_iota(struct tg_builder *b, int32_t node, const tg_index_map *map
     memset(&index, 0, sizeof index);
     index.op = TG_K_INDEX;
     index.dtype = builder_node(b, node)->dtype;
-    index.at = map->index[builder_node(b, node)->attr.axes];
+    index.at = map->index[builder_node(b, node)->attr.axis];
     return tg_build_append(b, index, tg_affine_loops(&index.at, &b->loops), 0);
 }
 
@@ -358,7 +358,7 @@ static int emit_elementwise(struct tg_builder *b, int32_t node, const tg_index_m
     int made = emit_alu(b, (int32_t)n->op, n->dtype, src[0], src[1], src[2], count);
     if (made >= 0 && n->op == TG_OP_RANDOM) {
         b->body[made].value = n->attr.value;
-        b->body[made].stream = n->attr.index;
+        b->body[made].stream = n->attr.stream;
     }
     return made;
 }

@@ -113,7 +113,7 @@ static bool send_to_state(tg_fusion *f, int32_t node, int32_t state, int64_t off
     return true;
 }
 
-int32_t tg_fuse_writeback_state(const tg_fusion *f, const tg_writeback_info *w) { return fuse_node(f, w->destination)->attr.index; }
+int32_t tg_fuse_writeback_state(const tg_fusion *f, const tg_writeback_info *w) { return fuse_node(f, w->destination)->attr.leaf; }
 
 static bool send_writebacks(tg_fusion *f) {
     tg_graph *g = f->graph;

@@ -170,7 +170,7 @@ static int32_t layout_push_view(layout_rebuild *r, tg_op op, int32_t input, tg_s
 
 /* PARAM -> reshape(slice(tg.parameters)), each left out if it changes nothing. */
 static int32_t layout_push_param(layout_rebuild *r, const tg_node *param) {
-    const tg_layout_entry *entry = r->entries[param->attr.index];
+    const tg_layout_entry *entry = r->entries[param->attr.leaf];
     tg_shape flat = tg_shape_make(1, &entry->count);
     int32_t id = r->average != 0 && !entry->frozen ? r->average : r->state;
     if (entry->count != r->layout->total) id = layout_push_view(r, TG_OP_SLICE, id, flat, entry->offset, param);
@@ -242,7 +242,7 @@ static tg_status layout_add_piece(layout_rebuild *r, layout_pieces *pieces, int3
 static tg_status layout_add_writeback(layout_rebuild *r, layout_pieces *pieces, const tg_writeback_info *writeback) {
     const tg_node *to = tg_graph_node(r->g, writeback->destination);
     int32_t source = r->moved[writeback->source];
-    if (to->op == TG_OP_PARAM) return layout_add_piece(r, pieces, source, r->entries[to->attr.index]->offset, writeback->site);
+    if (to->op == TG_OP_PARAM) return layout_add_piece(r, pieces, source, r->entries[to->attr.leaf]->offset, writeback->site);
     const tg_node *from = &r->nodes.items[source];
     if (from->op != TG_OP_PACK) return layout_add_piece(r, pieces, source, 0, writeback->site);
     const int32_t *parts = from->inputs;

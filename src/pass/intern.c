@@ -47,23 +47,23 @@ static bool intern_same_attributes(const tg_node *a, const tg_node *b) {
     switch (a->op) {
     case TG_OP_INPUT:
     case TG_OP_PARAM:
-    case TG_OP_STATE: return a->attr.index == b->attr.index;
+    case TG_OP_STATE: return a->attr.leaf == b->attr.leaf;
     case TG_OP_CONST: return intern_same_const(a, b);
-    case TG_OP_RANDOM: return a->attr.index == b->attr.index && intern_bits(a) == intern_bits(b);
+    case TG_OP_RANDOM: return a->attr.stream == b->attr.stream && intern_bits(a) == intern_bits(b);
     case TG_OP_PERMUTE: return memcmp(a->attr.perm, b->attr.perm, rank * sizeof a->attr.perm[0]) == 0;
     case TG_OP_SLICE:
     case TG_OP_PAD: return memcmp(a->attr.start, b->attr.start, rank * sizeof a->attr.start[0]) == 0;
     case TG_OP_WINDOW:
-    case TG_OP_FOLD: return a->attr.axes == b->attr.axes && memcmp(&a->attr.window, &b->attr.window, sizeof a->attr.window) == 0;
+    case TG_OP_FOLD: return a->attr.axis == b->attr.axis && memcmp(&a->attr.window, &b->attr.window, sizeof a->attr.window) == 0;
     case TG_OP_PACK: return memcmp(a->attr.offsets, b->attr.offsets, (size_t)a->input_count * sizeof a->attr.offsets[0]) == 0;
-    case TG_OP_IOTA:
     case TG_OP_SUM:
     case TG_OP_REDUCE_MAX:
     case TG_OP_REDUCE_MIN:
     case TG_OP_ARGMAX:
     case TG_OP_ARGMIN:
-    case TG_OP_FLIP:
-    case TG_OP_CONCAT: return a->attr.axes == b->attr.axes;
+    case TG_OP_FLIP: return a->attr.axes == b->attr.axes;
+    case TG_OP_IOTA:
+    case TG_OP_CONCAT: return a->attr.axis == b->attr.axis;
     default: return true;
     }
 }
@@ -88,8 +88,8 @@ static uint64_t intern_hash_attributes(uint64_t hash, const tg_node *node) {
     switch (node->op) {
     case TG_OP_INPUT:
     case TG_OP_PARAM:
-    case TG_OP_STATE:
-    case TG_OP_RANDOM: return tg_hash(hash, &node->attr.index, sizeof node->attr.index);
+    case TG_OP_STATE: return tg_hash(hash, &node->attr.leaf, sizeof node->attr.leaf);
+    case TG_OP_RANDOM: return tg_hash(hash, &node->attr.stream, sizeof node->attr.stream);
     case TG_OP_CONST:
         if (node->attr.data != NULL) return tg_hash(hash, node->attr.data, intern_data_bytes(node));
         bits = intern_bits(node);
@@ -100,7 +100,9 @@ static uint64_t intern_hash_attributes(uint64_t hash, const tg_node *node) {
     case TG_OP_WINDOW:
     case TG_OP_FOLD:
         hash = tg_hash(hash, &node->attr.window, sizeof node->attr.window);
-        return tg_hash(hash, &node->attr.axes, sizeof node->attr.axes);
+        return tg_hash(hash, &node->attr.axis, sizeof node->attr.axis);
+    case TG_OP_IOTA:
+    case TG_OP_CONCAT: return tg_hash(hash, &node->attr.axis, sizeof node->attr.axis);
     default: return tg_hash(hash, &node->attr.axes, sizeof node->attr.axes);
     }
 }

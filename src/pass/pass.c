@@ -11,10 +11,10 @@
 /* An index along one axis is the same along all others: a small IOTA, repeated. */
 static int32_t pass_iota(tg_rewrite *r, const tg_node *draft) {
     tg_node small = *draft;
-    uint32_t axis = draft->attr.axes;
+    const int32_t axis = draft->attr.axis;
     if (draft->shape.dim[axis] == 1) return tg_pass_const(r, draft->shape, draft->dtype, 0.0);
     for (int32_t i = 0; i < draft->shape.rank; i++)
-        if ((uint32_t)i != axis) small.shape.dim[i] = 1;
+        if (i != axis) small.shape.dim[i] = 1;
     if (tg_shape_equal(small.shape, draft->shape)) return 0;
     small.name = NULL;
     return tg_pass_broadcast(r, tg_rewrite_intern(r, &small), draft->shape);

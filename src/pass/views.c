@@ -105,7 +105,7 @@ static int32_t views_slice_of_broadcast(tg_rewrite *r, const tg_node *draft, con
 
 /* A box inside one part of a join. */
 static int32_t views_slice_of_concat(tg_rewrite *r, const tg_node *draft, const tg_node *in) {
-    uint32_t axis = in->attr.axes;
+    const int32_t axis = in->attr.axis;
     int64_t start[TG_MAX_RANK], begin = 0;
     memcpy(start, draft->attr.start, sizeof start);
     for (int32_t i = 0; i < in->input_count; i++) {

@@ -73,7 +73,7 @@ bool tg_kernel_in_place(const tg_kernel *kernel, int32_t load_argument, const tg
 
 static bool same_state(const tg_planner *p, int32_t node, int32_t state) {
     const tg_node *n = &p->graph->nodes.items[node];
-    return n->op == TG_OP_STATE && n->attr.index == state;
+    return n->op == TG_OP_STATE && n->attr.leaf == state;
 }
 
 static bool reads_old_range(const tg_planner *p, const tg_kernel *kernel, const tg_item *item, int32_t *argument) {
@@ -132,7 +132,7 @@ typedef struct state_readers {
 static int32_t state_read(const tg_planner *p, const tg_kernel *kernel, int32_t argument) {
     const int32_t node = kernel->arguments[argument].reference;
     const tg_node *n = node < 0 ? NULL : &p->graph->nodes.items[node];
-    return n && n->op == TG_OP_STATE ? n->attr.index : -1;
+    return n && n->op == TG_OP_STATE ? n->attr.leaf : -1;
 }
 
 static bool find_state_readers(tg_planner *p, tg_arena *arena, state_readers *r) {

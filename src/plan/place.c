@@ -20,10 +20,10 @@ static int32_t add_buffer(tg_planner *p, tg_storage storage, const tg_node *n, i
 
 static int32_t leaf_buffer(tg_planner *p, int32_t node) {
     const tg_node *n = &p->graph->nodes.items[node];
-    int32_t *slot = n->op == TG_OP_STATE ? &p->state_buffer[n->attr.index] : &p->node_buffer[node];
+    int32_t *slot = n->op == TG_OP_STATE ? &p->state_buffer[n->attr.leaf] : &p->node_buffer[node];
     if (*slot < 0) {
         tg_storage storage = n->op == TG_OP_STATE ? TG_STORAGE_STATE : n->op == TG_OP_INPUT ? TG_STORAGE_INPUT : TG_STORAGE_CONSTANT;
-        *slot = add_buffer(p, storage, n, node, n->op == TG_OP_CONST ? 0 : n->attr.index);
+        *slot = add_buffer(p, storage, n, node, n->op == TG_OP_CONST ? 0 : n->attr.leaf);
     }
     return *slot;
 }
@@ -53,7 +53,7 @@ int32_t tg_plan_state_of(const tg_planner *p, int32_t reference) {
     if (item >= 0) return f->items.items[item].state;
     if (f->pack_state[reference] >= 0) return f->pack_state[reference];
     const tg_node *n = &p->graph->nodes.items[reference];
-    return n->op == TG_OP_STATE ? n->attr.index : -1;
+    return n->op == TG_OP_STATE ? n->attr.leaf : -1;
 }
 
 /* What a reference's element 0 is in its buffer. */

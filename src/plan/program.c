@@ -13,7 +13,7 @@ static const tg_node *plan_node(const tg_planner *p, int32_t id) { return &p->gr
 static int32_t fed_through_views(const tg_planner *p, int32_t node) {
     for (;;) {
         const tg_node *n = plan_node(p, node);
-        if (n->op == TG_OP_INPUT) return n->attr.index;
+        if (n->op == TG_OP_INPUT) return n->attr.leaf;
         if (n->op != TG_OP_RESHAPE && n->op != TG_OP_PERMUTE && n->op != TG_OP_BROADCAST && n->op != TG_OP_FLIP) return -1;
         node = n->inputs[0];
     }

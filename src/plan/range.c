@@ -95,7 +95,7 @@ static tg_plan_range of_cast(const tg_graph *g, const tg_node *n, const tg_plan_
     const tg_node *from = tg_graph_node(g, n->inputs[0]);
     const tg_plan_range a = known[n->inputs[0]];
     if (from->dtype == TG_F32)
-        return from->op == TG_OP_IOTA && n->dtype == TG_I32 ? between(0, from->shape.dim[from->attr.axes] - 1) : any_whole;
+        return from->op == TG_OP_IOTA && n->dtype == TG_I32 ? between(0, from->shape.dim[from->attr.axis] - 1) : any_whole;
     return n->dtype == TG_BOOL ? truth(a.lo == 0 && a.hi == 0, a.lo > 0 || a.hi < 0) : a;
 }
 
@@ -114,7 +114,7 @@ static tg_plan_range of_node(const tg_graph *g, const tg_node *n, const tg_plan_
     tg_plan_range all = first;
     switch (tg_op_table[n->op].class_) {
     case TG_CLASS_LEAF:
-        if (n->op == TG_OP_IOTA) return between(0, n->shape.dim[n->attr.axes] - 1);
+        if (n->op == TG_OP_IOTA) return between(0, n->shape.dim[n->attr.axis] - 1);
         return n->op == TG_OP_CONST ? of_constant(n) : any_whole;
     case TG_CLASS_UNARY: return of_unary(n, first);
     case TG_CLASS_BINARY: return of_binary(g, n, known);

@@ -130,7 +130,7 @@ void tg_advise_training(tg_graph *g) {
 static bool advise_writes(const tg_graph *g) {
     for (int64_t i = 0; i < g->writebacks.count; i++) {
         const tg_node *to = tg_graph_node(g, g->writebacks.items[i].destination);
-        if (to->op != TG_OP_STATE || strcmp(g->states.items[to->attr.index].name, TG_RANDOM_STATE) != 0) return true;
+        if (to->op != TG_OP_STATE || strcmp(g->states.items[to->attr.leaf].name, TG_RANDOM_STATE) != 0) return true;
     }
     return false;
 }

@@ -95,7 +95,7 @@ static int32_t finite_result(const finite_search *s) {
     int32_t bad = s->class_of[g->result];
     for (int64_t i = 0; i < g->writebacks.count; i++) {
         const tg_node *to = tg_graph_node(g, g->writebacks.items[i].destination);
-        if (to->op != TG_OP_STATE || strcmp(g->states.items[to->attr.index].name, "tg.gradients") != 0) continue;
+        if (to->op != TG_OP_STATE || strcmp(g->states.items[to->attr.leaf].name, "tg.gradients") != 0) continue;
         const int32_t gradients = s->class_of[g->writebacks.items[i].source];
         if (gradients != 0) bad = bad != 0 ? tg_ir_binary(g, TG_OP_MAX, bad, gradients) : gradients;
     }

@@ -34,7 +34,7 @@ static bool steps_changes_something(const tg_model *model) {
     if (model->optimizer.kind != TG_OPTIMIZER_NONE) return true;
     for (int64_t i = 0; i < g->writebacks.count; i++) {
         const tg_node *to = tg_graph_node(g, g->writebacks.items[i].destination);
-        if (to->op != TG_OP_STATE || strcmp(g->states.items[to->attr.index].name, TG_RANDOM_STATE) != 0) return true;
+        if (to->op != TG_OP_STATE || strcmp(g->states.items[to->attr.leaf].name, TG_RANDOM_STATE) != 0) return true;
     }
     return false;
 }

@@ -34,7 +34,7 @@ static tg_status variant_watch(tg_graph *g, const tg_watch *watch) {
     for (int64_t i = 0; i < g->writebacks.count && watch->step != 0; i++) {
         tg_writeback_info *writeback = &g->writebacks.items[i];
         const tg_node *to = tg_graph_node(g, writeback->destination);
-        if (to->op != TG_OP_STATE || strncmp(g->states.items[to->attr.index].name, "tg.", 3) == 0) continue;
+        if (to->op != TG_OP_STATE || strncmp(g->states.items[to->attr.leaf].name, "tg.", 3) == 0) continue;
         writeback->source = tg_ir_select(g, watch->step, writeback->source, writeback->destination);
         if (writeback->source == 0) return g->ctx->status;
     }
@@ -64,7 +64,7 @@ static void variant_keep_random(tg_graph *g) {
     int64_t kept = 0;
     for (int64_t i = 0; i < g->writebacks.count; i++) {
         const tg_node *to = tg_graph_node(g, g->writebacks.items[i].destination);
-        if (to->op == TG_OP_STATE && strcmp(g->states.items[to->attr.index].name, TG_RANDOM_STATE) == 0)
+        if (to->op == TG_OP_STATE && strcmp(g->states.items[to->attr.leaf].name, TG_RANDOM_STATE) == 0)
             g->writebacks.items[kept++] = g->writebacks.items[i];
     }
     g->writebacks.count = kept;

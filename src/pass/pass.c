@@ -29,7 +29,7 @@ static int32_t pass_literal(tg_rewrite *r, const tg_node *draft) {
 static int32_t pass_apply(tg_rewrite *r, const tg_node *draft) {
     int32_t id = 0;
     if (tg_op_is_elementwise(draft->op)) {
-        id = tg_pass_fold(r, draft);
+        id = tg_pass_constant(r, draft);
         if (id == 0 && !r->failed) id = tg_pass_algebra(r, draft);
         if (id == 0 && !r->failed) id = tg_pass_lift(r, draft);
         return id;

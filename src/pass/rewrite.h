@@ -45,7 +45,7 @@ double tg_pass_round(tg_dtype dtype, double value);
 
 /* ---- rules: each returns the id of an equal, simpler node; 0 when it does not fit (or
  * r->failed) */
-int32_t tg_pass_fold(tg_rewrite *r, const tg_node *draft);      /* elementwise on numbers */
+int32_t tg_pass_constant(tg_rewrite *r, const tg_node *draft);  /* elementwise on numbers */
 int32_t tg_pass_algebra(tg_rewrite *r, const tg_node *draft);   /* elementwise identities */
 int32_t tg_pass_lift(tg_rewrite *r, const tg_node *draft);      /* elementwise of broadcasts */
 int32_t tg_pass_view(tg_rewrite *r, const tg_node *draft);      /* views */

@@ -150,7 +150,7 @@ static tg_status cpu_read_state(tg_device *device, int32_t slot, int64_t first, 
 
 /* ---- loading */
 
-static bool cpu_place_buffers(tg_device *device, tg_executable *e, const int32_t *state_slots) {
+static bool cpu_find_buffers(tg_device *device, tg_executable *e, const int32_t *state_slots) {
     const tg_program *program = e->program;
     for (int32_t b = 0; b < program->buffer_count; ++b) {
         const tg_buffer *buffer = &program->buffers[b];
@@ -207,7 +207,7 @@ static tg_status cpu_load_kernel(tg_device *device, tg_executable *e, int32_t nu
     if (tg_vm_scratch(kernel->code) > e->scratch_bytes) e->scratch_bytes = tg_vm_scratch(kernel->code);
     return TG_OK;
 }
-static tg_status cpu_load_parts(tg_device *device, tg_executable *e, const int32_t *state_slots) {
+static tg_status cpu_load_kernels(tg_device *device, tg_executable *e, const int32_t *state_slots) {
     const tg_program *program = e->program;
     int64_t argument_count = 0;
     for (int32_t k = 0; k < program->kernel_count; ++k) argument_count += program->kernels[k].argument_count;
@@ -217,7 +217,7 @@ static tg_status cpu_load_parts(tg_device *device, tg_executable *e, const int32
     e->scratch = TG_NEW(&e->arena, char *, e->workers);
     e->workspace = tg_alloc(e->ctx, (size_t)program->workspace_bytes + 64);
     if (e->buffers == NULL || e->kernels == NULL || e->feeds == NULL || e->scratch == NULL || e->workspace == NULL) return TG_ERROR_MEMORY;
-    if (!cpu_place_buffers(device, e, state_slots)) return TG_INTERNAL(e->ctx, "a program buffer outside its storage");
+    if (!cpu_find_buffers(device, e, state_slots)) return TG_INTERNAL(e->ctx, "a program buffer outside its storage");
     for (int32_t k = 0; k < program->kernel_count; ++k) {
         tg_status status = cpu_load_kernel(device, e, k);
         if (status != TG_OK) return status;
@@ -245,7 +245,7 @@ static tg_status cpu_load(tg_device *device, const tg_program *program, const in
     e->program = program;
     e->workers = device->threads;
     tg_arena_init(&e->arena, device->ctx);
-    tg_status status = cpu_load_parts(device, e, state_slots);
+    tg_status status = cpu_load_kernels(device, e, state_slots);
     if (status != TG_OK) {
         cpu_unload(device, e);
         return status;

@@ -36,8 +36,8 @@
     X(select, i, i, i, i) X(fma, f, f, f, f) X(fms, f, f, f, f) X(fnma, f, f, f, f) X(less_select, f, f, i, i) \
     X(less_equal_select, f, f, i, i)
 /* Each over the columns (_row: one result per row) and over the rows (_col: one result per column),
- * folded into an accumulator (_fold), and one accumulator into another (_merge). X(name, operand
- * type, 1 for an index) */
+ * combined into an accumulator (_accumulate), and one accumulator into another (_merge).
+ * X(name, operand type, 1 for an index) */
 #define TG_VM_REDUCTION(X) \
     X(sum_f, f, 0) X(sum_i, i, 0) X(max_f, f, 0) X(max_i, i, 0) X(min_f, f, 0) X(min_i, i, 0) \
     X(argmax_f, f, 1) X(argmax_i, i, 1) X(argmin_f, f, 1) X(argmin_i, i, 1)
@@ -57,7 +57,7 @@ typedef enum tg_vm_fn_id {
     TG_VM_##name##_4, TG_VM_##name##_5, TG_VM_##name##_6, TG_VM_##name##_7,
     TG_VM_TERNARY(TG_VM_X)
 #undef TG_VM_X
-#define TG_VM_X(name, t, with_index) TG_VM_##name##_row, TG_VM_##name##_col, TG_VM_##name##_fold, TG_VM_##name##_merge,
+#define TG_VM_X(name, t, with_index) TG_VM_##name##_row, TG_VM_##name##_col, TG_VM_##name##_accumulate, TG_VM_##name##_merge,
     TG_VM_REDUCTION(TG_VM_X)
 #undef TG_VM_X
     TG_VM_random,     /* operands as a ternary's, in code->splat what varies */
@@ -134,13 +134,13 @@ struct tg_vm_code {
 };
 
 /* Where a slot's lanes are. */
-typedef enum tg_vm_place {
+typedef enum tg_vm_storage {
     TG_VM_REGISTER, /* worker's scratch + offset bytes */
     TG_VM_SHARED,   /* kernel's shared block + offset bytes */
     TG_VM_DIRECT    /* set for each tile: an argument's memory, or the contraction's block */
-} tg_vm_place;
+} tg_vm_storage;
 typedef struct tg_vm_slot {
-    tg_vm_place place;
+    tg_vm_storage storage;
     int64_t offset;
     int64_t row;
 } tg_vm_slot;
@@ -193,7 +193,7 @@ typedef struct tg_vm_kernel {
     /* REDUCE in passes: outer[0], pass[0], outer[1], pass[1] .. outer[passes], body (element
      * stores), last */
     int32_t passes;                      /* 0: the whole row fits in a tile, or no REDUCE */
-    tg_vm_segment *outer, *pass, *merge; /* merge: folds slots of merge_slots into accumulators */
+    tg_vm_segment *outer, *pass, *merge; /* merge: combines slots of merge_slots into accumulators */
     int64_t kept_begin, kept_end;        /* bytes of a worker's registers that live across passes */
     const int32_t *merge_slots;
     const int64_t *merge_offsets; /* relative to kept_begin */
@@ -217,17 +217,17 @@ typedef struct tg_vm_kernel {
 typedef struct tg_vm_shape {
     int64_t rows, cols;
 } tg_vm_shape;
-typedef struct tg_vm_place_now {
+typedef struct tg_vm_cursor {
     int64_t base, row, col;
     const int64_t *table;
-} tg_vm_place_now;
+} tg_vm_cursor;
 
 /* A worker's view of one kernel's tile. */
 struct tg_vm_frame {
-    void **ptr;              /* [slot] first lane */
-    int64_t *row;            /* [slot] lanes from row to row */
-    tg_vm_place_now *stream; /* [stream] */
-    int64_t *tables;         /* [stream][tile_rows] */
+    void **ptr;           /* [slot] first lane */
+    int64_t *row;         /* [slot] lanes from row to row */
+    tg_vm_cursor *stream; /* [stream] */
+    int64_t *tables;      /* [stream][tile_rows] */
     void *const *argument;
     char *registers;
     tg_vm_shape shape[TG_VM_EXTENTS];

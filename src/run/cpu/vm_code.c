@@ -29,8 +29,8 @@ static void code_use_stream(tg_vm_maker *m, int32_t stream) {
         if (m->segment_streams.items[k] == stream) return;
     TG_VM_PUSH(m, segment_streams, stream);
 }
-int32_t tg_vm_new_slot(tg_vm_maker *m, tg_vm_place place, int64_t offset, int64_t row) {
-    tg_vm_slot slot = {place, offset, row};
+int32_t tg_vm_new_slot(tg_vm_maker *m, tg_vm_storage storage, int64_t offset, int64_t row) {
+    tg_vm_slot slot = {storage, offset, row};
     TG_VM_PUSH(m, slots, slot);
     return m->failed ? 0 : (int32_t)m->slots.count - 1;
 }
@@ -61,7 +61,7 @@ static int32_t code_register(tg_vm_maker *m, int32_t class_) {
     return tg_vm_new_register(m, class_, 4);
 }
 static void code_free_register(tg_vm_maker *m, int32_t class_, int32_t slot) {
-    if (slot < 0 || m->prologue || m->failed || m->slots.items[slot].place != TG_VM_REGISTER) return;
+    if (slot < 0 || m->prologue || m->failed || m->slots.items[slot].storage != TG_VM_REGISTER) return;
     TG_VM_PUSH(m, free_slots[class_], slot);
 }
 static int32_t code_constant(tg_vm_maker *m, tg_dtype dtype, double value) {
@@ -540,7 +540,7 @@ static void code_reduction(tg_vm_maker *m, int32_t i) {
     } else {
         int32_t part = code_register(m, m->outer_class);
         tg_vm_emit(m, fn, part, source, 0, best, extent, NULL);
-        tg_vm_emit(m, tg_vm_reduction_fn(reduce->op, from, TG_VM_FORM_FOLD), value->accumulator, part, best, value->accumulator_value,
+        tg_vm_emit(m, tg_vm_reduction_fn(reduce->op, from, TG_VM_FORM_ACCUMULATE), value->accumulator, part, best, value->accumulator_value,
                    extent, NULL);
         code_free_register(m, m->outer_class, part);
     }

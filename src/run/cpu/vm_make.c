@@ -100,7 +100,7 @@ static void maker_keep_values(tg_vm_maker *m) {
 }
 
 /* OUTER instructions of one depth; sums of that depth are narrowed first. */
-static void maker_outer_stage(tg_vm_maker *m, int32_t depth) {
+static void maker_outer_segment(tg_vm_maker *m, int32_t depth) {
     tg_vm_begin_segment(m);
     int32_t extent = tg_vm_class_extent(m->outer_class);
     for (int32_t i = 0; i < m->kernel->body_count; ++i) {
@@ -118,7 +118,7 @@ static int32_t maker_merge_slot(tg_vm_maker *m, int32_t accumulator) {
     TG_VM_PUSH(m, merged, use);
     return use.slot;
 }
-static void maker_merge_stage(tg_vm_maker *m, int32_t depth) {
+static void maker_merge_segment(tg_vm_maker *m, int32_t depth) {
     tg_vm_begin_segment(m);
     int32_t extent = tg_vm_class_extent(m->outer_class);
     for (int32_t i = 0; i < m->kernel->body_count && !m->failed; ++i) {
@@ -154,10 +154,10 @@ static void maker_passes(tg_vm_maker *m) {
     }
     maker_keep_values(m);
     for (int32_t depth = 0; depth <= out->passes && !m->failed; ++depth) {
-        maker_outer_stage(m, depth);
+        maker_outer_segment(m, depth);
         if (depth == out->passes) break;
         maker_pass(m, depth, needed);
-        if (out->split_parts > 0) maker_merge_stage(m, depth);
+        if (out->split_parts > 0) maker_merge_segment(m, depth);
     }
     tg_vm_begin_segment(m);
     memset(needed, 0, sizeof(bool) * (size_t)kernel->body_count);
@@ -269,7 +269,7 @@ static void maker_count_scratch(tg_vm_maker *m) {
     tg_vm_kernel *out = m->out;
     out->frame_bytes = maker_round(sizeof(tg_vm_frame)) + maker_round((size_t)out->slot_count * sizeof(void *)) +
                        maker_round((size_t)out->slot_count * sizeof(int64_t)) +
-                       maker_round((size_t)out->stream_count * sizeof(tg_vm_place_now)) +
+                       maker_round((size_t)out->stream_count * sizeof(tg_vm_cursor)) +
                        maker_round((size_t)out->stream_count * (size_t)out->tile_rows * sizeof(int64_t));
     out->register_bytes = maker_round(m->register_most) + maker_round((size_t)out->tile_cols * sizeof(float));
     out->scratch_bytes = out->frame_bytes + out->register_bytes;

@@ -12,7 +12,7 @@ enum { TG_VM_CLASS_ONE = 0, TG_VM_CLASS_ROW = 1, TG_VM_CLASS_COL = 2, TG_VM_CLAS
 /* Rows shorter than this run as one long row; a value per row is spread over a tile for that. */
 enum { TG_VM_SHORT_ROW = 32 };
 /* Of a reduction's code, in the order of TG_VM_REDUCTION's names. */
-enum { TG_VM_FORM_ROW, TG_VM_FORM_COL, TG_VM_FORM_FOLD, TG_VM_FORM_MERGE };
+enum { TG_VM_FORM_ROW, TG_VM_FORM_COL, TG_VM_FORM_ACCUMULATE, TG_VM_FORM_MERGE };
 
 typedef struct tg_vm_value {
     int32_t source; /* itself, or the value it is another name of */
@@ -120,7 +120,7 @@ void tg_vm_choose_parts(tg_vm_maker *m); /* tiles, parts, split_parts */
 int64_t tg_vm_instruction_period(const tg_vm_maker *m, const tg_instruction *instruction);
 
 /* ---- vm_code.c. After a failed allocation m->failed is set, and these calls have no effect. */
-int32_t tg_vm_new_slot(tg_vm_maker *m, tg_vm_place place, int64_t offset, int64_t row);
+int32_t tg_vm_new_slot(tg_vm_maker *m, tg_vm_storage storage, int64_t offset, int64_t row);
 int32_t tg_vm_new_register(tg_vm_maker *m, int32_t class_, size_t lane_bytes); /* never reused */
 void tg_vm_emit(tg_vm_maker *m, int32_t fn, int32_t out, int32_t a, int32_t b, int32_t c, int32_t extent, const tg_vm_access *access);
 int32_t tg_vm_reduction_fn(int32_t op, tg_dtype from, int32_t form);

@@ -28,8 +28,8 @@ static tg_vm_frame *run_frame(const run_job *job, int worker) {
     at += run_round((size_t)k->slot_count * sizeof(void *));
     f->row = (int64_t *)(void *)at;
     at += run_round((size_t)k->slot_count * sizeof(int64_t));
-    f->stream = (tg_vm_place_now *)(void *)at;
-    at += run_round((size_t)k->stream_count * sizeof(tg_vm_place_now));
+    f->stream = (tg_vm_cursor *)(void *)at;
+    at += run_round((size_t)k->stream_count * sizeof(tg_vm_cursor));
     f->tables = (int64_t *)(void *)at;
     f->argument = job->argument;
     f->registers = job->scratch[worker] + k->frame_bytes;
@@ -39,9 +39,9 @@ static tg_vm_frame *run_frame(const run_job *job, int worker) {
     for (int32_t s = 0; s < k->slot_count; ++s) {
         const tg_vm_slot *slot = &k->slots[s];
         f->row[s] = slot->row;
-        f->ptr[s] = slot->place == TG_VM_REGISTER ? f->registers + slot->offset
-                    : slot->place == TG_VM_SHARED ? k->shared + slot->offset
-                                                  : NULL;
+        f->ptr[s] = slot->storage == TG_VM_REGISTER ? f->registers + slot->offset
+                    : slot->storage == TG_VM_SHARED ? k->shared + slot->offset
+                                                    : NULL;
     }
     for (int32_t s = 0; s < k->stream_count; ++s) f->stream[s].col = k->streams[s].col;
     for (int32_t d = 0; d < k->loops.outside_count; ++d) f->outside[d] = 0;
@@ -94,7 +94,7 @@ static void run_place(const tg_vm_kernel *k, tg_vm_frame *f, const tg_vm_segment
     for (int32_t j = 0; j < segment->stream_count; ++j) {
         const int32_t s = segment->streams[j];
         const tg_vm_stream *stream = &k->streams[s];
-        tg_vm_place_now *now = &f->stream[s];
+        tg_vm_cursor *now = &f->stream[s];
         int64_t base = stream->offset + f->col0 * stream->col;
         for (int32_t d = 0; d < loops->outside_count; ++d) base += f->outside[d] * stream->outside_stride[d];
         now->row = stream->row;

@@ -14,46 +14,46 @@
 #include <string.h>
 
 /* A tensor of the file and where it lives on the device. */
-typedef struct checkpoint_place {
+typedef struct checkpoint_entry {
     const char *name;
     tg_dtype dtype;
     tg_shape shape;
     int32_t slot;
     int64_t first, count;
-} checkpoint_place;
+} checkpoint_entry;
 
 typedef struct checkpoint_map {
     tg_context *ctx;
     tg_arena arena;
-    TG_LIST(checkpoint_place) places;
+    TG_LIST(checkpoint_entry) entries;
 } checkpoint_map;
 
 static bool checkpoint_is_training_name(const char *name) { return strncmp(name, "tg.", 3) == 0; }
 static bool checkpoint_is_state_name(const char *name) { return strncmp(name, "tg.state/", 9) == 0; }
 
 static void checkpoint_map_free(checkpoint_map *map) {
-    if (map->places.items != NULL) tg_release(map->ctx, map->places.items, (size_t)map->places.capacity * sizeof *map->places.items);
+    if (map->entries.items != NULL) tg_release(map->ctx, map->entries.items, (size_t)map->entries.capacity * sizeof *map->entries.items);
     tg_arena_free(&map->arena);
 }
 
-static tg_status checkpoint_add(checkpoint_map *map, checkpoint_place place) {
-    if (place.name == NULL) return TG_ERROR_MEMORY; /* a name that could not be made */
+static tg_status checkpoint_add(checkpoint_map *map, checkpoint_entry entry) {
+    if (entry.name == NULL) return TG_ERROR_MEMORY; /* a name that could not be made */
     bool room;
-    TG_LIST_ROOM(map, places, room);
+    TG_LIST_ROOM(map, entries, room);
     if (!room) return TG_ERROR_MEMORY;
-    map->places.items[map->places.count++] = place;
+    map->entries.items[map->entries.count++] = entry;
     return TG_OK;
 }
 
-/* Entry by entry of a flat state: all parameters under their names, or the trained ones under
+/* Parameter by parameter of a flat state: all under their names, or the trained ones under
  * "STATE/NAME". */
 static tg_status checkpoint_add_flat(checkpoint_map *map, const tg_family *family, int32_t slot, const char *prefix) {
     for (int i = 0; i < family->layout.count; i++) {
-        const tg_layout_entry *entry = &family->layout.entries[i];
-        if (prefix != NULL && entry->frozen) continue;
-        checkpoint_place place = {entry->name, TG_F32, entry->shape, slot, entry->offset, entry->count};
-        if (prefix != NULL) place.name = tg_arena_format(&map->arena, "%s/%s", prefix, entry->name);
-        tg_status status = checkpoint_add(map, place);
+        const tg_layout_entry *param = &family->layout.entries[i];
+        if (prefix != NULL && param->frozen) continue;
+        checkpoint_entry entry = {param->name, TG_F32, param->shape, slot, param->offset, param->count};
+        if (prefix != NULL) entry.name = tg_arena_format(&map->arena, "%s/%s", prefix, param->name);
+        tg_status status = checkpoint_add(map, entry);
         if (status != TG_OK) return status;
     }
     return TG_OK;
@@ -73,9 +73,9 @@ static tg_status checkpoint_add_states(checkpoint_map *map, const tg_model *mode
         bool of_training = checkpoint_is_training_name(state->name);
         if (of_training ? !model->training : !checkpoint_has_state(model, state->name)) continue;
         bool flat = of_training && state->dtype == TG_F32 && state->shape.rank == 1 && state->count == family->layout.total;
-        checkpoint_place place = {state->name, state->dtype, state->shape, slot, 0, state->count};
-        if (!of_training) place.name = tg_arena_format(&map->arena, "tg.state/%s", state->name);
-        tg_status status = flat ? checkpoint_add_flat(map, family, slot, state->name) : checkpoint_add(map, place);
+        checkpoint_entry entry = {state->name, state->dtype, state->shape, slot, 0, state->count};
+        if (!of_training) entry.name = tg_arena_format(&map->arena, "tg.state/%s", state->name);
+        tg_status status = flat ? checkpoint_add_flat(map, family, slot, state->name) : checkpoint_add(map, entry);
         if (status != TG_OK) return status;
     }
     return TG_OK;
@@ -92,16 +92,16 @@ static tg_status checkpoint_map_make(checkpoint_map *map, const tg_model *model)
 
 /* ---------------------------------------------------------------- saving */
 
-static tg_status checkpoint_read_places(checkpoint_map *map, tg_family *family, tg_file_item *items) {
-    for (int64_t i = 0; i < map->places.count; i++) {
-        const checkpoint_place *place = &map->places.items[i];
-        void *data = tg_arena_alloc(&map->arena, (size_t)place->count * tg_dtype_bytes(place->dtype));
+static tg_status checkpoint_read_entries(checkpoint_map *map, tg_family *family, tg_file_item *items) {
+    for (int64_t i = 0; i < map->entries.count; i++) {
+        const checkpoint_entry *entry = &map->entries.items[i];
+        void *data = tg_arena_alloc(&map->arena, (size_t)entry->count * tg_dtype_bytes(entry->dtype));
         if (data == NULL) return TG_ERROR_MEMORY;
-        tg_status status = tg_family_read_kept(family, place->slot, place->first, data, place->count);
+        tg_status status = tg_family_read_kept(family, entry->slot, entry->first, data, entry->count);
         if (status != TG_OK) return status;
-        items[i].name = place->name;
-        items[i].dtype = place->dtype;
-        items[i].shape = place->shape;
+        items[i].name = entry->name;
+        items[i].dtype = entry->dtype;
+        items[i].shape = entry->shape;
         items[i].data = data;
     }
     return TG_OK;
@@ -109,10 +109,10 @@ static tg_status checkpoint_read_places(checkpoint_map *map, tg_family *family, 
 
 static tg_status checkpoint_save(const tg_model *model, checkpoint_map *map, const char *path) {
     char step[32], seed[32], skipped[32];
-    tg_file_item *items = TG_NEW(&map->arena, tg_file_item, map->places.count + 1);
+    tg_file_item *items = TG_NEW(&map->arena, tg_file_item, map->entries.count + 1);
     if (items == NULL) return TG_ERROR_MEMORY;
     tg_status status = tg_family_snapshot(model->family);
-    if (status == TG_OK) status = checkpoint_read_places(map, model->family, items);
+    if (status == TG_OK) status = checkpoint_read_entries(map, model->family, items);
     if (status != TG_OK) return status;
     snprintf(step, sizeof step, "%lld", (long long)model->family->steps);
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)model->family->seed);
@@ -120,7 +120,7 @@ static tg_status checkpoint_save(const tg_model *model, checkpoint_map *map, con
     const tg_file_text metadata[] = {
         {"format", "tensorgrad"}, {"version", TG_VERSION}, {"step", step}, {"seed", seed}, {"skipped", skipped}};
     const int pairs = !model->training ? 2 : model->family->skipped == 0 ? 4 : 5;
-    return tg_safetensors_save(model->ctx, path, items, map->places.count, metadata, pairs);
+    return tg_safetensors_save(model->ctx, path, items, map->entries.count, metadata, pairs);
 }
 
 tg_status tg_model_save_at(tg_site site, tg_model *model, const char *path) {
@@ -147,23 +147,23 @@ typedef struct checkpoint_load {
 } checkpoint_load;
 
 /* A model that predicts needs its states; training may begin them again if the file has none. */
-static bool checkpoint_wanted(const checkpoint_load *load, const checkpoint_place *place) {
-    if (load->training || !checkpoint_is_training_name(place->name)) return true;
-    if (place->slot == tg_family_find(load->model->family, "tg.parameters")) return true;
-    if (!checkpoint_is_state_name(place->name)) return false;
-    return !load->model->training || tg_safetensors_find(load->file, place->name) != NULL;
+static bool checkpoint_wanted(const checkpoint_load *load, const checkpoint_entry *entry) {
+    if (load->training || !checkpoint_is_training_name(entry->name)) return true;
+    if (entry->slot == tg_family_find(load->model->family, "tg.parameters")) return true;
+    if (!checkpoint_is_state_name(entry->name)) return false;
+    return !load->model->training || tg_safetensors_find(load->file, entry->name) != NULL;
 }
 
 /* NULL for a tensor that is in the file */
 static const char *checkpoint_missing_name(const void *user, int64_t i) {
     const checkpoint_load *load = user;
-    const checkpoint_place *place = &load->map->places.items[i];
-    return !checkpoint_wanted(load, place) || tg_safetensors_find(load->file, place->name) != NULL ? NULL : place->name;
+    const checkpoint_entry *entry = &load->map->entries.items[i];
+    return !checkpoint_wanted(load, entry) || tg_safetensors_find(load->file, entry->name) != NULL ? NULL : entry->name;
 }
 
-static const checkpoint_place *checkpoint_place_named(const checkpoint_map *map, const char *name) {
-    for (int64_t i = 0; i < map->places.count; i++)
-        if (strcmp(map->places.items[i].name, name) == 0) return &map->places.items[i];
+static const checkpoint_entry *checkpoint_entry_named(const checkpoint_map *map, const char *name) {
+    for (int64_t i = 0; i < map->entries.count; i++)
+        if (strcmp(map->entries.items[i].name, name) == 0) return &map->entries.items[i];
     return NULL;
 }
 
@@ -172,16 +172,16 @@ static const char *checkpoint_unknown_name(const void *user, int64_t i) {
     const checkpoint_load *load = user;
     const char *name = load->file->tensors.items[i].name;
     if (!load->training && checkpoint_is_training_name(name)) return NULL;
-    return checkpoint_place_named(load->map, name) != NULL ? NULL : name;
+    return checkpoint_entry_named(load->map, name) != NULL ? NULL : name;
 }
 
 static tg_status checkpoint_check_names(const checkpoint_load *load) {
     char names[TG_NAMES_TEXT];
     tg_context *ctx = load->model->ctx;
-    for (int64_t i = 0; i < load->map->places.count; i++)
+    for (int64_t i = 0; i < load->map->entries.count; i++)
         if (checkpoint_missing_name(load, i) != NULL)
             return tg_fail(ctx, TG_ERROR_NOT_FOUND, TG_SITE_NONE, "load: %s lacks tensors of the model: %s", load->path,
-                           tg_names_text(names, sizeof names, checkpoint_missing_name, load, load->map->places.count));
+                           tg_names_text(names, sizeof names, checkpoint_missing_name, load, load->map->entries.count));
     for (int64_t i = 0; i < load->file->tensors.count; i++)
         if (checkpoint_unknown_name(load, i) != NULL)
             return tg_fail(ctx, TG_ERROR_NOT_FOUND, TG_SITE_NONE, "load: %s has tensors the model lacks: %s", load->path,
@@ -190,23 +190,23 @@ static tg_status checkpoint_check_names(const checkpoint_load *load) {
 }
 
 /* tg.lr as versions wrote it that knew one warm-up. */
-static bool checkpoint_is_old_schedule(const tg_file_tensor *tensor) {
+static bool checkpoint_is_old_lr(const tg_file_tensor *tensor) {
     return strcmp(tensor->name, "tg.lr") == 0 && tensor->shape.rank == 1 && tensor->shape.dim[0] == TG_LR_STATE_BEFORE;
 }
 
-static tg_status checkpoint_check_place(const checkpoint_load *load, const checkpoint_place *place) {
-    const tg_file_tensor *tensor = tg_safetensors_find(load->file, place->name);
+static tg_status checkpoint_check_entry(const checkpoint_load *load, const checkpoint_entry *entry) {
+    const tg_file_tensor *tensor = tg_safetensors_find(load->file, entry->name);
     char have[TG_SHAPE_TEXT], want[TG_SHAPE_TEXT];
-    if (strcmp(tensor->dtype, tg_safetensors_dtype(place->dtype)) != 0)
+    if (strcmp(tensor->dtype, tg_safetensors_dtype(entry->dtype)) != 0)
         return tg_fail(load->model->ctx, TG_ERROR_DTYPE, TG_SITE_NONE, "load: %s: tensor %s is %s, the model's is %s", load->path,
-                       place->name, tensor->dtype, tg_safetensors_dtype(place->dtype));
-    if (!tg_shape_equal(tensor->shape, place->shape) && !checkpoint_is_old_schedule(tensor))
+                       entry->name, tensor->dtype, tg_safetensors_dtype(entry->dtype));
+    if (!tg_shape_equal(tensor->shape, entry->shape) && !checkpoint_is_old_lr(tensor))
         return tg_fail(load->model->ctx, TG_ERROR_SHAPE, TG_SITE_NONE, "load: %s: tensor %s is %s, the model's is %s", load->path,
-                       place->name, tg_shape_text(tensor->shape, have, sizeof have), tg_shape_text(place->shape, want, sizeof want));
+                       entry->name, tg_shape_text(tensor->shape, have, sizeof have), tg_shape_text(entry->shape, want, sizeof want));
     const uint8_t *bytes = tensor->data;
-    for (int64_t i = 0; place->dtype == TG_BOOL && i < place->count; i++)
+    for (int64_t i = 0; entry->dtype == TG_BOOL && i < entry->count; i++)
         if (bytes[i] > 1)
-            return tg_fail(load->model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "load: %s: bool tensor %s holds %d", load->path, place->name,
+            return tg_fail(load->model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "load: %s: bool tensor %s holds %d", load->path, entry->name,
                            bytes[i]);
     return TG_OK;
 }
@@ -230,13 +230,13 @@ static tg_status checkpoint_number(const checkpoint_load *load, const char *key,
     return TG_OK;
 }
 
-/* The schedule's numbers are what rates are made of. */
-static tg_status checkpoint_check_schedule(const checkpoint_load *load) {
-    const tg_file_tensor *schedule = tg_safetensors_find(load->file, "tg.lr");
-    const int64_t count = schedule != NULL ? schedule->shape.dim[0] : 0;
+/* The numbers of tg.lr are what rates are made of. */
+static tg_status checkpoint_check_lr(const checkpoint_load *load) {
+    const tg_file_tensor *lr = tg_safetensors_find(load->file, "tg.lr");
+    const int64_t count = lr != NULL ? lr->shape.dim[0] : 0;
     for (int64_t i = 0; i < count; i++) {
         float value;
-        memcpy(&value, (const char *)schedule->data + (size_t)i * sizeof value, sizeof value);
+        memcpy(&value, (const char *)lr->data + (size_t)i * sizeof value, sizeof value);
         if (!isfinite(value))
             return tg_fail(load->model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE, "load: %s: tg.lr holds %g", load->path, (double)value);
     }
@@ -261,13 +261,13 @@ static tg_status checkpoint_counters(checkpoint_load *load) {
         return tg_fail(load->model->ctx, TG_ERROR_FORMAT, TG_SITE_NONE,
                        "load: %s: %lld steps by its metadata, %lld of them skipped, %d by tg.step", load->path, (long long)load->steps,
                        (long long)load->skipped, (int)value);
-    return checkpoint_check_schedule(load);
+    return checkpoint_check_lr(load);
 }
 
 static tg_status checkpoint_check(checkpoint_load *load) {
     tg_status status = checkpoint_check_names(load);
-    for (int64_t i = 0; i < load->map->places.count && status == TG_OK; i++)
-        if (checkpoint_wanted(load, &load->map->places.items[i])) status = checkpoint_check_place(load, &load->map->places.items[i]);
+    for (int64_t i = 0; i < load->map->entries.count && status == TG_OK; i++)
+        if (checkpoint_wanted(load, &load->map->entries.items[i])) status = checkpoint_check_entry(load, &load->map->entries.items[i]);
     return status == TG_OK && load->training ? checkpoint_counters(load) : status;
 }
 
@@ -278,19 +278,19 @@ static tg_status checkpoint_write(const checkpoint_load *load) {
     if (load->training) family->seed = load->seed;
     /* parameters alone into a training model: a fresh start from them */
     tg_status status = load->model->training ? tg_family_reset(family, TG_RESET_OPTIMIZER_AND_USER) : TG_OK;
-    for (int64_t i = 0; i < load->map->places.count && status == TG_OK; i++) {
-        const checkpoint_place *place = &load->map->places.items[i];
-        if (!checkpoint_wanted(load, place)) continue;
-        const tg_file_tensor *tensor = tg_safetensors_find(load->file, place->name);
+    for (int64_t i = 0; i < load->map->entries.count && status == TG_OK; i++) {
+        const checkpoint_entry *entry = &load->map->entries.items[i];
+        if (!checkpoint_wanted(load, entry)) continue;
+        const tg_file_tensor *tensor = tg_safetensors_find(load->file, entry->name);
         const void *data = tensor->data;
         float rates[TG_LR_STATE], old_rates[TG_LR_STATE_BEFORE];
-        if (checkpoint_is_old_schedule(tensor)) {
+        if (checkpoint_is_old_lr(tensor)) {
             memcpy(old_rates, data, sizeof old_rates);
             tg_lr_upgrade(old_rates, rates);
             data = rates;
         }
-        if (place->slot != parameters) status = tg_family_write(family, place->slot, place->first, data, place->count);
-        else status = tg_family_write_parameters(family, place->first, data, place->count);
+        if (entry->slot != parameters) status = tg_family_write(family, entry->slot, entry->first, data, entry->count);
+        else status = tg_family_write_parameters(family, entry->first, data, entry->count);
     }
     if (status != TG_OK) {
         family->seed = seed;
@@ -309,9 +309,9 @@ static bool checkpoint_has_training(const tg_safetensors *file, const checkpoint
     if (tg_safetensors_metadata(file, "step") != NULL) return true;
     for (int64_t i = 0; i < file->tensors.count; i++) {
         if (!checkpoint_is_training_name(file->tensors.items[i].name) || checkpoint_is_state_name(file->tensors.items[i].name)) continue;
-        const checkpoint_place *place = checkpoint_place_named(map, file->tensors.items[i].name);
+        const checkpoint_entry *entry = checkpoint_entry_named(map, file->tensors.items[i].name);
         /* not a parameter that happens to be called so */
-        if (place == NULL || place->slot != parameters) return true;
+        if (entry == NULL || entry->slot != parameters) return true;
     }
     return false;
 }

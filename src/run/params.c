@@ -252,19 +252,19 @@ tg_status tg_model_reset_optimizer_at(tg_site site, tg_model *model) {
     return tg_family_reset(model->family, TG_RESET_OPTIMIZER);
 }
 
-tg_status tg_model_set_lr_at(tg_site site, tg_model *model, tg_lr schedule) {
+tg_status tg_model_set_lr_at(tg_site site, tg_model *model, tg_lr lr) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
     tg_model_enter(model, site);
     tg_family *family = model->family;
     int32_t slot = tg_family_find(family, "tg.lr");
     if (slot < 0) return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "set_lr: the model was compiled without an optimizer");
-    tg_status status = tg_lr_check(model->ctx, TG_SITE_NONE, "set_lr", schedule);
+    tg_status status = tg_lr_check(model->ctx, TG_SITE_NONE, "set_lr", lr);
     if (status != TG_OK) return status;
     float encoded[TG_LR_STATE];
-    tg_lr_encode(schedule, family->steps - family->skipped, encoded);
+    tg_lr_encode(lr, family->steps - family->skipped, encoded);
     status = tg_family_write(family, slot, 0, encoded, TG_LR_STATE);
     if (status != TG_OK) return status;
-    tg_lr_encode(schedule, family->kept_steps - family->kept_skipped,
+    tg_lr_encode(lr, family->kept_steps - family->kept_skipped,
                  encoded); /* a model that goes back to the snapshot begins the schedule there */
     tg_family_keep(family, slot, 0, encoded, TG_LR_STATE);
     return TG_OK;

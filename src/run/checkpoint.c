@@ -97,7 +97,7 @@ static tg_status checkpoint_read_entries(checkpoint_map *map, tg_family *family,
         const checkpoint_entry *entry = &map->entries.items[i];
         void *data = tg_arena_alloc(&map->arena, (size_t)entry->count * tg_dtype_bytes(entry->dtype));
         if (data == NULL) return TG_ERROR_MEMORY;
-        tg_status status = tg_family_read_kept(family, entry->slot, entry->first, data, entry->count);
+        tg_status status = tg_family_read_snapshot(family, entry->slot, entry->first, data, entry->count);
         if (status != TG_OK) return status;
         items[i].name = entry->name;
         items[i].dtype = entry->dtype;

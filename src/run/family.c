@@ -6,7 +6,7 @@ static tg_status family_init(tg_family *family, const tg_compile_options *option
     tg_context *ctx = family->ctx;
     tg_status status = tg_family_open(family, options);
     if (status != TG_OK) return status;
-    family->keeps = family->executor->can_be_lost && family->open.foreign == NULL;
+    family->can_recover = family->executor->can_be_lost && family->open.foreign == NULL;
     status = tg_layout_make(family->traced, &family->arena, &family->layout);
     if (status != TG_OK) return status;
     family->chunk = tg_alloc(ctx, TG_CHUNK_BYTES);

@@ -75,7 +75,7 @@ static bool initial_is_schedule(const tg_family_state *state) {
  * need nothing. */
 static tg_status initial_restart_schedule(tg_family *family, int32_t slot) {
     float encoded[TG_LR_STATE];
-    tg_status status = tg_family_read_kept(family, slot, 0, encoded, TG_LR_STATE);
+    tg_status status = tg_family_read_snapshot(family, slot, 0, encoded, TG_LR_STATE);
     if (status != TG_OK || encoded[TG_LR_STATE - 1] == 0.0f) return status;
     encoded[TG_LR_STATE - 2] = 0.0f; /* start = 0, as tg_lr_encode writes it */
     encoded[TG_LR_STATE - 1] = 1.0f;
@@ -121,7 +121,7 @@ tg_status tg_family_reset(tg_family *family, tg_reset_kind kind) {
     /* what was not written is as trained; for a device that answers later it was read right
      * before */
     if (kind != TG_RESET_ALL && !family->executor->asynchronous) return tg_family_snapshot(family);
-    family->kept_steps = family->kept_skipped = 0;
-    family->kept_gradients = false;
+    family->snapshot_steps = family->snapshot_skipped = 0;
+    family->snapshot_gradients = false;
     return TG_OK;
 }

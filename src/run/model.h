@@ -18,7 +18,7 @@ typedef struct tg_family_state {
     tg_dtype dtype;
     int64_t count;
     double value;
-    void *kept; /* the snapshot's values, on the host; NULL where the device cannot be lost */
+    void *snapshot; /* the snapshot's values, on the host; NULL where the device cannot be lost */
 } tg_family_state;
 
 /* Where runs draw their random numbers: a state like TG_RANDOM_STATE, which is of steps. So a run
@@ -70,9 +70,9 @@ typedef struct tg_family {
     /* a step has run since the start, the last reset and the last load */
     bool has_gradients;
     /* the device can be lost and may be opened again: there is a snapshot of every state */
-    bool keeps;
-    int64_t kept_steps, kept_skipped; /* of the snapshot */
-    bool kept_gradients;
+    bool can_recover;
+    int64_t snapshot_steps, snapshot_skipped; /* of the snapshot */
+    bool snapshot_gradients;
     uint8_t *chunk;      /* TG_CHUNK_BYTES */
     uint8_t *seen;       /* layout.count: scratch of uploads */
     tg_tickets *tickets; /* NULL: none was ever given */
@@ -242,12 +242,12 @@ tg_status tg_family_write(tg_family *family, int32_t slot, int64_t first, const 
 tg_status tg_family_write_parameters(tg_family *family, int64_t first, const float *data, int64_t count);
 tg_status tg_family_read(tg_family *family, int32_t slot, int64_t first, void *data, int64_t count);
 /* The snapshot alone. Nothing where there is none. */
-void tg_family_keep(tg_family *family, int32_t slot, int64_t first, const void *data, int64_t count);
+void tg_family_write_snapshot(tg_family *family, int32_t slot, int64_t first, const void *data, int64_t count);
 /* Every state into the snapshot, which stays as it was on an error. */
 tg_status tg_family_snapshot(tg_family *family);
 /* From the snapshot where there is one, else from the device: right after tg_family_snapshot both
  * are the same. */
-tg_status tg_family_read_kept(tg_family *family, int32_t slot, int64_t first, void *data, int64_t count);
+tg_status tg_family_read_snapshot(tg_family *family, int32_t slot, int64_t first, void *data, int64_t count);
 /* Opens another device into *device and puts every state of the snapshot on it. On an error there
  * is no device. */
 tg_status tg_family_open_again(tg_family *family, tg_device **device);

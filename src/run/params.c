@@ -264,9 +264,9 @@ tg_status tg_model_set_lr_at(tg_site site, tg_model *model, tg_lr lr) {
     tg_lr_encode(lr, family->steps - family->skipped, encoded);
     status = tg_family_write(family, slot, 0, encoded, TG_LR_STATE);
     if (status != TG_OK) return status;
-    tg_lr_encode(lr, family->kept_steps - family->kept_skipped,
+    tg_lr_encode(lr, family->snapshot_steps - family->snapshot_skipped,
                  encoded); /* a model that goes back to the snapshot begins the schedule there */
-    tg_family_keep(family, slot, 0, encoded, TG_LR_STATE);
+    tg_family_write_snapshot(family, slot, 0, encoded, TG_LR_STATE);
     return TG_OK;
 }
 

@@ -53,7 +53,7 @@ tg_status tg_model_recover_at(tg_site site, tg_model *model) {
     tg_family *family = model->family;
     if (model->root->trains) return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE, "recover: the model is being trained");
     if (!family->executor->can_be_lost || !family->executor->is_lost(family->device)) return TG_OK;
-    if (!family->keeps)
+    if (!family->can_recover)
         return tg_fail(model->ctx, TG_ERROR_STATE, TG_SITE_NONE,
                        "recover: the device is the application's own: compile again with another");
     tg_device *lost = family->device, *opened = NULL;
@@ -62,9 +62,9 @@ tg_status tg_model_recover_at(tg_site site, tg_model *model) {
     family->device = opened;
     status = recover_onto(model->root, lost);
     if (status != TG_OK) return status;
-    family->steps = family->kept_steps;
-    family->skipped = family->kept_skipped;
-    family->has_gradients = family->kept_gradients;
+    family->steps = family->snapshot_steps;
+    family->skipped = family->snapshot_skipped;
+    family->has_gradients = family->snapshot_gradients;
     return TG_OK;
 }
 

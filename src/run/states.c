@@ -15,7 +15,7 @@ int32_t tg_family_find(const tg_family *family, const char *name) {
 
 tg_status tg_family_write(tg_family *family, int32_t slot, int64_t first, const void *data, int64_t count) {
     tg_status status = family->executor->write_state(family->device, slot, first, data, count);
-    if (status == TG_OK) tg_family_keep(family, slot, first, data, count);
+    if (status == TG_OK) tg_family_write_snapshot(family, slot, first, data, count);
     return status;
 }
 
@@ -53,21 +53,21 @@ int32_t tg_family_state_slot(tg_family *family, const tg_state_info *info) {
     if (state.name == NULL) return -1;
     slot = (int32_t)family->states.count;
     if (family->executor->make_state(family->device, slot, state.name, state.dtype, state.count) != TG_OK) return -1;
-    if (family->keeps) {
-        state.kept = tg_alloc(family->ctx, states_bytes(&state));
-        if (state.kept == NULL) return -1;
+    if (family->can_recover) {
+        state.snapshot = tg_alloc(family->ctx, states_bytes(&state));
+        if (state.snapshot == NULL) return -1;
     }
     family->states.items[family->states.count++] = state;
     if (tg_family_fill(family, slot) == TG_OK) return slot;
     family->states.count--; /* one without its first value must not be found again */
-    if (state.kept != NULL) tg_release(family->ctx, state.kept, states_bytes(&state));
+    if (state.snapshot != NULL) tg_release(family->ctx, state.snapshot, states_bytes(&state));
     return -1;
 }
 
 void tg_family_forget_states(tg_family *family, int64_t count) {
     while (family->states.count > count) {
         const tg_family_state *state = &family->states.items[--family->states.count];
-        if (state->kept != NULL) tg_release(family->ctx, state->kept, states_bytes(state));
+        if (state->snapshot != NULL) tg_release(family->ctx, state->snapshot, states_bytes(state));
     }
 }
 
@@ -113,10 +113,10 @@ tg_status tg_family_make_states(tg_family *family) {
 
 /* ---------------------------------------------------------------- the snapshot */
 
-void tg_family_keep(tg_family *family, int32_t slot, int64_t first, const void *data, int64_t count) {
+void tg_family_write_snapshot(tg_family *family, int32_t slot, int64_t first, const void *data, int64_t count) {
     const tg_family_state *state = &family->states.items[slot];
     const size_t item = tg_dtype_bytes(state->dtype);
-    if (state->kept != NULL) memcpy((char *)state->kept + (size_t)first * item, data, (size_t)count * item);
+    if (state->snapshot != NULL) memcpy((char *)state->snapshot + (size_t)first * item, data, (size_t)count * item);
 }
 
 static tg_status states_read_all(tg_family *family, void **copies) {
@@ -133,30 +133,30 @@ static tg_status states_read_all(tg_family *family, void **copies) {
 /* Read into new blocks first: a device that is lost half-way through leaves the old snapshot
  * whole. */
 tg_status tg_family_snapshot(tg_family *family) {
-    if (!family->keeps || family->executor->asynchronous) return TG_OK;
+    if (!family->can_recover || family->executor->asynchronous) return TG_OK;
     const size_t bytes = (size_t)(family->states.count + 1) * sizeof(void *);
     void **copies = tg_alloc(family->ctx, bytes);
     if (copies == NULL) return TG_ERROR_MEMORY;
     tg_status status = states_read_all(family, copies);
     for (int32_t slot = 0; slot < family->states.count; slot++) {
         tg_family_state *state = &family->states.items[slot];
-        void *unused = status == TG_OK ? state->kept : copies[slot];
-        if (status == TG_OK) state->kept = copies[slot];
+        void *unused = status == TG_OK ? state->snapshot : copies[slot];
+        if (status == TG_OK) state->snapshot = copies[slot];
         if (unused != NULL) tg_release(family->ctx, unused, states_bytes(state));
     }
     tg_release(family->ctx, copies, bytes);
     if (status != TG_OK) return status;
-    family->kept_steps = family->steps;
-    family->kept_skipped = family->skipped;
-    family->kept_gradients = family->has_gradients;
+    family->snapshot_steps = family->steps;
+    family->snapshot_skipped = family->skipped;
+    family->snapshot_gradients = family->has_gradients;
     return TG_OK;
 }
 
-tg_status tg_family_read_kept(tg_family *family, int32_t slot, int64_t first, void *data, int64_t count) {
+tg_status tg_family_read_snapshot(tg_family *family, int32_t slot, int64_t first, void *data, int64_t count) {
     const tg_family_state *state = &family->states.items[slot];
     const size_t item = tg_dtype_bytes(state->dtype);
-    if (state->kept == NULL) return tg_family_read(family, slot, first, data, count);
-    memcpy(data, (const char *)state->kept + (size_t)first * item, (size_t)count * item);
+    if (state->snapshot == NULL) return tg_family_read(family, slot, first, data, count);
+    memcpy(data, (const char *)state->snapshot + (size_t)first * item, (size_t)count * item);
     return TG_OK;
 }
 
@@ -164,7 +164,7 @@ static tg_status states_restore_states(tg_family *family, tg_device *device) {
     for (int32_t slot = 0; slot < family->states.count; slot++) {
         const tg_family_state *state = &family->states.items[slot];
         tg_status status = family->executor->make_state(device, slot, state->name, state->dtype, state->count);
-        if (status == TG_OK) status = family->executor->write_state(device, slot, 0, state->kept, state->count);
+        if (status == TG_OK) status = family->executor->write_state(device, slot, 0, state->snapshot, state->count);
         if (status != TG_OK) return status;
     }
     return TG_OK;

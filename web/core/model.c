@@ -34,10 +34,10 @@ WEB_EXPORT(double, model_steps)(tg_model *model) { return (double)tg_model_step_
 
 WEB_EXPORT(void, snapshot_put)(tg_model *model, int32_t slot, const void *data) {
     const tg_family *family = model->family;
-    if (slot >= 0 && slot < family->states.count) tg_family_keep(model->family, slot, 0, data, family->states.items[slot].count);
+    if (slot >= 0 && slot < family->states.count) tg_family_write_snapshot(model->family, slot, 0, data, family->states.items[slot].count);
 }
 WEB_EXPORT(void, snapshot_end)(tg_model *model) {
-    model->family->kept_steps = model->family->steps;
-    model->family->kept_gradients = model->family->has_gradients;
+    model->family->snapshot_steps = model->family->steps;
+    model->family->snapshot_gradients = model->family->has_gradients;
 }
 WEB_EXPORT(int32_t, model_recover)(tg_model *model) { return (int32_t)tg_model_recover_at(TG_SITE_NONE, model); }

@@ -339,11 +339,11 @@ static tg_tensor build_fold(tg_graph *g, const op_setup *s) {
     const tg_window w = window_of(s);
     tg_shape to = s->shape, from = s->shape;
     from.dim[from.rank++] = w.size;
-    to.dim[axis_of(s)] = (to.dim[axis_of(s)] - 1) * w.step + tg_window_span(w) + 1;
+    to.dim[axis_of(s)] = (to.dim[axis_of(s)] - 1) * w.stride + tg_window_span(w) + 1;
     tg_attributes attr = {.axis = axis_of(s), .window = w};
     const tg_tensor x = operand(g, s, "x0", from, TG_F32);
     if (s->company) return wrap(g, tg_ir_fold(g, x.id, axis_of(s), w, to.dim[axis_of(s)]));
-    to.dim[axis_of(s)] = (to.dim[axis_of(s)] + w.step - 1) / w.step * w.step;
+    to.dim[axis_of(s)] = (to.dim[axis_of(s)] + w.stride - 1) / w.stride * w.stride;
     return wrap(g, tg_node_make(g, TG_OP_FOLD, TG_F32, to, &x.id, 1, &attr));
 }
 

@@ -376,7 +376,7 @@ static int grow_fold(recipe *r, support_random *s) {
     t.axes = (uint32_t)support_random_below(s, t.shape.rank);
     t.window = (tg_window){t.shape.dim[t.shape.rank], 1 + support_random_below(s, 3), 1 + support_random_below(s, 3)};
     if (t.window.size > 40) return -1;
-    t.shape.dim[t.axes] = (t.shape.dim[t.axes] - 1) * t.window.step + tg_window_span(t.window) + support_random_below(s, 3);
+    t.shape.dim[t.axes] = (t.shape.dim[t.axes] - 1) * t.window.stride + tg_window_span(t.window) + support_random_below(s, 3);
     return count_of(t.shape) > 20000 ? -1 : settle(r, add(r, t));
 }
 
@@ -421,7 +421,7 @@ static int grow_view(recipe *r, support_random *s) {
         if (rank == 0 || rank > 4) return -1;
         t.axes = (uint32_t)support_random_below(s, rank);
         t.window = random_window(s, t.shape.dim[t.axes]);
-        t.shape.dim[t.axes] = (t.shape.dim[t.axes] - tg_window_span(t.window)) / t.window.step + 1;
+        t.shape.dim[t.axes] = (t.shape.dim[t.axes] - tg_window_span(t.window)) / t.window.stride + 1;
         t.shape.dim[t.shape.rank++] = t.window.size;
         break;
     default: t.kind = RESHAPE, t.shape = random_reshape(t.shape, s);

@@ -304,7 +304,7 @@ VJP_RULE(FOLD) {
     const int axis = call->node.attr.axis;
     const int64_t start[TG_MAX_RANK] = {0};
     tg_shape used = call->node.shape;
-    used.dim[axis] = (vjp_shape(call, 0).dim[axis] - 1) * w.step + tg_window_span(w);
+    used.dim[axis] = (vjp_shape(call, 0).dim[axis] - 1) * w.stride + tg_window_span(w);
     vjp_give(call, 0, tg_ir_window(call->g, tg_ir_slice(call->g, call->dy, start, used), axis, w));
 }
 
@@ -408,7 +408,7 @@ static bool vjp_convolution(tg_vjp_call *call) {
     tg_columns columns;
     if (!tg_ir_find_columns(call->g, vjp_in(call, 1), call->marks, TG_VJP_WANTED, &columns)) return false;
     for (int i = 0; i < columns.count; i++)
-        if (columns.window[i].step != 1) return false;
+        if (columns.window[i].stride != 1) return false;
     tg_vjp_give(call, columns.source, tg_ir_columns_back(call->g, vjp_in(call, 0), call->dy, &columns));
     return true;
 }

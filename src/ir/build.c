@@ -331,7 +331,7 @@ static int32_t build_merge_axes(tg_graph *g, int32_t x, int axis) {
 }
 
 /* Windows that do not overlap, one after another: moves taps beside their window, spreads them by
- * the dilation, fills each window up to the step. */
+ * the dilation, fills each window up to the stride. */
 static int32_t build_fold_apart(tg_graph *g, int32_t x, int axis, tg_window w, int64_t length) {
     const int32_t rank = tg_graph_node(g, x)->shape.rank;
     int32_t perm[TG_MAX_RANK] = {0};
@@ -341,7 +341,7 @@ static int32_t build_fold_apart(tg_graph *g, int32_t x, int axis, tg_window w, i
         x = build_fit(g, build_split_axis(g, x, axis + 1, w.size, 1), axis + 2, w.dilation);
         x = build_merge_axes(g, x, axis + 1);
     }
-    return build_fit(g, build_merge_axes(g, build_fit(g, x, axis + 1, w.step), axis), axis, length);
+    return build_fit(g, build_merge_axes(g, build_fit(g, x, axis + 1, w.stride), axis), axis, length);
 }
 
 /* The most taps that one fold adds: each is a load and an addition in the body of its kernel. */
@@ -370,13 +370,14 @@ int32_t tg_ir_fold(tg_graph *g, int32_t x, int axis, tg_window window, int64_t l
     if (!build_inputs_live(g, &x, 1)) return 0;
     tg_shape shape = tg_graph_node(g, x)->shape;
     const bool room = shape.rank < TG_MAX_RANK || window.dilation == 1 || window.size == 1;
-    if (room && axis >= 0 && axis < shape.rank - 1 && window.step >= tg_window_span(window))
+    if (room && axis >= 0 && axis < shape.rank - 1 && window.stride >= tg_window_span(window))
         return build_fold_apart(g, x, axis, window, length);
-    const bool sound = axis >= 0 && axis < shape.rank - 1 && window.step >= 1 && window.dilation >= 1 && tg_window_span(window) <= length;
+    const bool sound = axis >= 0 && axis < shape.rank - 1 && window.stride >= 1 && window.dilation >= 1 && tg_window_span(window) <= length;
     if (sound && window.size > BUILD_FOLD_TAPS && shape.dim[shape.rank - 1] == window.size)
         return build_fold_halves(g, x, axis, window, length);
     shape.rank--;
-    if (axis >= 0 && axis < shape.rank && window.step >= 1) shape.dim[axis] = (length + window.step - 1) / window.step * window.step;
+    if (axis >= 0 && axis < shape.rank && window.stride >= 1)
+        shape.dim[axis] = (length + window.stride - 1) / window.stride * window.stride;
     tg_node draft = build_draft(TG_OP_FOLD, TG_F32, shape, &x, 1);
     draft.attr.axis = axis;
     draft.attr.window = window;

@@ -1,7 +1,7 @@
 /* convolve: convolutions composed of windows, contractions and folds, for the public operations and
  * for gradients.
  *   x [N, G, C, in...], w [1 or N, G, O, C, taps...] <-> y [N, G, O, out...]
- *   y[o] = sum over c, k of w[o, c, k] x[c, out step + k dilation]
+ *   y[o] = sum over c, k of w[o, c, k] x[c, out stride + k dilation]
  * One contraction with the batch (N, G): O x (C taps) times (C taps) x out; the windows are index
  * arithmetic. The caller pads. Must not know gradients or the public operations. */
 #include "ir/graph.h"
@@ -56,7 +56,7 @@ int32_t tg_ir_convolve(tg_graph *g, int32_t x, int32_t w, const tg_window *windo
     if (x == 0 || w == 0) return 0;
     const tg_shape in = tg_graph_node(g, x)->shape, weight = tg_graph_node(g, w)->shape;
     int64_t out[TG_MAX_RANK] = {0};
-    for (int i = 0; i < count; i++) out[i] = (in.dim[CONVOLVE_LEAD + i] - tg_window_span(windows[i])) / windows[i].step + 1;
+    for (int i = 0; i < count; i++) out[i] = (in.dim[CONVOLVE_LEAD + i] - tg_window_span(windows[i])) / windows[i].stride + 1;
     const int32_t columns = convolve_columns(g, x, windows, count);
     const int32_t product = tg_ir_contract(g, convolve_matrix(g, w, in.dim[0], count), columns);
     return convolve_open(g, product, in.dim, weight.dim[2], out, count);
@@ -69,8 +69,8 @@ static int32_t convolve_turned(tg_graph *g, int32_t w, int count, bool reversed)
     return tg_ir_permute(g, reversed ? tg_ir_flip(g, w, taps) : w, perm);
 }
 
-/* For steps of 1: an ordinary convolution of the padded y with the taps reversed. */
-static int32_t convolve_back_steps_of_one(tg_graph *g, int32_t y, int32_t w, const tg_window *windows, int count) {
+/* For strides of 1: an ordinary convolution of the padded y with the taps reversed. */
+static int32_t convolve_back_strides_of_one(tg_graph *g, int32_t y, int32_t w, const tg_window *windows, int count) {
     tg_shape padded = tg_graph_node(g, y)->shape;
     int64_t before[TG_MAX_RANK] = {0};
     for (int i = 0; i < count; i++) {
@@ -83,8 +83,8 @@ static int32_t convolve_back_steps_of_one(tg_graph *g, int32_t y, int32_t w, con
 int32_t tg_ir_convolve_back(tg_graph *g, int32_t y, int32_t w, const tg_window *windows, int count) {
     if (y == 0 || w == 0) return 0;
     bool ones = true;
-    for (int i = 0; i < count; i++) ones = ones && windows[i].step == 1;
-    if (ones) return convolve_back_steps_of_one(g, y, w, windows, count);
+    for (int i = 0; i < count; i++) ones = ones && windows[i].stride == 1;
+    if (ones) return convolve_back_strides_of_one(g, y, w, windows, count);
     const tg_shape out = tg_graph_node(g, y)->shape, weight = tg_graph_node(g, w)->shape;
     int32_t perm[TG_MAX_RANK] = {0, 1, 2};
     int64_t dims[TG_MAX_RANK] = {0};
@@ -107,7 +107,7 @@ int32_t tg_ir_convolve_back(tg_graph *g, int32_t y, int32_t w, const tg_window *
     x = tg_ir_permute(g, convolve_open(g, x, out.dim, weight.dim[3], dims, 2 * count), perm);
     for (int i = count - 1; i >= 0; i--)
         x = tg_ir_fold(g, x, CONVOLVE_LEAD + i, windows[i],
-                       (out.dim[CONVOLVE_LEAD + i] - 1) * windows[i].step + tg_window_span(windows[i]));
+                       (out.dim[CONVOLVE_LEAD + i] - 1) * windows[i].stride + tg_window_span(windows[i]));
     return x;
 }
 
@@ -170,7 +170,7 @@ int32_t tg_ir_columns_back(tg_graph *g, int32_t matrix, int32_t dy, const tg_col
     const tg_shape in = tg_graph_node(g, columns->source)->shape;
     int64_t out[2] = {0};
     for (int i = 0; i < columns->count; i++) {
-        if (columns->window[i].step != 1) return 0;
+        if (columns->window[i].stride != 1) return 0;
         out[i] = in.dim[CONVOLVE_LEAD + i] - tg_window_span(columns->window[i]) + 1;
     }
     const int64_t rows = tg_graph_node(g, dy)->shape.dim[1];

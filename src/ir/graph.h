@@ -7,9 +7,9 @@
 #include "ir/op.h"
 #include "ir/tables.h"
 
-/* Windows of `size` elements, `dilation` apart. The next window begins `step` further on. */
+/* Windows of `size` elements, `dilation` apart. The next window begins `stride` further on. */
 typedef struct tg_window {
-    int64_t size, step, dilation;
+    int64_t size, stride, dilation;
 } tg_window;
 /* The number of elements from a window's first to its last, both included. */
 static inline int64_t tg_window_span(tg_window w) { return (w.size - 1) * w.dilation + 1; }
@@ -169,7 +169,7 @@ typedef struct tg_columns {
 /* Whether `operand` is one. A node whose stops[] has a bit of `stop` ends the search. */
 bool tg_ir_find_columns(const tg_graph *g, int32_t operand, const uint8_t *stops, int stop, tg_columns *out);
 /* The cotangent of the source from matrix [N G, O, C taps] and dy [N G, O, out]: a convolution.
- * Allowed only if each step is 1. */
+ * Allowed only if each stride is 1. */
 int32_t tg_ir_columns_back(tg_graph *g, int32_t matrix, int32_t dy, const tg_columns *columns);
 /* floor(a / b) of two f32 that broadcast, right wherever f32 holds the result. No gradient. */
 int32_t tg_ir_floor_quotient(tg_graph *g, int32_t a, int32_t b);

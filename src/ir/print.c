@@ -91,7 +91,7 @@ static void print_attributes(tg_text_buffer *text, const tg_node *node) {
     case TG_OP_WINDOW:
     case TG_OP_FOLD:
         tg_text_add(text, " axis=%d size=%lld step=%lld dilation=%lld", (int)node->attr.axis, (long long)node->attr.window.size,
-                    (long long)node->attr.window.step, (long long)node->attr.window.dilation);
+                    (long long)node->attr.window.stride, (long long)node->attr.window.dilation);
         break;
     case TG_OP_PACK: print_numbers(text, "offsets", node->attr.offsets, node->input_count); break;
     default: break;

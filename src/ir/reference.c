@@ -365,7 +365,7 @@ static void tg_reference_WINDOW(const reference_call *call) {
     int64_t index[TG_MAX_RANK];
     for (int64_t i = 0; i < call->count; i++) {
         reference_unravel(call->node->shape, i, index);
-        index[call->node->attr.axis] = index[call->node->attr.axis] * w.step + index[in.rank] * w.dilation;
+        index[call->node->attr.axis] = index[call->node->attr.axis] * w.stride + index[in.rank] * w.dilation;
         call->out[i] = reference_in(call, 0)[reference_ravel(in, index)];
     }
 }
@@ -380,7 +380,7 @@ static void tg_reference_FOLD(const reference_call *call) {
     for (int64_t i = 0; i < call->count; i++) call->out[i] = 0.0;
     for (int64_t i = 0; i < count; i++) {
         reference_unravel(in, i, index);
-        index[call->node->attr.axis] = index[call->node->attr.axis] * w.step + index[in.rank - 1] * w.dilation;
+        index[call->node->attr.axis] = index[call->node->attr.axis] * w.stride + index[in.rank - 1] * w.dilation;
         call->out[reference_ravel(call->node->shape, index)] += reference_in(call, 0)[i];
     }
 }

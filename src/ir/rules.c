@@ -267,16 +267,16 @@ static tg_status rule_FLIP(tg_rule *rule) {
     return rule_check_axes(rule);
 }
 
-/* Refuses an axis that the operand does not have, and sizes, steps and dilations out of range. */
+/* Refuses an axis that the operand does not have, and sizes, strides and dilations out of range. */
 static tg_status rule_check_window(tg_rule *rule, int32_t rank) {
     const tg_window w = rule->node->attr.window;
     char text[TG_NODE_TEXT];
     if (!rule_has_axis(rule, rank))
         return rule_refuse(rule, TG_ERROR_SHAPE, "axis %d is outside %s", (int)rule->node->attr.axis, rule_operand(rule, 0, text));
     const int64_t most = INT32_MAX;
-    if (w.size >= 1 && w.size <= most && w.step >= 1 && w.step <= most && w.dilation >= 1 && w.dilation <= most) return TG_OK;
+    if (w.size >= 1 && w.size <= most && w.stride >= 1 && w.stride <= most && w.dilation >= 1 && w.dilation <= most) return TG_OK;
     return rule_refuse(rule, TG_ERROR_ARGUMENT, "size, step and dilation need to be at least 1: %lld, %lld, %lld", (long long)w.size,
-                       (long long)w.step, (long long)w.dilation);
+                       (long long)w.stride, (long long)w.dilation);
 }
 
 static tg_status rule_WINDOW(tg_rule *rule) {
@@ -292,7 +292,7 @@ static tg_status rule_WINDOW(tg_rule *rule) {
     if (tg_window_span(w) > from.dim[axis])
         return rule_refuse(rule, TG_ERROR_SHAPE, "windows over %lld elements do not fit in axis %d of %s", (long long)tg_window_span(w),
                            (int)axis, rule_operand(rule, 0, text));
-    rule->shape.dim[axis] = (from.dim[axis] - tg_window_span(w)) / w.step + 1;
+    rule->shape.dim[axis] = (from.dim[axis] - tg_window_span(w)) / w.stride + 1;
     rule->shape.dim[rule->shape.rank++] = w.size;
     return rule_check_shape(rule);
 }
@@ -386,7 +386,7 @@ static tg_status rule_PACK(tg_rule *rule) {
     return node->input_count > 1 ? rule_check_disjoint(rule) : TG_OK;
 }
 
-/* The length is a multiple of the step, so that index arithmetic can take the axis apart. */
+/* The length is a multiple of the stride, so that index arithmetic can take the axis apart. */
 static tg_status rule_FOLD(tg_rule *rule) {
     const tg_shape from = rule_input(rule, 0)->shape, to = rule->node->shape;
     const tg_window w = rule->node->attr.window;
@@ -398,12 +398,12 @@ static tg_status rule_FOLD(tg_rule *rule) {
     if (status == TG_OK) status = rule_check_shape(rule);
     if (status != TG_OK) return status;
     const int32_t axis = rule->node->attr.axis;
-    bool fits = to.rank == from.rank - 1 && from.dim[to.rank] == w.size && to.dim[axis] % w.step == 0 &&
-                (from.dim[axis] - 1) * w.step + tg_window_span(w) <= to.dim[axis];
+    bool fits = to.rank == from.rank - 1 && from.dim[to.rank] == w.size && to.dim[axis] % w.stride == 0 &&
+                (from.dim[axis] - 1) * w.stride + tg_window_span(w) <= to.dim[axis];
     for (int32_t i = 0; fits && i < to.rank; i++) fits = i == axis || to.dim[i] == from.dim[i];
     if (fits) return TG_OK;
     return rule_refuse(rule, TG_ERROR_SHAPE, "windows of %lld, %lld apart, step %lld, do not add up along axis %d: %s to %s",
-                       (long long)w.size, (long long)w.dilation, (long long)w.step, (int)axis, rule_operand(rule, 0, text),
+                       (long long)w.size, (long long)w.dilation, (long long)w.stride, (int)axis, rule_operand(rule, 0, text),
                        tg_shape_text(to, wanted, sizeof wanted));
 }
 

@@ -168,7 +168,7 @@ static void serial_put_attributes(serial_writer *w, const tg_node *node) {
     case SERIAL_WINDOW:
         serial_put_u32(w, (uint32_t)node->attr.axis);
         serial_put_i64(w, node->attr.window.size);
-        serial_put_i64(w, node->attr.window.step);
+        serial_put_i64(w, node->attr.window.stride);
         serial_put_i64(w, node->attr.window.dilation);
         break;
     }
@@ -497,7 +497,7 @@ static void serial_take_attributes(serial_reader *r, tg_node *node) {
     case SERIAL_WINDOW:
         node->attr.axis = serial_take_i32(r);
         node->attr.window.size = serial_take_i64(r);
-        node->attr.window.step = serial_take_i64(r);
+        node->attr.window.stride = serial_take_i64(r);
         node->attr.window.dilation = serial_take_i64(r);
         break;
     }

@@ -171,14 +171,14 @@ bool tg_map_bound(tg_index_map *map, const tg_affine *at, int64_t lo, int64_t hi
     return true;
 }
 
-/* Position o * step + tap * dilation. */
+/* Position o * stride + tap * dilation. */
 static void push_window(const tg_node *node, tg_shape from, const tg_index_map *map, tg_index_map *out) {
     const tg_window w = node->attr.window;
     for (int d = 0; d < from.rank; d++) {
         out->index[d] = map->index[d];
         if (d != node->attr.axis) continue;
         out->index[d] = tg_affine_constant(0);
-        tg_affine_add(&out->index[d], &map->index[d], w.step);
+        tg_affine_add(&out->index[d], &map->index[d], w.stride);
         tg_affine_add(&out->index[d], &map->index[from.rank], w.dilation);
     }
 }
@@ -248,7 +248,7 @@ tg_push tg_map_fold(const tg_node *node, tg_shape from, int64_t tap, const tg_in
     at.offset -= tap * w.dilation;
     *out = *map;
     *never = false;
-    tg_push p = affine_divide_around(&at, w.step, loops, &window, &remainder);
+    tg_push p = affine_divide_around(&at, w.stride, loops, &window, &remainder);
     if (p.status != TG_PUSH_OK) return p;
     out->rank = from.rank;
     out->index[axis] = window;

@@ -152,7 +152,7 @@ static int32_t views_flip(tg_rewrite *r, const tg_node *draft, const tg_node *in
 
 /* Each element is a window of its own. */
 static int32_t views_window(tg_rewrite *r, const tg_node *draft) {
-    return draft->attr.window.size == 1 && draft->attr.window.step == 1 ? tg_pass_reshape(r, draft->inputs[0], draft->shape) : 0;
+    return draft->attr.window.size == 1 && draft->attr.window.stride == 1 ? tg_pass_reshape(r, draft->inputs[0], draft->shape) : 0;
 }
 
 /* ---------------------------------------------------------------- all views */

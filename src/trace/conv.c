@@ -78,8 +78,8 @@ static bool read_padding(const tg_call *call, int32_t x, const tg_padding *paddi
         const int64_t whole = tg_window_span(w->window[i]) - 1;
         w->before[i] = padding->mode == TG_PADDING_SAME ? whole / 2 : padding->before[i];
         w->after[i] = padding->mode == TG_PADDING_SAME ? whole - whole / 2 : padding->after[i];
-        if (padding->mode == TG_PADDING_SAME && w->window[i].step != 1) {
-            tg_call_fail(call, TG_ERROR_ARGUMENT, &x, 1, "padding 'same' needs stride 1, not %lld: %s", (long long)w->window[i].step,
+        if (padding->mode == TG_PADDING_SAME && w->window[i].stride != 1) {
+            tg_call_fail(call, TG_ERROR_ARGUMENT, &x, 1, "padding 'same' needs stride 1, not %lld: %s", (long long)w->window[i].stride,
                          TG_LABEL(call, x));
             return false;
         }
@@ -97,16 +97,16 @@ static bool count_windows(const tg_call *call, int32_t x, bool ceil, conv_window
     const tg_shape shape = tg_node_shape(call, x);
     for (int i = 0; i < w->count; i++) {
         const int64_t length = shape.dim[CONV_LEAD + i], padded = length + w->before[i] + w->after[i];
-        const int64_t span = tg_window_span(w->window[i]), step = w->window[i].step;
+        const int64_t span = tg_window_span(w->window[i]), stride = w->window[i].stride;
         if (span > padded) {
             tg_call_fail(call, TG_ERROR_SHAPE, &x, 1, "the kernel covers %lld, more than the %lld of axis %d with its padding: %s",
                          (long long)span, (long long)padded, CONV_LEAD + i, TG_LABEL(call, x));
             return false;
         }
-        w->out[i] = (padded - span) / step + 1;
-        if (!ceil || (padded - span) % step == 0 || w->out[i] * step >= length + w->before[i]) continue;
+        w->out[i] = (padded - span) / stride + 1;
+        if (!ceil || (padded - span) % stride == 0 || w->out[i] * stride >= length + w->before[i]) continue;
         w->out[i]++;
-        w->after[i] += w->out[i] * step - step + span - padded;
+        w->after[i] += w->out[i] * stride - stride + span - padded;
     }
     return true;
 }
@@ -288,13 +288,13 @@ static bool read_transposed(const tg_call *call, const int32_t *ids, const tg_co
     for (int i = 0; i < s->windows.count; i++) {
         const tg_window w = s->windows.window[i];
         const int64_t extra = options->output_padding[i], length = in[i] = tg_node_shape(call, ids[0]).dim[CONV_LEAD + i];
-        if (extra < 0 || (extra > 0 && extra >= w.step && extra >= w.dilation)) {
+        if (extra < 0 || (extra > 0 && extra >= w.stride && extra >= w.dilation)) {
             tg_call_fail(call, TG_ERROR_ARGUMENT, ids, 2,
                          "output_padding needs to be at least 0 and under the stride or the dilation, not %lld: %s by %s", (long long)extra,
                          TG_LABEL(call, ids[0]), TG_LABEL(call, ids[1]));
             return false;
         }
-        s->windows.out[i] = (length - 1) * w.step + tg_window_span(w) - s->windows.before[i] - s->windows.after[i] + extra;
+        s->windows.out[i] = (length - 1) * w.stride + tg_window_span(w) - s->windows.before[i] - s->windows.after[i] + extra;
         if (s->windows.out[i] >= 1) continue;
         tg_call_fail(call, TG_ERROR_SHAPE, ids, 2, "the padding leaves %lld elements of axis %d: %s by %s", (long long)s->windows.out[i],
                      CONV_LEAD + i, TG_LABEL(call, ids[0]), TG_LABEL(call, ids[1]));
@@ -415,7 +415,7 @@ tg_tensor tg_max_pool2d_at(tg_site site, tg_tensor x, int64_t kernel_h, int64_t 
 /* How many taps of window o lie in [lo, hi), positions counted from the first element of the
  * padding. */
 static int64_t taps_within(tg_window w, int64_t o, int64_t lo, int64_t hi) {
-    const int64_t first = o * w.step > lo ? o * w.step : lo, last = o * w.step + w.size < hi ? o * w.step + w.size : hi;
+    const int64_t first = o * w.stride > lo ? o * w.stride : lo, last = o * w.stride + w.size < hi ? o * w.stride + w.size : hi;
     return last - first;
 }
 

@@ -124,42 +124,43 @@ static void contract_copy_tile(const contract_job *job, float *to, int64_t padde
     }
 }
 
-/* The addresses of a for the tiles of a chunk of rows: tile i, at row `row` of the chunk. */
+/* The addresses of a for the tiles of a chunk of rows. A tile of h rows is followed by the next one
+ * h * tile_row_stride + tile_stride further on. */
 typedef struct contract_rows {
     const float *base;
-    int64_t row_step, tile_step, row_stride, k_stride, tiles, height, taller;
+    int64_t tile_row_stride, tile_stride, row_stride, k_stride, tiles, height, taller;
 } contract_rows;
 
 /* `rows` in tiles of nearly equal height: the first `taller` have one row more. */
-static contract_rows contract_place_a(const contract_job *job, int64_t m0, int64_t rows, int64_t cols, int64_t k0, int64_t kc) {
+static contract_rows contract_rows_of_a(const contract_job *job, int64_t m0, int64_t rows, int64_t cols, int64_t k0, int64_t kc) {
     const tg_contraction *c = job->c;
-    contract_rows place;
-    place.tiles = contract_ceil(rows, c->ops->max_rows[cols > c->ops->width]);
-    place.height = rows / place.tiles;
-    place.taller = rows % place.tiles;
+    contract_rows a_rows;
+    a_rows.tiles = contract_ceil(rows, c->ops->max_rows[cols > c->ops->width]);
+    a_rows.height = rows / a_rows.tiles;
+    a_rows.taller = rows % a_rows.tiles;
     if (c->a_mode == CONTRACT_A_IN_PLACE) {
-        place.base = job->a + m0 * c->a.free.stride + k0 * c->a.k.stride;
-        place.row_stride = place.row_step = c->a.free.stride;
-        place.k_stride = c->a.k.stride;
-        place.tile_step = 0;
+        a_rows.base = job->a + m0 * c->a.free.stride + k0 * c->a.k.stride;
+        a_rows.row_stride = a_rows.tile_row_stride = c->a.free.stride;
+        a_rows.k_stride = c->a.k.stride;
+        a_rows.tile_stride = 0;
     } else if (c->a_mode == CONTRACT_A_COPY_ROWS) {
-        place.base = job->a_copy;
-        place.row_stride = place.row_step = kc + c->ops->width;
-        place.k_stride = 1;
-        place.tile_step = 0;
-        contract_copy_rows(job, job->a_copy, place.row_stride, m0, rows, k0, kc);
+        a_rows.base = job->a_copy;
+        a_rows.row_stride = a_rows.tile_row_stride = kc + c->ops->width;
+        a_rows.k_stride = 1;
+        a_rows.tile_stride = 0;
+        contract_copy_rows(job, job->a_copy, a_rows.row_stride, m0, rows, k0, kc);
     } else {
-        place.base = job->a_copy;
-        place.row_stride = 1;
-        place.row_step = 0;
-        place.k_stride = contract_round_up(c->ops->max_rows[cols > c->ops->width], c->ops->width);
-        place.tile_step = kc * place.k_stride;
-        for (int64_t i = 0, row = 0, height; i < place.tiles; ++i, row += height) {
-            height = place.height + (i < place.taller);
-            contract_copy_tile(job, job->a_copy + i * place.tile_step, place.k_stride, m0 + row, height, k0, kc);
+        a_rows.base = job->a_copy;
+        a_rows.row_stride = 1;
+        a_rows.tile_row_stride = 0;
+        a_rows.k_stride = contract_round_up(c->ops->max_rows[cols > c->ops->width], c->ops->width);
+        a_rows.tile_stride = kc * a_rows.k_stride;
+        for (int64_t i = 0, row = 0, height; i < a_rows.tiles; ++i, row += height) {
+            height = a_rows.height + (i < a_rows.taller);
+            contract_copy_tile(job, job->a_copy + i * a_rows.tile_stride, a_rows.k_stride, m0 + row, height, k0, kc);
         }
     }
-    return place;
+    return a_rows;
 }
 
 /* out[rows, cols] (add: +)= a[rows, kc] b[kc, cols] */
@@ -167,7 +168,7 @@ static void contract_chunk(const contract_job *job, int64_t m0, int64_t rows, in
                            int64_t out_stride, bool add) {
     const tg_contraction *c = job->c;
     int64_t width = c->ops->width;
-    contract_rows place = contract_place_a(job, m0, rows, cols, k0, kc);
+    contract_rows a_rows = contract_rows_of_a(job, m0, rows, cols, k0, kc);
     for (int64_t j = 0, count; j < cols; j += count) {
         count = contract_min(2 * width, cols - j);
         int64_t vectors = contract_ceil(count, width);
@@ -178,14 +179,14 @@ static void contract_chunk(const contract_job *job, int64_t m0, int64_t rows, in
             b = tail ? job->b_copy : job->b + n0 + j + k0 * c->b.k.stride;
             b_stride = tail ? b_stride : c->b.k.stride;
         }
-        const tg_contract_tile_fn *tile = c->ops->tile[vectors - 1] + place.height;
+        const tg_contract_tile_fn *tile = c->ops->tile[vectors - 1] + a_rows.height;
         int32_t last = (int32_t)(count - (vectors - 1) * width);
         float *to = out + j;
-        const float *a = place.base;
-        for (int64_t i = 0; i < place.tiles; ++i) {
-            int64_t taller = i < place.taller, height = place.height + taller;
-            tile[taller](kc, a, place.row_stride, place.k_stride, b, b_stride, to, out_stride, add, last);
-            a += height * place.row_step + place.tile_step;
+        const float *a = a_rows.base;
+        for (int64_t i = 0; i < a_rows.tiles; ++i) {
+            int64_t taller = i < a_rows.taller, height = a_rows.height + taller;
+            tile[taller](kc, a, a_rows.row_stride, a_rows.k_stride, b, b_stride, to, out_stride, add, last);
+            a += height * a_rows.tile_row_stride + a_rows.tile_stride;
             to += height * out_stride;
         }
     }

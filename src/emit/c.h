@@ -3,7 +3,7 @@
 #ifndef TG_EMIT_C_H
 #define TG_EMIT_C_H
 #include "emit/emit.h"
-#include "emit/places.h"
+#include "emit/body.h"
 #include "ir/dtype.h"
 
 /* small functions that printed code may call; printed only if they are used */
@@ -24,8 +24,8 @@ typedef struct tg_c_file {
 typedef struct tg_c_kernel {
     tg_c_file *file;
     const tg_kernel *kernel;
-    tg_placed *notes; /* per body instruction */
-    int32_t passes;   /* depth of the deepest reduction */
+    tg_body_info *notes; /* per body instruction */
+    int32_t sweeps;      /* depth of the deepest reduction */
     int indent;
 } tg_c_kernel;
 

@@ -26,17 +26,17 @@ static void emit_c_close_loops(tg_c_kernel *k, int count) {
 
 static void emit_c_at_top(tg_c_kernel *k) {
     for (int32_t i = 0; i < k->kernel->body_count; i++)
-        if (k->notes[i].live && k->notes[i].place == TG_PLACE_TOP) tg_c_instruction(k, i);
+        if (k->notes[i].live && k->notes[i].phase == TG_PHASE_TOP) tg_c_instruction(k, i);
 }
 
 static void emit_c_elements(tg_c_kernel *k) {
     for (int32_t i = 0; i < k->kernel->body_count; i++)
-        if (k->notes[i].live && k->notes[i].place == TG_PLACE_ELEMENT) tg_c_instruction(k, i);
+        if (k->notes[i].live && k->notes[i].phase == TG_PHASE_ELEMENT) tg_c_instruction(k, i);
 }
 
 /* ---------------------------------------------------------------- reductions */
 
-static bool emit_c_reduces_in(const tg_c_kernel *k, int32_t i, int32_t pass) { return tg_places_reduces_in(k->kernel, k->notes, i, pass); }
+static bool emit_c_reduces_in(const tg_c_kernel *k, int32_t i, int32_t sweep) { return tg_body_reduces_in(k->kernel, k->notes, i, sweep); }
 
 static void emit_c_declare_accumulator(tg_c_kernel *k, int32_t i) {
     const tg_instruction *in = &k->kernel->body[i];
@@ -96,39 +96,39 @@ static void emit_c_finish_reduction(tg_c_kernel *k, int32_t i) {
                 (int)i);
 }
 
-static void emit_c_pass(tg_c_kernel *k, int32_t pass, bool stores) {
+static void emit_c_sweep(tg_c_kernel *k, int32_t sweep, bool stores) {
     const tg_kernel *kernel = k->kernel;
-    if (!tg_places_want(kernel, k->notes, pass, stores)) return;
+    if (!tg_body_want(kernel, k->notes, sweep, stores)) return;
     for (int32_t i = 0; i < kernel->body_count && !stores; i++)
-        if (emit_c_reduces_in(k, i, pass)) emit_c_declare_accumulator(k, i);
+        if (emit_c_reduces_in(k, i, sweep)) emit_c_declare_accumulator(k, i);
     emit_c_open_loops(k, kernel->outer_count, kernel->loop_count);
     for (int32_t i = 0; i < kernel->body_count; i++) {
-        if (k->notes[i].wanted && k->notes[i].place == TG_PLACE_ELEMENT) tg_c_instruction(k, i);
-        if (!stores && emit_c_reduces_in(k, i, pass)) emit_c_accumulate(k, i);
+        if (k->notes[i].wanted && k->notes[i].phase == TG_PHASE_ELEMENT) tg_c_instruction(k, i);
+        if (!stores && emit_c_reduces_in(k, i, sweep)) emit_c_accumulate(k, i);
     }
     emit_c_close_loops(k, kernel->loop_count - kernel->outer_count);
     for (int32_t i = 0; i < kernel->body_count && !stores; i++)
-        if (emit_c_reduces_in(k, i, pass)) emit_c_finish_reduction(k, i);
+        if (emit_c_reduces_in(k, i, sweep)) emit_c_finish_reduction(k, i);
 }
 
-/* OUTER values that become possible after `pass` sweeps, or (effects) all OUTER stores. */
-static void emit_c_outer(tg_c_kernel *k, int32_t pass, bool effects) {
+/* OUTER values that become possible after `sweep` sweeps, or (effects) all OUTER stores. */
+static void emit_c_outer(tg_c_kernel *k, int32_t sweep, bool effects) {
     for (int32_t i = 0; i < k->kernel->body_count; i++) {
-        const tg_placed *note = &k->notes[i];
+        const tg_body_info *note = &k->notes[i];
         const int32_t op = k->kernel->body[i].op;
-        if (!note->live || note->place != TG_PLACE_OUTER || tg_body_is_reduction(op)) continue;
-        if (tg_body_is_effect(op) == effects && (effects || note->depth == pass)) tg_c_instruction(k, i);
+        if (!note->live || note->phase != TG_PHASE_OUTER || tg_body_is_reduction(op)) continue;
+        if (tg_body_is_effect(op) == effects && (effects || note->depth == sweep)) tg_c_instruction(k, i);
     }
 }
 
 static void emit_c_reduce(tg_c_kernel *k) {
     emit_c_open_loops(k, 0, k->kernel->outer_count);
     emit_c_outer(k, 0, false);
-    for (int32_t pass = 1; pass <= k->passes; pass++) {
-        emit_c_pass(k, pass, false);
-        emit_c_outer(k, pass, false);
+    for (int32_t sweep = 1; sweep <= k->sweeps; sweep++) {
+        emit_c_sweep(k, sweep, false);
+        emit_c_outer(k, sweep, false);
     }
-    emit_c_pass(k, 0, true);
+    emit_c_sweep(k, 0, true);
     emit_c_outer(k, 0, true);
     emit_c_close_loops(k, k->kernel->outer_count);
 }
@@ -263,7 +263,7 @@ static void emit_c_arguments(tg_c_kernel *k) {
 }
 
 static void emit_c_function(tg_c_kernel *k, int32_t index) {
-    k->passes = tg_places_find(k->kernel, k->notes);
+    k->sweeps = tg_body_analyse(k->kernel, k->notes);
     emit_c_comment(k, index);
     tg_text_add(k->file->text, "static void ");
     tg_c_kernel_name(k->file->text, k->file->program, index);

@@ -159,7 +159,7 @@ bool tg_wgsl_body_touches(const tg_wgsl *w, int32_t argument) {
     for (int32_t i = 0; i < w->kernel->body_count; i++) {
         const tg_instruction *in = &w->kernel->body[i];
         const bool touches = in->op == TG_K_LOAD || in->op == TG_K_GATHER || tg_body_is_effect(in->op);
-        if (touches && w->places[i].live && in->argument == argument) return true;
+        if (touches && w->body[i].live && in->argument == argument) return true;
     }
     return false;
 }
@@ -341,9 +341,9 @@ void tg_wgsl_instruction(tg_wgsl *w, int32_t i) {
     tg_wgsl_newline(w);
 }
 
-void tg_wgsl_body(tg_wgsl *w, tg_place place) {
+void tg_wgsl_body(tg_wgsl *w, tg_phase phase) {
     for (int32_t i = 0; i < w->kernel->body_count; i++)
-        if (w->places[i].live && w->places[i].place == place) tg_wgsl_instruction(w, i);
+        if (w->body[i].live && w->body[i].phase == phase) tg_wgsl_instruction(w, i);
 }
 
 /* ---------------------------------------------------------------- stages */
@@ -435,8 +435,8 @@ void tg_wgsl_map(tg_wgsl *w) {
     tg_wgsl_line(w, "let point = group * %d + t;", (int)size);
     if (points % size != 0) tg_wgsl_line(w, "if (point >= %lld) { return; }", (long long)points);
     tg_wgsl_decode(w, "point", 0, w->kernel->loop_count);
-    tg_wgsl_body(w, TG_PLACE_TOP);
-    tg_wgsl_body(w, TG_PLACE_ELEMENT);
+    tg_wgsl_body(w, TG_PHASE_TOP);
+    tg_wgsl_body(w, TG_PHASE_ELEMENT);
     tg_wgsl_end(w, (points + size - 1) / size, size);
 }
 
@@ -456,12 +456,12 @@ static void wgsl_dispatch(tg_wgsl *w) {
 
 /* What all printers need to know of w->kernel. */
 static bool wgsl_prepare(tg_wgsl *w) {
-    w->places = TG_NEW(w->arena, tg_placed, w->kernel->body_count + 1);
-    if (w->places == NULL) {
+    w->body = TG_NEW(w->arena, tg_body_info, w->kernel->body_count + 1);
+    if (w->body == NULL) {
         w->status = TG_ERROR_MEMORY;
         return false;
     }
-    w->passes = tg_places_find(w->kernel, w->places);
+    w->sweeps = tg_body_analyse(w->kernel, w->body);
     memcpy(w->extent, w->kernel->extent, sizeof w->extent);
     if (w->frame.slices > 0) w->extent[0] /= w->frame.slices;
     w->stage_count = 0;

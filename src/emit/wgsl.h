@@ -13,7 +13,7 @@
 #define TG_EMIT_WGSL_H
 
 #include "emit/emit.h"
-#include "emit/places.h"
+#include "emit/body.h"
 #include "emit/wgsl_resolve.h"
 #include "tile/launch.h"
 
@@ -24,9 +24,9 @@ struct tg_wgsl {
     const tg_program *program;
     const tg_kernel *kernel;
     const tg_device_model *limits;
-    tg_arena *arena;   /* of the result */
-    tg_placed *places; /* per body instruction */
-    int32_t passes;    /* REDUCE: depth of the deepest reduction */
+    tg_arena *arena;    /* of the result */
+    tg_body_info *body; /* per body instruction */
+    int32_t sweeps;     /* REDUCE: depth of the deepest reduction */
     tg_tile_frame frame;
     const tg_launch *launch; /* NULL: a lone kernel */
     /* NULL: nothing is printed. The first member of a struct of its own file */
@@ -106,7 +106,7 @@ int64_t tg_wgsl_count(const tg_wgsl *w, int32_t argument);
 /* ---- the body. Lines for the live instructions of one phase, in order; the loop indices they need
  * are in scope. In a CONTRACT: TOP once, before the tile's loops; ELEMENT at each (batch, m, n),
  * inside a block of its own, with w->accumulator set (f32). */
-void tg_wgsl_body(tg_wgsl *w, tg_place place);
+void tg_wgsl_body(tg_wgsl *w, tg_phase phase);
 void tg_wgsl_instruction(tg_wgsl *w, int32_t i);
 /* The name of a math helper ("tg_exp"), which the stage then defines. */
 const char *tg_wgsl_helper(tg_wgsl *w, const char *name);

@@ -141,7 +141,7 @@ void tg_wgsl_contract_point(tg_wgsl_contraction *s, const char *sum, bool partia
     tg_wgsl_decode(w, p->swapped ? "column" : "row", kernel->m_begin, kernel->n_begin);
     tg_wgsl_line(w, "let acc = %s;", sum);
     w->accumulator = "acc";
-    tg_wgsl_body(w, TG_PLACE_ELEMENT);
+    tg_wgsl_body(w, TG_PHASE_ELEMENT);
 }
 
 static void wgsl_contract_open(tg_wgsl *w, char index, int32_t count) {
@@ -152,7 +152,7 @@ static void wgsl_contract_open(tg_wgsl *w, char index, int32_t count) {
 void tg_wgsl_contract_prepare(tg_wgsl_contraction *s, bool partial) {
     if (partial) return;
     tg_wgsl_decode(s->w, "batch", 0, s->w->kernel->m_begin);
-    tg_wgsl_body(s->w, TG_PLACE_TOP);
+    tg_wgsl_body(s->w, TG_PHASE_TOP);
 }
 
 void tg_wgsl_contract_points(tg_wgsl_contraction *s, const tg_wgsl_outputs *p, bool partial) {

@@ -126,7 +126,7 @@ void tg_wgsl_panels(tg_wgsl_contraction *s) {
     snprintf(column, sizeof column, s->problem.columns % lanes != 0 ? "min(own, %lld)" : "own", (long long)s->problem.columns - 1);
     tg_wgsl_contract_row(s, &s->problem.right, 0, column);
     wgsl_panels_sums(s, rows, lanes);
-    tg_wgsl_body(w, TG_PLACE_TOP);
+    tg_wgsl_body(w, TG_PHASE_TOP);
     if (c->ways > 1) wgsl_panels_together(s, rows, lanes);
     else wgsl_panels_alone(s, lanes);
     tg_wgsl_end(w, panels * blocks, c->size);

@@ -41,7 +41,7 @@ static bool wgsl_rows_across(const tg_wgsl *w) {
     while (outer > 0 && w->extent[outer] == 1) outer--;
     for (int32_t i = 0; i < kernel->body_count; i++) {
         const tg_instruction *in = &kernel->body[i];
-        if ((in->op != TG_K_LOAD && in->op != TG_K_STORE) || w->places[i].place != TG_PLACE_ELEMENT) continue;
+        if ((in->op != TG_K_LOAD && in->op != TG_K_STORE) || w->body[i].phase != TG_PHASE_ELEMENT) continue;
         if (inner >= kernel->outer_count && in->at.stride[inner] == 1) along++;
         else if (outer >= 0 && in->at.stride[outer] == 1) across++;
     }
@@ -80,7 +80,7 @@ static int32_t wgsl_rows_lanes(const wgsl_rows *r) {
 static void wgsl_rows_split(wgsl_rows *r) {
     r->parts = 1;
     r->chunk = r->length;
-    if (r->w->frame.slices > 0 || r->length < WGSL_ROWS_SPLIT || r->rows * 2 > WGSL_ROWS_WORKGROUPS || r->w->passes == 0) return;
+    if (r->w->frame.slices > 0 || r->length < WGSL_ROWS_SPLIT || r->rows * 2 > WGSL_ROWS_WORKGROUPS || r->w->sweeps == 0) return;
     int64_t parts = WGSL_ROWS_WORKGROUPS / r->rows;
     if (parts > r->length / WGSL_ROWS_CHUNK) parts = r->length / WGSL_ROWS_CHUNK;
     r->chunk = (r->length + parts - 1) / parts;
@@ -208,23 +208,23 @@ static void wgsl_rows_accumulate(wgsl_rows *r, int32_t i) {
 }
 
 /* r<i> of each reduction of this depth, over the invocation's own points. */
-static void wgsl_rows_walk(wgsl_rows *r, int32_t pass) {
+static void wgsl_rows_walk(wgsl_rows *r, int32_t sweep) {
     tg_wgsl *w = r->w;
     const tg_kernel *kernel = w->kernel;
-    (void)tg_places_want(kernel, w->places, pass, false);
+    (void)tg_body_want(kernel, w->body, sweep, false);
     for (int32_t i = 0; i < kernel->body_count; i++) {
-        if (!tg_places_reduces_in(kernel, w->places, i, pass)) continue;
+        if (!tg_body_reduces_in(kernel, w->body, i, sweep)) continue;
         wgsl_rows_declare(r, i);
         if (wgsl_rows_is_exact(r, i)) tg_wgsl_line(w, "var lost%d = 0f;", (int)i);
     }
     wgsl_rows_open_loop(r);
     for (int32_t i = 0; i < kernel->body_count; i++) {
-        if (w->places[i].wanted && w->places[i].place == TG_PLACE_ELEMENT) tg_wgsl_instruction(w, i);
-        if (tg_places_reduces_in(kernel, w->places, i, pass)) wgsl_rows_accumulate(r, i);
+        if (w->body[i].wanted && w->body[i].phase == TG_PHASE_ELEMENT) tg_wgsl_instruction(w, i);
+        if (tg_body_reduces_in(kernel, w->body, i, sweep)) wgsl_rows_accumulate(r, i);
     }
     tg_wgsl_line(w, "}");
     for (int32_t i = 0; i < kernel->body_count; i++)
-        if (tg_places_reduces_in(kernel, w->places, i, pass) && wgsl_rows_is_exact(r, i))
+        if (tg_body_reduces_in(kernel, w->body, i, sweep) && wgsl_rows_is_exact(r, i))
             tg_wgsl_line(w, "r%d = %s(r%d, lost%d);", (int)i, tg_wgsl_helper(w, "tg_regain"), (int)i, (int)i);
 }
 
@@ -235,10 +235,10 @@ static const char *wgsl_rows_part(wgsl_rows *r, int64_t first) {
 
 /* Reads r<i> of each reduction of this depth from the parts' results; each lane takes every size-th
  * part. */
-static void wgsl_rows_gather_parts(wgsl_rows *r, int32_t pass) {
+static void wgsl_rows_gather_parts(wgsl_rows *r, int32_t sweep) {
     tg_wgsl *w = r->w;
     for (int32_t i = 0; i < w->kernel->body_count; i++) {
-        if (!tg_places_reduces_in(w->kernel, w->places, i, pass)) continue;
+        if (!tg_body_reduces_in(w->kernel, w->body, i, sweep)) continue;
         const bool arg = wgsl_rows_is_arg(w->kernel->body[i].op);
         char into[32], into_at[32], value[32], value_at[32];
         snprintf(into, sizeof into, "r%d", (int)i);
@@ -254,19 +254,19 @@ static void wgsl_rows_gather_parts(wgsl_rows *r, int32_t pass) {
     }
 }
 
-static void wgsl_rows_trees(wgsl_rows *r, int32_t pass, bool named) {
+static void wgsl_rows_trees(wgsl_rows *r, int32_t sweep, bool named) {
     for (int32_t i = 0; i < r->w->kernel->body_count; i++)
-        if (tg_places_reduces_in(r->w->kernel, r->w->places, i, pass)) wgsl_rows_tree(r, i, named);
+        if (tg_body_reduces_in(r->w->kernel, r->w->body, i, sweep)) wgsl_rows_tree(r, i, named);
 }
 
-/* OUTER values that become possible after `pass` sweeps, or (effects) all OUTER stores. */
-static void wgsl_rows_outer(wgsl_rows *r, int32_t pass, bool effects) {
+/* OUTER values that become possible after `sweep` sweeps, or (effects) all OUTER stores. */
+static void wgsl_rows_outer(wgsl_rows *r, int32_t sweep, bool effects) {
     tg_wgsl *w = r->w;
     for (int32_t i = 0; i < w->kernel->body_count; i++) {
-        const tg_placed *place = &w->places[i];
+        const tg_body_info *info = &w->body[i];
         const int32_t op = w->kernel->body[i].op;
-        if (!place->live || place->place != TG_PLACE_OUTER || tg_body_is_reduction(op)) continue;
-        if (tg_body_is_effect(op) == effects && (effects || place->depth == pass)) tg_wgsl_instruction(w, i);
+        if (!info->live || info->phase != TG_PHASE_OUTER || tg_body_is_reduction(op)) continue;
+        if (tg_body_is_effect(op) == effects && (effects || info->depth == sweep)) tg_wgsl_instruction(w, i);
     }
 }
 
@@ -274,7 +274,7 @@ static void wgsl_rows_outer(wgsl_rows *r, int32_t pass, bool effects) {
 static bool wgsl_rows_has_outer_stores(const tg_wgsl *w, bool in_place) {
     for (int32_t i = 0; i < w->kernel->body_count; i++) {
         const tg_instruction *in = &w->kernel->body[i];
-        if (!tg_body_is_effect(in->op) || w->places[i].place != TG_PLACE_OUTER) continue;
+        if (!tg_body_is_effect(in->op) || w->body[i].phase != TG_PHASE_OUTER) continue;
         if (!in_place || (w->kernel->arguments[in->argument].access & TG_ACCESS_READ)) return true;
     }
     return false;
@@ -282,11 +282,11 @@ static bool wgsl_rows_has_outer_stores(const tg_wgsl *w, bool in_place) {
 
 static void wgsl_rows_store_elements(wgsl_rows *r, const char *row_exists) {
     tg_wgsl *w = r->w;
-    if (!tg_places_want(w->kernel, w->places, 0, true)) return;
+    if (!tg_body_want(w->kernel, w->body, 0, true)) return;
     if (row_exists != NULL) tg_wgsl_line(w, "if (%s) {", row_exists);
     wgsl_rows_open_loop(r);
     for (int32_t i = 0; i < w->kernel->body_count; i++)
-        if (w->places[i].wanted && w->places[i].place == TG_PLACE_ELEMENT) tg_wgsl_instruction(w, i);
+        if (w->body[i].wanted && w->body[i].phase == TG_PHASE_ELEMENT) tg_wgsl_instruction(w, i);
     tg_wgsl_line(w, "}");
     if (row_exists != NULL) tg_wgsl_line(w, "}");
 }
@@ -331,12 +331,12 @@ static void wgsl_rows_whole(wgsl_rows *r) {
     tg_wgsl_begin(w, NULL);
     const char *exists = wgsl_rows_place(r);
     tg_wgsl_decode(w, "row", 0, w->kernel->outer_count);
-    tg_wgsl_body(w, TG_PLACE_TOP);
+    tg_wgsl_body(w, TG_PHASE_TOP);
     wgsl_rows_outer(r, 0, false);
-    for (int32_t pass = 1; pass <= w->passes; pass++) {
-        wgsl_rows_walk(r, pass);
-        wgsl_rows_trees(r, pass, true);
-        wgsl_rows_outer(r, pass, false);
+    for (int32_t sweep = 1; sweep <= w->sweeps; sweep++) {
+        wgsl_rows_walk(r, sweep);
+        wgsl_rows_trees(r, sweep, true);
+        wgsl_rows_outer(r, sweep, false);
     }
     wgsl_rows_store_elements(r, exists);
     wgsl_rows_store_outer(r, exists);
@@ -360,21 +360,21 @@ static void wgsl_rows_place_part(wgsl_rows *r) {
 static void wgsl_rows_known(wgsl_rows *r, int32_t known) {
     tg_wgsl *w = r->w;
     tg_wgsl_decode(w, "row", 0, w->kernel->outer_count);
-    tg_wgsl_body(w, TG_PLACE_TOP);
+    tg_wgsl_body(w, TG_PHASE_TOP);
     wgsl_rows_outer(r, 0, false);
-    for (int32_t pass = 1; pass <= known; pass++) {
-        wgsl_rows_gather_parts(r, pass);
-        wgsl_rows_trees(r, pass, true);
-        wgsl_rows_outer(r, pass, false);
+    for (int32_t sweep = 1; sweep <= known; sweep++) {
+        wgsl_rows_gather_parts(r, sweep);
+        wgsl_rows_trees(r, sweep, true);
+        wgsl_rows_outer(r, sweep, false);
     }
 }
 
-static void wgsl_rows_leave(wgsl_rows *r, int32_t pass) {
+static void wgsl_rows_leave(wgsl_rows *r, int32_t sweep) {
     tg_wgsl *w = r->w;
     char value[40];
     tg_wgsl_line(w, "if (t == 0) {");
     for (int32_t i = 0; i < w->kernel->body_count; i++) {
-        if (!tg_places_reduces_in(w->kernel, w->places, i, pass)) continue;
+        if (!tg_body_reduces_in(w->kernel, w->body, i, sweep)) continue;
         snprintf(value, sizeof value, "bitcast<u32>(r%d)", (int)i);
         tg_wgsl_write_scratch(w, "u32", value, "%lld + group", (long long)r->scratch[i]);
         if (!wgsl_rows_is_arg(w->kernel->body[i].op)) continue;
@@ -384,14 +384,14 @@ static void wgsl_rows_leave(wgsl_rows *r, int32_t pass) {
     tg_wgsl_line(w, "}");
 }
 
-static void wgsl_rows_part_stage(wgsl_rows *r, int32_t pass) {
+static void wgsl_rows_part_stage(wgsl_rows *r, int32_t sweep) {
     tg_wgsl *w = r->w;
-    tg_wgsl_begin(w, tg_arena_format(w->arena, "depth %d of %lld parts a row", (int)pass, (long long)r->parts));
+    tg_wgsl_begin(w, tg_arena_format(w->arena, "depth %d of %lld parts a row", (int)sweep, (long long)r->parts));
     wgsl_rows_place_part(r);
-    wgsl_rows_known(r, pass - 1);
-    wgsl_rows_walk(r, pass);
-    wgsl_rows_trees(r, pass, false);
-    wgsl_rows_leave(r, pass);
+    wgsl_rows_known(r, sweep - 1);
+    wgsl_rows_walk(r, sweep);
+    wgsl_rows_trees(r, sweep, false);
+    wgsl_rows_leave(r, sweep);
     tg_wgsl_end(w, r->rows * r->parts, r->size);
 }
 
@@ -405,7 +405,7 @@ static void wgsl_rows_last_stage(wgsl_rows *r, bool elements, bool outer) {
         tg_wgsl_line(w, "let row = group;");
         tg_wgsl_line(w, "let part = 0;");
     }
-    wgsl_rows_known(r, w->passes);
+    wgsl_rows_known(r, w->sweeps);
     if (elements) wgsl_rows_store_elements(r, NULL);
     if (outer) wgsl_rows_store_outer(r, NULL);
     tg_wgsl_end(w, elements ? r->rows * r->parts : r->rows, r->size);
@@ -414,7 +414,7 @@ static void wgsl_rows_last_stage(wgsl_rows *r, bool elements, bool outer) {
 /* A value that one part of a row overwrites may be read by the others: such stores get a stage of
  * their own. */
 static void wgsl_rows_last_stages(wgsl_rows *r) {
-    const bool elements = tg_places_want(r->w->kernel, r->w->places, 0, true);
+    const bool elements = tg_body_want(r->w->kernel, r->w->body, 0, true);
     const bool apart = elements && wgsl_rows_has_outer_stores(r->w, true);
     if (elements) wgsl_rows_last_stage(r, true, !apart);
     if (!elements || apart) wgsl_rows_last_stage(r, false, true);
@@ -423,10 +423,10 @@ static void wgsl_rows_last_stages(wgsl_rows *r) {
 static void wgsl_rows_in_parts(wgsl_rows *r) {
     tg_wgsl *w = r->w;
     for (int32_t i = 0; i < w->kernel->body_count; i++) {
-        if (!w->places[i].live || !tg_body_is_reduction(w->kernel->body[i].op)) continue;
+        if (!w->body[i].live || !tg_body_is_reduction(w->kernel->body[i].op)) continue;
         r->scratch[i] = tg_wgsl_scratch(w, r->rows * r->parts * (wgsl_rows_is_arg(w->kernel->body[i].op) ? 2 : 1));
     }
-    for (int32_t pass = 1; pass <= w->passes; pass++) wgsl_rows_part_stage(r, pass);
+    for (int32_t sweep = 1; sweep <= w->sweeps; sweep++) wgsl_rows_part_stage(r, sweep);
     wgsl_rows_last_stages(r);
 }
 
@@ -435,7 +435,7 @@ static void wgsl_rows_in_parts(wgsl_rows *r) {
 static int32_t wgsl_rows_words(const tg_wgsl *w) {
     int32_t words = 0;
     for (int32_t i = 0; i < w->kernel->body_count; i++)
-        if (w->places[i].live && tg_body_is_reduction(w->kernel->body[i].op)) words += wgsl_rows_is_arg(w->kernel->body[i].op) ? 2 : 1;
+        if (w->body[i].live && tg_body_is_reduction(w->kernel->body[i].op)) words += wgsl_rows_is_arg(w->kernel->body[i].op) ? 2 : 1;
     return words;
 }
 

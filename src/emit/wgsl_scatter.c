@@ -30,8 +30,8 @@ static const tg_instruction *wgsl_adds_instruction(const wgsl_adds *s) { return 
  * once in a block. */
 static void wgsl_adds_values(const wgsl_adds *s, bool index) {
     for (int32_t i = 0; i < s->w->kernel->body_count; i++) {
-        const tg_placed *place = &s->w->places[i];
-        if (!place->live || place->place != TG_PLACE_ELEMENT || s->index[i] != index) continue;
+        const tg_body_info *info = &s->w->body[i];
+        if (!info->live || info->phase != TG_PHASE_ELEMENT || s->index[i] != index) continue;
         if (!tg_body_is_effect(s->w->kernel->body[i].op)) tg_wgsl_instruction(s->w, i);
     }
 }
@@ -105,7 +105,7 @@ static void wgsl_adds_chunks(const wgsl_adds *s, int64_t parts, int64_t scratch)
     tg_wgsl_line(w, "let row = element / %lld %% %lld;", (long long)s->width, (long long)s->rows);
     tg_wgsl_line(w, "let column = element %% %lld;", (long long)s->width);
     wgsl_adds_decode_width(s, "column");
-    tg_wgsl_body(w, TG_PLACE_TOP);
+    tg_wgsl_body(w, TG_PHASE_TOP);
     tg_wgsl_line(w, "let begin = element / %lld * %lld;", (long long)table, (long long)chunk);
     wgsl_adds_open_sum(s);
     tg_wgsl_line(w, "for (var n = begin; n < min(begin + %lld, %lld); n += 1) {", (long long)chunk, (long long)s->points);
@@ -165,7 +165,7 @@ static void wgsl_adds_rows(const wgsl_adds *s, int64_t scratch) {
     tg_wgsl_begin(w, "rows");
     wgsl_adds_element(s, s->points);
     tg_wgsl_decode(w, "element", 0, w->kernel->m_begin);
-    tg_wgsl_body(w, TG_PLACE_TOP);
+    tg_wgsl_body(w, TG_PHASE_TOP);
     wgsl_adds_values(s, true);
     const int row = (int)wgsl_adds_instruction(s)->src[0];
     snprintf(value, sizeof value, "select(-1, v%d, (v%d >= 0) & (v%d < %lld))", row, row, row, (long long)s->rows);
@@ -226,7 +226,7 @@ static void wgsl_adds_walk(const wgsl_adds *s, int64_t scratch) {
     tg_wgsl_line(w, "let column = element %% %lld;", (long long)s->width);
     tg_wgsl_line(w, "if (%s == 0) { return; }", tg_wgsl_read_scratch(w, "i32", "%lld + head", (long long)(scratch + 2 * s->points)));
     wgsl_adds_decode_width(s, "column");
-    tg_wgsl_body(w, TG_PLACE_TOP);
+    tg_wgsl_body(w, TG_PHASE_TOP);
     wgsl_adds_open_sum(s);
     tg_wgsl_line(w, "for (var n = head; n < %lld; n = %s) {", (long long)s->points,
                  tg_wgsl_read_scratch(w, "i32", "%lld + n", (long long)(scratch + s->points)));

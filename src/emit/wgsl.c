@@ -371,7 +371,7 @@ void tg_wgsl_begin(tg_wgsl *w, const char *what) {
 }
 
 /* Workgroups in up to three dimensions, with as few too many as possible. */
-bool tg_wgsl_fold(const tg_wgsl *w, int64_t workgroups, int32_t groups[3]) {
+bool tg_wgsl_spread(const tg_wgsl *w, int64_t workgroups, int32_t groups[3]) {
     const int64_t most = w->limits->groups;
     int64_t x = workgroups, y = 1, z = 1;
     if (x > most) {

@@ -142,7 +142,7 @@ const char *tg_wgsl_block_name(int32_t binding, char *text, size_t size);
 void tg_wgsl_comment(const tg_wgsl *w, tg_text_buffer *text);
 void tg_wgsl_enable(tg_text_buffer *text, bool f16, bool matrices);
 /* Spreads workgroups over three dimensions. False: they are more than allowed. */
-bool tg_wgsl_fold(const tg_wgsl *w, int64_t workgroups, int32_t groups[3]);
+bool tg_wgsl_spread(const tg_wgsl *w, int64_t workgroups, int32_t groups[3]);
 /* `main` up to the workgroup's number, a variable called `index`. To be called after the helpers
  * are known. */
 void tg_wgsl_main_head(const tg_wgsl *w, tg_text_buffer *text, const int32_t groups[3], int64_t workgroups, int32_t size,

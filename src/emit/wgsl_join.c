@@ -286,7 +286,7 @@ static void wgsl_join_write(tg_wgsl *w, const wgsl_join_stage *s, tg_wgsl_stage 
     const tg_launch *launch = w->launch;
     const bool chain = launch->slices > 0;
     const int64_t workgroups = chain ? launch->slices : s->workgroups;
-    if (!tg_wgsl_fold(w, workgroups, stage->groups)) tg_wgsl_fail(w, TG_ERROR_LIMIT, "more workgroups than the device can launch");
+    if (!tg_wgsl_spread(w, workgroups, stage->groups)) tg_wgsl_fail(w, TG_ERROR_LIMIT, "more workgroups than the device can launch");
     if (chain) tg_text_add(text, "// a chain of %d kernels, %d slices\n", (int)launch->count, (int)launch->slices);
     else tg_text_add(text, "// %d kernels side by side\n", (int)launch->count);
     tg_wgsl_enable(text, s->f16, false);

@@ -100,7 +100,7 @@ static void wgsl_lone_end(tg_wgsl *w, int64_t workgroups, int32_t size) {
         w->status = TG_ERROR_MEMORY;
         return;
     }
-    if (!tg_wgsl_fold(w, workgroups, stage->groups) || size > w->limits->invocations)
+    if (!tg_wgsl_spread(w, workgroups, stage->groups) || size > w->limits->invocations)
         tg_wgsl_fail(w, TG_ERROR_LIMIT, "more workgroups than the device can launch");
     tg_text_buffer text;
     tg_text_init(&text, w->arena->ctx);

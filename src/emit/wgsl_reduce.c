@@ -1,5 +1,5 @@
-/* wgsl_reduce: reductions of rows. A row is one outer point; `lanes` invocations share it. Each
- * walks every lanes-th inner point, and a fixed tree in workgroup memory joins their results. A
+/* wgsl_reduce: reductions of rows. A row is one outer point; `sharers` invocations share it. Each
+ * walks every sharers-th inner point, and a fixed tree in workgroup memory joins their results. A
  * body with reductions of reductions walks the row once for each depth and computes again what a
  * sweep needs. Few long rows are split: a stage for each depth leaves the parts' results in
  * scratch, where the following stages join them, always in the same order. Must not know what is
@@ -13,7 +13,7 @@ typedef struct wgsl_rows {
     tg_wgsl *w;
     int64_t rows, length; /* outer and inner points */
     int32_t size;         /* invocations of a workgroup */
-    int32_t lanes;        /* of them on one row */
+    int32_t sharers;      /* of them on one row */
     /* neighbouring invocations are on neighbouring rows, not on neighbouring points of a row */
     bool across;
     int64_t parts; /* of a row, each by a workgroup of its own; 1: not split */
@@ -48,33 +48,33 @@ static bool wgsl_rows_across(const tg_wgsl *w) {
     return across > along;
 }
 
-/* In a chain one workgroup has all rows: it gives each row as many lanes as it can, down to one
- * point for each lane. On an H200 a step of transformer-add took 1.1 times as long with four points
- * a lane, 1.4 times with eight: longer code costs more there than a longer tree, since each
- * instruction runs once. */
-static int32_t wgsl_rows_chain_lanes(const wgsl_rows *r) {
-    int32_t lanes = 1;
-    while (r->rows * lanes < r->size && lanes * 2 <= r->length && lanes * 2 <= r->size) lanes *= 2;
-    return lanes;
+/* In a chain one workgroup has all rows: it gives each row as many invocations as it can,
+ * down to one point for each. On an H200 a step of transformer-add took 1.1 times as long with four
+ * points for each, 1.4 times with eight: longer code costs more there than a longer tree, since
+ * each instruction runs once. */
+static int32_t wgsl_rows_sharers_in_chain(const wgsl_rows *r) {
+    int32_t sharers = 1;
+    while (r->rows * sharers < r->size && sharers * 2 <= r->length && sharers * 2 <= r->size) sharers *= 2;
+    return sharers;
 }
 
 /* Enough invocations to fill the device, but each with some points of its own; along a row at least
  * what one memory transaction fetches; and no sum in one variable that is long enough for its
  * rounding to show. */
-static int32_t wgsl_rows_lanes(const wgsl_rows *r) {
+static int32_t wgsl_rows_sharers(const wgsl_rows *r) {
     const bool spread = !r->w->limits->slow_barriers;
-    if (spread && r->w->frame.slices > 0) return wgsl_rows_chain_lanes(r);
+    if (spread && r->w->frame.slices > 0) return wgsl_rows_sharers_in_chain(r);
     int64_t least = !spread || r->across ? 1 : r->length >= 32 ? 32 : r->length >= 16 ? 8 : 1;
     int64_t busy = r->w->limits->rates->busy_invocations;
-    int32_t lanes = 1;
+    int32_t sharers = 1;
     if (r->w->frame.share > 1) busy /= r->w->frame.share;
     if (least < r->length / WGSL_ROWS_SERIAL) least = r->length / WGSL_ROWS_SERIAL;
-    while (lanes * 2 <= r->size && lanes * 2 <= r->length) {
-        const bool idle = spread && r->rows * lanes < busy && r->length / lanes >= 8;
-        if (lanes >= least && !idle) break;
-        lanes *= 2;
+    while (sharers * 2 <= r->size && sharers * 2 <= r->length) {
+        const bool idle = spread && r->rows * sharers < busy && r->length / sharers >= 8;
+        if (sharers >= least && !idle) break;
+        sharers *= 2;
     }
-    return lanes;
+    return sharers;
 }
 
 static void wgsl_rows_split(wgsl_rows *r) {
@@ -85,7 +85,7 @@ static void wgsl_rows_split(wgsl_rows *r) {
     if (parts > r->length / WGSL_ROWS_CHUNK) parts = r->length / WGSL_ROWS_CHUNK;
     r->chunk = (r->length + parts - 1) / parts;
     r->parts = (r->length + r->chunk - 1) / r->chunk;
-    r->lanes = r->size;
+    r->sharers = r->size;
     r->across = false;
 }
 
@@ -133,7 +133,7 @@ static void wgsl_rows_join(wgsl_rows *r, int32_t i, const char *into, const char
     }
 }
 
-/* The tree of reduction i over r->lanes values from `slot` on, in workgroup memory: `values` and,
+/* The tree of reduction i over r->sharers values from `slot` on, in workgroup memory: `values` and,
  * for arg, `positions`. */
 static void wgsl_rows_climb(wgsl_rows *r, int32_t i, const char *values, const char *positions) {
     tg_wgsl *w = r->w;
@@ -143,7 +143,7 @@ static void wgsl_rows_climb(wgsl_rows *r, int32_t i, const char *values, const c
     snprintf(mine_at, sizeof mine_at, "%s[slot]", positions);
     snprintf(other_at, sizeof other_at, "%s[slot + h%d]", positions, (int)i);
     tg_wgsl_line(w, "workgroupBarrier();");
-    tg_wgsl_line(w, "for (var h%d = %d; h%d > 0; h%d = h%d >> 1u) {", (int)i, (int)r->lanes / 2, (int)i, (int)i, (int)i);
+    tg_wgsl_line(w, "for (var h%d = %d; h%d > 0; h%d = h%d >> 1u) {", (int)i, (int)r->sharers / 2, (int)i, (int)i, (int)i);
     tg_wgsl_line(w, "if (lane_of_row < h%d) {", (int)i);
     wgsl_rows_join(r, i, mine, mine_at, other, other_at);
     tg_wgsl_line(w, "}");
@@ -160,12 +160,12 @@ static const char *wgsl_rows_array(wgsl_rows *r, char letter, int32_t i, const c
     return tg_wgsl_declare_array(r->w, kept != NULL ? kept : "", (tg_wgsl_array){.scalar = type, .count = r->size});
 }
 
-/* Joins the lanes' results of reduction i, in r<i>, into one, v<i>, that all lanes of the row have.
+/* Joins the results of reduction i, in r<i>, into one, v<i>, that all invocations of the row have.
  * All invocations come here. */
 static void wgsl_rows_tree(wgsl_rows *r, int32_t i, bool named) {
     tg_wgsl *w = r->w;
     const bool arg = wgsl_rows_is_arg(w->kernel->body[i].op);
-    if (r->lanes > 1) {
+    if (r->sharers > 1) {
         const char *values = wgsl_rows_array(r, 's', i, wgsl_rows_type(w, i));
         const char *positions = arg ? wgsl_rows_array(r, 'p', i, "i32") : "";
         tg_wgsl_line(w, "%s[slot] = r%d;", values, (int)i);
@@ -182,7 +182,7 @@ static void wgsl_rows_tree(wgsl_rows *r, int32_t i, bool named) {
 /* Opens the loop over this invocation's points of the row (or of its part), and decodes them. */
 static void wgsl_rows_open_loop(wgsl_rows *r) {
     tg_wgsl *w = r->w;
-    if (r->parts == 1) tg_wgsl_line(w, "for (var n = lane_of_row; n < %lld; n += %d) {", (long long)r->length, (int)r->lanes);
+    if (r->parts == 1) tg_wgsl_line(w, "for (var n = lane_of_row; n < %lld; n += %d) {", (long long)r->length, (int)r->sharers);
     else tg_wgsl_line(w, "for (var n = begin + t; n < end; n += %d) {", (int)r->size);
     tg_wgsl_decode(w, "n", w->kernel->outer_count, w->kernel->loop_count);
 }
@@ -233,8 +233,8 @@ static const char *wgsl_rows_part(wgsl_rows *r, int64_t first) {
     return tg_wgsl_read_scratch(r->w, "u32", "%lld + row * %lld + q", (long long)first, (long long)r->parts);
 }
 
-/* Reads r<i> of each reduction of this depth from the parts' results; each lane takes every size-th
- * part. */
+/* Reads r<i> of each reduction of this depth from the parts' results; each invocation takes every
+ * size-th part. */
 static void wgsl_rows_gather_parts(wgsl_rows *r, int32_t sweep) {
     tg_wgsl *w = r->w;
     for (int32_t i = 0; i < w->kernel->body_count; i++) {
@@ -303,21 +303,22 @@ static void wgsl_rows_store_outer(wgsl_rows *r, const char *row_exists) {
 
 /* ---------------------------------------------------------------- kernels that are one stage */
 
-/* Declares the row of this invocation, and its lane of the row. Rows past the last one repeat it
- * and store nothing; the result is the condition for a store, NULL if there are no such rows. */
-static const char *wgsl_rows_place(wgsl_rows *r) {
+/* Declares the row of this invocation, and its number among the sharers. Rows past the last
+ * one repeat it and store nothing; the result is the condition for a store, NULL if there are no
+ * such rows. */
+static const char *wgsl_rows_declare_row(wgsl_rows *r) {
     tg_wgsl *w = r->w;
-    const int32_t together = r->size / r->lanes;
+    const int32_t together = r->size / r->sharers;
     const bool whole = r->rows % together == 0;
-    if (r->lanes == 1) {
+    if (r->sharers == 1) {
         tg_wgsl_line(w, "let lane_of_row = 0;");
         tg_wgsl_line(w, whole ? "let row = group * %d + t;" : "let own = group * %d + t;", (int)r->size);
     } else {
         if (r->across) tg_wgsl_line(w, "let lane_of_row = t / %d;", (int)together);
-        else tg_wgsl_line(w, "let lane_of_row = t %% %d;", (int)r->lanes);
+        else tg_wgsl_line(w, "let lane_of_row = t %% %d;", (int)r->sharers);
         tg_wgsl_line(w, r->across ? "let row_of_group = t %% %d;" : "let row_of_group = t / %d;",
-                     r->across ? (int)together : (int)r->lanes);
-        tg_wgsl_line(w, "let slot = row_of_group * %d + lane_of_row;", (int)r->lanes);
+                     r->across ? (int)together : (int)r->sharers);
+        tg_wgsl_line(w, "let slot = row_of_group * %d + lane_of_row;", (int)r->sharers);
         tg_wgsl_line(w, "let %s = group * %d + row_of_group;", whole ? "row" : "own", (int)together);
     }
     if (whole) return NULL;
@@ -329,7 +330,7 @@ static const char *wgsl_rows_place(wgsl_rows *r) {
 static void wgsl_rows_whole(wgsl_rows *r) {
     tg_wgsl *w = r->w;
     tg_wgsl_begin(w, NULL);
-    const char *exists = wgsl_rows_place(r);
+    const char *exists = wgsl_rows_declare_row(r);
     tg_wgsl_decode(w, "row", 0, w->kernel->outer_count);
     tg_wgsl_body(w, TG_PHASE_TOP);
     wgsl_rows_outer(r, 0, false);
@@ -340,7 +341,7 @@ static void wgsl_rows_whole(wgsl_rows *r) {
     }
     wgsl_rows_store_elements(r, exists);
     wgsl_rows_store_outer(r, exists);
-    const int32_t together = r->size / r->lanes;
+    const int32_t together = r->size / r->sharers;
     tg_wgsl_end(w, (r->rows + together - 1) / together, r->size);
 }
 
@@ -454,10 +455,10 @@ void tg_wgsl_reduce(tg_wgsl *w) {
     const int32_t budget = tg_wgsl_workgroup_bytes(w, false) / TG_WORD_BYTES;
     while (tg_wgsl_is_lone(w) && wgsl_rows_words(w) * r.size > budget) r.size /= 2;
     r.across = wgsl_rows_across(w);
-    r.lanes = wgsl_rows_words(w) * r.size <= budget ? wgsl_rows_lanes(&r) : 1;
-    if (r.lanes > 1 || tg_wgsl_is_lone(w)) wgsl_rows_split(&r);
+    r.sharers = wgsl_rows_words(w) * r.size <= budget ? wgsl_rows_sharers(&r) : 1;
+    if (r.sharers > 1 || tg_wgsl_is_lone(w)) wgsl_rows_split(&r);
     else r.parts = 1, r.chunk = r.length;
-    r.exact = r.chunk > r.lanes * WGSL_ROWS_PLAIN;
+    r.exact = r.chunk > r.sharers * WGSL_ROWS_PLAIN;
     if (r.parts > 1) wgsl_rows_in_parts(&r);
     else wgsl_rows_whole(&r);
 }

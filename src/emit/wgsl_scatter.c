@@ -192,7 +192,7 @@ static const char *wgsl_adds_row_of(const wgsl_adds *s, int64_t scratch, const c
     return text != NULL ? text : "";
 }
 
-static void wgsl_adds_chain(const wgsl_adds *s, int64_t scratch) {
+static void wgsl_adds_list(const wgsl_adds *s, int64_t scratch) {
     tg_wgsl *w = s->w;
     tg_wgsl_begin(w, "chains of equal rows");
     const char *tile = tg_wgsl_declare_array(w, "tile", (tg_wgsl_array){.scalar = "i32", .count = WGSL_ADDS_TILE});
@@ -245,7 +245,7 @@ static void wgsl_adds_large(const wgsl_adds *s) {
     const int64_t scratch = tg_wgsl_scratch(s->w, s->points * 3);
     wgsl_adds_rows(s, scratch);
     wgsl_adds_clear(s);
-    wgsl_adds_chain(s, scratch);
+    wgsl_adds_list(s, scratch);
     wgsl_adds_walk(s, scratch);
 }
 

@@ -36,7 +36,7 @@ typedef struct tg_group {
     tg_kernel *kernel;
     bool merged_away;
     int32_t merged_into;
-    int32_t place;   /* in an order in which each group comes after those it needs */
+    int32_t rank;    /* in an order in which each group comes after those it needs */
     int32_t changed; /* the last sweep of joins that changed it */
 } tg_group;
 

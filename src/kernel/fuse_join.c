@@ -145,7 +145,7 @@ static tg_status try_join(tg_fusion *f, int32_t ia, int32_t ib, fuse_scratch *s,
         tg_kernel_free(f->ctx, kernel);
         return f->ctx->status;
     }
-    tg_fuse_join_places(f, ia, ib, s);
+    tg_fuse_join_ranks(f, ia, ib, s);
     fuse_count_loads(f, a->kernel, -1);
     fuse_count_loads(f, b->kernel, -1);
     fuse_count_loads(f, kernel, 1);

@@ -62,7 +62,7 @@ static bool sort_edges(tg_fusion *f, fuse_scratch *s, order_edge *edges, int32_t
     for (int32_t g = 0; g < n; g++)
         if (waiting[g] == 0) s->order[count++] = g;
     for (int32_t at = 0; at < count; at++) {
-        f->groups.items[s->order[at]].place = at;
+        f->groups.items[s->order[at]].rank = at;
         for (int32_t e = head[s->order[at]]; e >= 0; e = edges[e].next)
             if (--waiting[edges[e].to] == 0) s->order[count++] = edges[e].to;
     }
@@ -82,14 +82,14 @@ tg_status tg_fuse_order_groups(tg_fusion *f, fuse_scratch *s) {
     return status;
 }
 
-/* s->stack as a heap of places, the smallest on top. */
-static void push_place(fuse_scratch *s, int32_t *count, int32_t place) {
+/* s->stack as a heap of ranks, the smallest on top. */
+static void push_rank(fuse_scratch *s, int32_t *count, int32_t rank) {
     int32_t at = (*count)++;
-    for (; at > 0 && s->stack[(at - 1) / 2] > place; at = (at - 1) / 2) s->stack[at] = s->stack[(at - 1) / 2];
-    s->stack[at] = place;
+    for (; at > 0 && s->stack[(at - 1) / 2] > rank; at = (at - 1) / 2) s->stack[at] = s->stack[(at - 1) / 2];
+    s->stack[at] = rank;
 }
 
-static int32_t pop_place(fuse_scratch *s, int32_t *count) {
+static int32_t pop_rank(fuse_scratch *s, int32_t *count) {
     const int32_t top = s->stack[0], last = s->stack[--*count];
     int32_t at = 0;
     for (int32_t child = 1; child < *count; child = 2 * at + 1) {
@@ -105,21 +105,21 @@ static int32_t pop_place(fuse_scratch *s, int32_t *count) {
 /* Does `from` need `target`, by a path of at least two steps? Looks first at the groups nearest to
  * `target`. Also true if the search would take too long. */
 bool tg_fuse_depends_on(const tg_fusion *f, int32_t from, int32_t target, fuse_scratch *s) {
-    const int32_t earliest = f->groups.items[target].place;
+    const int32_t earliest = f->groups.items[target].rank;
     int32_t waiting = 0, looked_at = 0;
-    if (f->groups.items[from].place < earliest) return false;
+    if (f->groups.items[from].rank < earliest) return false;
     s->epoch++;
-    push_place(s, &waiting, f->groups.items[from].place);
+    push_rank(s, &waiting, f->groups.items[from].rank);
     tg_fuse_first_seen(s, from);
     while (waiting > 0) {
-        const int32_t at = s->order[pop_place(s, &waiting)];
+        const int32_t at = s->order[pop_rank(s, &waiting)];
         const int count = tg_fuse_dependencies_of(f, at, s);
         if (++looked_at > PATH_LONGEST) return true;
         for (int i = 0; i < count; i++) {
             const int32_t next = s->dependencies[i];
             if (next == target && at != from) return true;
-            if (next == target || f->groups.items[next].place < earliest || !tg_fuse_first_seen(s, next)) continue;
-            push_place(s, &waiting, f->groups.items[next].place);
+            if (next == target || f->groups.items[next].rank < earliest || !tg_fuse_first_seen(s, next)) continue;
+            push_rank(s, &waiting, f->groups.items[next].rank);
         }
     }
     return false;
@@ -127,8 +127,8 @@ bool tg_fuse_depends_on(const tg_fusion *f, int32_t from, int32_t target, fuse_s
 
 /* Two groups become one, `kept`: groups that need the earlier one and come before the later one
  * move after it. */
-void tg_fuse_join_places(tg_fusion *f, int32_t kept, int32_t gone, fuse_scratch *s) {
-    const int32_t a = f->groups.items[kept].place, b = f->groups.items[gone].place;
+void tg_fuse_join_ranks(tg_fusion *f, int32_t kept, int32_t gone, fuse_scratch *s) {
+    const int32_t a = f->groups.items[kept].rank, b = f->groups.items[gone].rank;
     const int32_t begin = a < b ? a : b, end = a < b ? b : a;
     int32_t at = begin, behind = 0;
     s->epoch++;
@@ -146,7 +146,7 @@ void tg_fuse_join_places(tg_fusion *f, int32_t kept, int32_t gone, fuse_scratch 
     s->order[at++] = gone;
     s->order[at++] = kept;
     for (int32_t i = 0; i < behind; i++) s->order[at++] = s->shifted[i];
-    for (int32_t i = begin; i <= end; i++) f->groups.items[s->order[i]].place = i;
+    for (int32_t i = begin; i <= end; i++) f->groups.items[s->order[i]].rank = i;
 }
 
 bool tg_fuse_make_scratch(tg_fusion *f, fuse_scratch *s) {

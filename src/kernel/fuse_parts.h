@@ -78,7 +78,7 @@ typedef struct fuse_scratch {
     int32_t *seen, epoch; /* by group: walks over groups */
     int32_t *stack, *dependencies, *joint;
     int dependency_room;
-    /* groups, each after those it needs; group.place is the index in it */
+    /* groups, each after those it needs; group.rank is the index in it */
     int32_t *order;
     int32_t *shifted; /* a range of it, while it changes */
     /* by node: groups that read it, ascending, as of the begin of the sweep */
@@ -98,7 +98,7 @@ tg_status tg_fuse_order_groups(tg_fusion *f, fuse_scratch *s);
  * too long. */
 bool tg_fuse_depends_on(const tg_fusion *f, int32_t from, int32_t target, fuse_scratch *s);
 /* Two groups become one, `kept`. */
-void tg_fuse_join_places(tg_fusion *f, int32_t kept, int32_t gone, fuse_scratch *s);
+void tg_fuse_join_ranks(tg_fusion *f, int32_t kept, int32_t gone, fuse_scratch *s);
 
 /* ---- fuse_join.c */
 /* Joins what can be joined, unless fusion is off; then drops stores that nobody reads. */

@@ -16,7 +16,7 @@ static void realise_base(tg_fusion *f, int32_t node) {
 
 /* The end of the path of elementwise nodes, each the only user of the one before, that begins at a
  * contraction: what its epilogue stores. */
-static int32_t chain_end(const tg_fusion *f, int32_t node, const int32_t *users, const int32_t *only_user) {
+static int32_t path_end(const tg_fusion *f, int32_t node, const int32_t *users, const int32_t *only_user) {
     int32_t end = node, at = node;
     int64_t count = tg_shape_count(fuse_node(f, node)->shape);
     for (int links = 0; links < TG_MAX_BODY && users[at] == 1 && !f->realised[at]; links++) {
@@ -182,7 +182,7 @@ void tg_fuse_decide_stored(tg_fusion *f, int32_t *users, int32_t *only_user, int
     for (int32_t id = 1; id < f->node_count; id++)
         if (f->live[id] && fuse_node(f, id)->op == TG_OP_CONTRACT) {
             f->realised[id] = false;
-            int32_t end = chain_end(f, id, users, only_user), permuted = joined_permutation(f, id, end, users, only_user);
+            int32_t end = path_end(f, id, users, only_user), permuted = joined_permutation(f, id, end, users, only_user);
             /* readers that wanted it in memory read the permutation */
             if (permuted > 0) f->realised[end] = false;
             f->realised[id] = true;

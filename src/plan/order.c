@@ -184,7 +184,7 @@ static bool collect_edges(tg_planner *p, tg_arena *arena) {
 /* ---- Kahn's algorithm, the group whose last value comes first in the trace first */
 
 typedef struct order_queue {
-    int64_t *heap; /* key in the high half, group in the low half; the smallest on top */
+    int64_t *heap; /* ranks: a node in the high half, the group in the low half; the smallest on top */
     int32_t count;
     int32_t *first_edge, *next_edge; /* by group, by edge: edges of what waits for the group */
     int32_t *waiting;                /* by group: edges not yet settled */
@@ -192,15 +192,15 @@ typedef struct order_queue {
     bool *settled;
 } order_queue;
 
-static int64_t group_key(const tg_fusion *f, int32_t group) {
+static int64_t group_rank(const tg_fusion *f, int32_t group) {
     const tg_group *g = &f->groups.items[group];
     return (int64_t)f->items.items[g->items.items[g->items.count - 1]].node << 32 | group;
 }
 
-static void queue_push(order_queue *q, int64_t key) {
+static void queue_push(order_queue *q, int64_t rank) {
     int32_t at = q->count++;
-    for (; at > 0 && q->heap[(at - 1) / 2] > key; at = (at - 1) / 2) q->heap[at] = q->heap[(at - 1) / 2];
-    q->heap[at] = key;
+    for (; at > 0 && q->heap[(at - 1) / 2] > rank; at = (at - 1) / 2) q->heap[at] = q->heap[(at - 1) / 2];
+    q->heap[at] = rank;
 }
 
 static int64_t queue_pop(order_queue *q) {
@@ -237,7 +237,7 @@ static bool make_queue(tg_planner *p, tg_arena *arena, order_queue *q) {
 
 static void queue_settle(const tg_planner *p, order_queue *q, const tg_plan_edge *edge) {
     bool *settled = &q->settled[edge - p->edges.items];
-    if (!*settled && --q->waiting[edge->after] == 0) queue_push(q, group_key(&p->fusion, edge->after));
+    if (!*settled && --q->waiting[edge->after] == 0) queue_push(q, group_rank(&p->fusion, edge->after));
     *settled = true;
 }
 
@@ -259,7 +259,7 @@ static bool sort_groups(tg_planner *p, order_queue *q, int32_t *items, int32_t *
     for (int32_t g = 0; g < groups; g++) {
         if (f->groups.items[g].merged_away) continue;
         all++;
-        if (q->waiting[g] == 0) queue_push(q, group_key(f, g));
+        if (q->waiting[g] == 0) queue_push(q, group_rank(f, g));
     }
     queue_run(p, q);
     for (int64_t i = 0; i < p->edges.count && p->order_count < all; i++) {

@@ -8,7 +8,7 @@
 
 /* ---- buffers */
 
-static tg_status load_make_part(webgpu_executable *e, int64_t bytes, uint64_t usage, const char *what, webgpu_buffer *out) {
+static tg_status load_make_buffer(webgpu_executable *e, int64_t bytes, uint64_t usage, const char *what, webgpu_buffer *out) {
     return bytes > 0 ? tg_webgpu_make_buffer(e->device, bytes, usage, what, out) : TG_OK;
 }
 static tg_status load_make_buffers(webgpu_executable *e) {
@@ -16,11 +16,11 @@ static tg_status load_make_buffers(webgpu_executable *e) {
     const tg_replay *replay = &e->replay;
     tg_status status = TG_OK;
     for (int b = 0; b < TG_REPLAY_OWN && status == TG_OK; ++b)
-        status = load_make_part(e, replay->bytes[b], b == TG_REPLAY_WORKSPACE || b == TG_REPLAY_SCRATCH ? both : fed, tg_replay_names[b],
-                                &e->blocks[b]);
+        status = load_make_buffer(e, replay->bytes[b], b == TG_REPLAY_WORKSPACE || b == TG_REPLAY_SCRATCH ? both : fed, tg_replay_names[b],
+                                  &e->blocks[b]);
     if (status == TG_OK)
-        status =
-            load_make_part(e, replay->readback_bytes, TG_WGPU_USAGE_MAP_READ | TG_WGPU_USAGE_COPY_DESTINATION, "the outputs", &e->readback);
+        status = load_make_buffer(e, replay->readback_bytes, TG_WGPU_USAGE_MAP_READ | TG_WGPU_USAGE_COPY_DESTINATION, "the outputs",
+                                  &e->readback);
     if (status != TG_OK) return status;
     for (int32_t b = 0; b < replay->program->buffer_count; ++b) {
         const tg_buffer *buffer = &replay->program->buffers[b];

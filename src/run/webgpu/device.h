@@ -315,24 +315,24 @@ typedef struct webgpu_pipeline { /* one for each different source */
     tg_wgpu_compute_pipeline handle;
     webgpu_cached *cached; /* the owner of the handle */
 } webgpu_pipeline;
-typedef struct webgpu_step { /* one dispatch */
+typedef struct webgpu_dispatch { /* one dispatch */
     int32_t pipeline;
     tg_wgpu_bind_group group;
     uint32_t groups[3];
-} webgpu_step;
+} webgpu_dispatch;
 /* No bind group yet. */
-static inline webgpu_step webgpu_step_of(int32_t pipeline, const int32_t groups[3]) {
-    return (webgpu_step){pipeline, NULL, {(uint32_t)groups[0], (uint32_t)groups[1], (uint32_t)groups[2]}};
+static inline webgpu_dispatch webgpu_dispatch_of(int32_t pipeline, const int32_t groups[3]) {
+    return (webgpu_dispatch){pipeline, NULL, {(uint32_t)groups[0], (uint32_t)groups[1], (uint32_t)groups[2]}};
 }
 typedef struct webgpu_bundle { /* dispatches, in order, and the pipelines that they use */
     webgpu_pipeline *pipelines;
-    webgpu_step *steps;
-    int32_t pipeline_count, step_count;
+    webgpu_dispatch *dispatches;
+    int32_t pipeline_count, dispatch_count;
 } webgpu_bundle;
-typedef struct webgpu_place { /* a slice of a buffer; handle NULL: of none */
+typedef struct webgpu_range { /* a slice of a buffer; handle NULL: of none */
     tg_wgpu_buffer handle;
     int64_t offset, bytes;
-} webgpu_place;
+} webgpu_range;
 
 typedef struct webgpu_executable {
     webgpu_device *device;
@@ -350,9 +350,9 @@ tg_status tg_webgpu_make_pipelines(webgpu_device *d, webgpu_bundle *bundle);
 void tg_webgpu_release_pipelines(webgpu_device *d, webgpu_bundle *bundle);
 void tg_webgpu_drop_shared(webgpu_gpu *gpu); /* all layouts and pipelines */
 /* load.c */
-webgpu_place tg_webgpu_place(const webgpu_executable *e, tg_replay_slice slice);
+webgpu_range tg_webgpu_range(const webgpu_executable *e, tg_replay_slice slice);
 /* label: the name of its kernel, for messages */
-tg_status tg_webgpu_bind_step(webgpu_device *d, const webgpu_place *places, int32_t count, const char *label, webgpu_step *step);
+tg_status tg_webgpu_bind(webgpu_device *d, const webgpu_range *ranges, int32_t count, const char *label, webgpu_dispatch *dispatch);
 /* its bind groups and pipelines */
 void tg_webgpu_drop_bundle(webgpu_device *d, webgpu_bundle *bundle);
 tg_status tg_webgpu_load(tg_device *device, const tg_program *program, const int32_t *state_slots, tg_executable **out);
@@ -369,8 +369,8 @@ void tg_webgpu_drop_flights(webgpu_device *d);
 void tg_webgpu_reset_counters(tg_webgpu_counters *count);
 /* Inputs that are NULL keep their values. */
 void tg_webgpu_write_inputs(webgpu_executable *e, const void *const *inputs);
-/* Encodes steps [begin, end) in a pass, and counts them. */
-void tg_webgpu_encode_steps(webgpu_device *d, const webgpu_bundle *bundle, tg_wgpu_compute_pass pass, int32_t begin, int32_t end);
+/* Encodes dispatches [begin, end) in a pass, and counts them. */
+void tg_webgpu_encode(webgpu_device *d, const webgpu_bundle *bundle, tg_wgpu_compute_pass pass, int32_t begin, int32_t end);
 /* Fills the workspace and the scratch with NaN, if e->poison. */
 void tg_webgpu_poison(webgpu_executable *e);
 

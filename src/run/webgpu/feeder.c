@@ -18,9 +18,9 @@ typedef struct webgpu_feeder {
     /* replaces the inputs of a target that has none: a binding needs a buffer */
     webgpu_buffer nothing;
     webgpu_pipeline pipeline;
-    webgpu_step steps[2]; /* the two turns of the kernel that draws */
-    webgpu_bundle draw;   /* of these */
-    const void **inputs;  /* per program input: NULL if the data set has it */
+    webgpu_dispatch dispatches[2]; /* the two turns of the kernel that draws */
+    webgpu_bundle draw;            /* of these */
+    const void **inputs;           /* per program input: NULL if the data set has it */
 } webgpu_feeder;
 
 static webgpu_feeder *feeder_of(tg_feeder *feeder) { return (webgpu_feeder *)(void *)feeder; }
@@ -54,28 +54,28 @@ static tg_status feeder_write(webgpu_feeder *f, const tg_feeder_options *options
     }
     return status;
 }
-static webgpu_place feeder_place(const webgpu_feeder *f, tg_replay_slice slice) {
+static webgpu_range feeder_range(const webgpu_feeder *f, tg_replay_slice slice) {
     const webgpu_buffer *inputs = &f->target->blocks[TG_REPLAY_INPUTS];
     switch (slice.block) {
-    case TG_REPLAY_DATA: return (webgpu_place){f->data.handle, slice.offset, slice.bytes};
-    case TG_REPLAY_CONTROL: return (webgpu_place){f->control.handle, slice.offset, slice.bytes};
-    case TG_REPLAY_HISTORY: return (webgpu_place){f->history.handle, slice.offset, slice.bytes};
-    case TG_REPLAY_INPUTS: return (webgpu_place){inputs->handle != NULL ? inputs->handle : f->nothing.handle, slice.offset, slice.bytes};
-    default: return tg_webgpu_place(f->target, slice);
+    case TG_REPLAY_DATA: return (webgpu_range){f->data.handle, slice.offset, slice.bytes};
+    case TG_REPLAY_CONTROL: return (webgpu_range){f->control.handle, slice.offset, slice.bytes};
+    case TG_REPLAY_HISTORY: return (webgpu_range){f->history.handle, slice.offset, slice.bytes};
+    case TG_REPLAY_INPUTS: return (webgpu_range){inputs->handle != NULL ? inputs->handle : f->nothing.handle, slice.offset, slice.bytes};
+    default: return tg_webgpu_range(f->target, slice);
     }
 }
 static tg_status feeder_make_kernel(webgpu_feeder *f) {
     webgpu_device *d = f->device;
-    webgpu_place places[TG_WEBGPU_MAX_BINDINGS];
+    webgpu_range ranges[TG_WEBGPU_MAX_BINDINGS];
     f->pipeline.source = &f->replay.draw;
-    f->draw = (webgpu_bundle){&f->pipeline, f->steps, 1, 2};
+    f->draw = (webgpu_bundle){&f->pipeline, f->dispatches, 1, 2};
     tg_status status = tg_webgpu_make_pipelines(d, &f->draw);
     if (status != TG_OK) return status;
     tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
     for (int turn = 0; turn < 2 && status == TG_OK; ++turn) {
-        for (int32_t i = 0; i < f->replay.draw.binding_count; ++i) places[i] = feeder_place(f, f->replay.turns[turn][i]);
-        f->steps[turn] = webgpu_step_of(0, f->replay.groups);
-        status = tg_webgpu_bind_step(d, places, f->replay.draw.binding_count, f->replay.draw.label, &f->steps[turn]);
+        for (int32_t i = 0; i < f->replay.draw.binding_count; ++i) ranges[i] = feeder_range(f, f->replay.turns[turn][i]);
+        f->dispatches[turn] = webgpu_dispatch_of(0, f->replay.groups);
+        status = tg_webgpu_bind(d, ranges, f->replay.draw.binding_count, f->replay.draw.label, &f->dispatches[turn]);
     }
     tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "binding buffers");
     return status != TG_OK ? status : scopes;
@@ -136,14 +136,14 @@ static void feeder_write_run(webgpu_feeder *f, const tg_feeder_run *run) {
 }
 static void feeder_encode_steps(const webgpu_feeder *f, tg_wgpu_compute_pass pass, const feeder_piece *piece) {
     for (int64_t i = 0; i < piece->count; ++i) {
-        if (piece->begin == 0) tg_webgpu_encode_steps(f->device, &f->draw, pass, (int32_t)(i % 2), (int32_t)(i % 2) + 1);
-        tg_webgpu_encode_steps(f->device, &f->target->bundle, pass, piece->begin, piece->end);
+        if (piece->begin == 0) tg_webgpu_encode(f->device, &f->draw, pass, (int32_t)(i % 2), (int32_t)(i % 2) + 1);
+        tg_webgpu_encode(f->device, &f->target->bundle, pass, piece->begin, piece->end);
     }
 }
 /* The history, and the last loss, which no draw has put there. */
 static void feeder_encode_losses(const webgpu_feeder *f, tg_wgpu_command_encoder encoder, int64_t count) {
     webgpu_device *d = f->device;
-    const webgpu_place loss = feeder_place(f, f->replay.loss);
+    const webgpu_range loss = feeder_range(f, f->replay.loss);
     const uint64_t before = (uint64_t)(count - 1) * TG_WORD_BYTES;
     if (before > 0) d->host->api.encoder_copy_buffer_to_buffer(encoder, f->history.handle, 0, f->readback.handle, 0, before);
     d->host->api.encoder_copy_buffer_to_buffer(encoder, loss.handle, (uint64_t)loss.offset, f->readback.handle, before, 4);

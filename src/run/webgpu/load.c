@@ -33,36 +33,36 @@ static tg_status load_make_buffers(webgpu_executable *e) {
 
 /* ---- bind groups */
 
-webgpu_place tg_webgpu_place(const webgpu_executable *e, tg_replay_slice slice) {
+webgpu_range tg_webgpu_range(const webgpu_executable *e, tg_replay_slice slice) {
     const webgpu_device *d = e->device;
     const webgpu_buffer *buffer = NULL;
     if (slice.block >= 0 && slice.block < TG_REPLAY_OWN) buffer = &e->blocks[slice.block];
     else if (slice.block >= TG_REPLAY_STATES && slice.block - TG_REPLAY_STATES < d->states.count)
         buffer = &d->states.items[slice.block - TG_REPLAY_STATES].buffer;
-    if (buffer == NULL || slice.bytes > buffer->bytes - slice.offset) return (webgpu_place){NULL, 0, 0};
-    return (webgpu_place){buffer->handle, slice.offset, slice.bytes};
+    if (buffer == NULL || slice.bytes > buffer->bytes - slice.offset) return (webgpu_range){NULL, 0, 0};
+    return (webgpu_range){buffer->handle, slice.offset, slice.bytes};
 }
-tg_status tg_webgpu_bind_step(webgpu_device *d, const webgpu_place *places, int32_t count, const char *label, webgpu_step *step) {
+tg_status tg_webgpu_bind(webgpu_device *d, const webgpu_range *ranges, int32_t count, const char *label, webgpu_dispatch *dispatch) {
     tg_wgpu_bind_group_entry entries[TG_WEBGPU_MAX_BINDINGS];
     for (int32_t i = 0; i < count; ++i) {
-        if (places[i].handle == NULL) return TG_INTERNAL(d->ctx, "a stage binds a buffer that was not made");
+        if (ranges[i].handle == NULL) return TG_INTERNAL(d->ctx, "a stage binds a buffer that was not made");
         entries[i] = (tg_wgpu_bind_group_entry){
-            .binding = (uint32_t)i, .buffer = places[i].handle, .offset = (uint64_t)places[i].offset, .size = (uint64_t)places[i].bytes};
+            .binding = (uint32_t)i, .buffer = ranges[i].handle, .offset = (uint64_t)ranges[i].offset, .size = (uint64_t)ranges[i].bytes};
     }
     const tg_wgpu_bind_group_descriptor descriptor = {
         .label = webgpu_string(NULL), .layout = d->gpu->layouts[count], .count = (size_t)count, .entries = entries};
-    step->group = d->host->api.device_create_bind_group(d->gpu->device, &descriptor);
-    if (step->group == NULL) return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no bind group for kernel %s", label);
+    dispatch->group = d->host->api.device_create_bind_group(d->gpu->device, &descriptor);
+    if (dispatch->group == NULL) return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: no bind group for kernel %s", label);
     d->count.objects++;
     return TG_OK;
 }
 static tg_status load_bind(webgpu_executable *e) {
-    webgpu_place places[TG_WEBGPU_MAX_BINDINGS];
+    webgpu_range ranges[TG_WEBGPU_MAX_BINDINGS];
     tg_status status = TG_OK;
-    for (int32_t s = 0; s < e->bundle.step_count && status == TG_OK; ++s) {
+    for (int32_t s = 0; s < e->bundle.dispatch_count && status == TG_OK; ++s) {
         const tg_replay_stage *stage = &e->replay.stages[s];
-        for (int32_t i = 0; i < stage->binding_count; ++i) places[i] = tg_webgpu_place(e, stage->slices[i]);
-        status = tg_webgpu_bind_step(e->device, places, stage->binding_count, stage->label, &e->bundle.steps[s]);
+        for (int32_t i = 0; i < stage->binding_count; ++i) ranges[i] = tg_webgpu_range(e, stage->slices[i]);
+        status = tg_webgpu_bind(e->device, ranges, stage->binding_count, stage->label, &e->bundle.dispatches[s]);
     }
     return status;
 }
@@ -72,13 +72,14 @@ static tg_status load_bind(webgpu_executable *e) {
 static tg_status load_prepare(webgpu_executable *e) {
     const tg_replay *replay = &e->replay;
     webgpu_bundle *bundle = &e->bundle;
-    bundle->steps = TG_NEW(&e->arena, webgpu_step, replay->stage_count + 1);
+    bundle->dispatches = TG_NEW(&e->arena, webgpu_dispatch, replay->stage_count + 1);
     bundle->pipelines = TG_NEW(&e->arena, webgpu_pipeline, replay->source_count + 1);
-    if (bundle->steps == NULL || bundle->pipelines == NULL) return TG_ERROR_MEMORY;
+    if (bundle->dispatches == NULL || bundle->pipelines == NULL) return TG_ERROR_MEMORY;
     for (int32_t p = 0; p < replay->source_count; ++p) bundle->pipelines[p].source = &replay->sources[p];
-    for (int32_t s = 0; s < replay->stage_count; ++s) bundle->steps[s] = webgpu_step_of(replay->stages[s].source, replay->stages[s].groups);
+    for (int32_t s = 0; s < replay->stage_count; ++s)
+        bundle->dispatches[s] = webgpu_dispatch_of(replay->stages[s].source, replay->stages[s].groups);
     bundle->pipeline_count = replay->source_count;
-    bundle->step_count = replay->stage_count;
+    bundle->dispatch_count = replay->stage_count;
     e->pace = tg_pace_make(replay->stage_count);
     return TG_OK;
 }
@@ -127,9 +128,9 @@ tg_status tg_webgpu_load(tg_device *device, const tg_program *program, const int
 }
 
 void tg_webgpu_drop_bundle(webgpu_device *d, webgpu_bundle *bundle) {
-    for (int32_t s = 0; s < bundle->step_count; ++s) {
-        if (bundle->steps[s].group == NULL) continue;
-        d->host->api.bind_group_release(bundle->steps[s].group);
+    for (int32_t s = 0; s < bundle->dispatch_count; ++s) {
+        if (bundle->dispatches[s].group == NULL) continue;
+        d->host->api.bind_group_release(bundle->dispatches[s].group);
         d->count.objects--;
     }
     tg_webgpu_release_pipelines(d, bundle);
@@ -149,5 +150,5 @@ void tg_webgpu_unload(tg_device *device, tg_executable *executable) {
 }
 int tg_webgpu_tuned(const tg_executable *executable) { return ((const webgpu_executable *)(const void *)executable)->replay.tuned; }
 int tg_webgpu_dispatches(const tg_executable *executable) {
-    return ((const webgpu_executable *)(const void *)executable)->bundle.step_count;
+    return ((const webgpu_executable *)(const void *)executable)->bundle.dispatch_count;
 }

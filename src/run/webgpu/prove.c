@@ -23,7 +23,7 @@ typedef struct prove_work {
     webgpu_buffer given, found, readback;
     tg_replay_source source;
     webgpu_pipeline pipeline;
-    webgpu_step step;
+    webgpu_dispatch dispatch;
     webgpu_bundle bundle; /* of these */
 } prove_work;
 
@@ -45,13 +45,13 @@ static tg_status prove_make(webgpu_device *d, prove_work *work) {
     if (status != TG_OK) return status;
     work->source = tg_replay_source_of(TG_PROOF_SOURCE, sizeof TG_PROOF_SOURCE - 1, 2, PROVE_LABEL);
     work->pipeline.source = &work->source;
-    work->step = webgpu_step_of(0, groups);
-    work->bundle = (webgpu_bundle){&work->pipeline, &work->step, 1, 1};
+    work->dispatch = webgpu_dispatch_of(0, groups);
+    work->bundle = (webgpu_bundle){&work->pipeline, &work->dispatch, 1, 1};
     status = tg_webgpu_make_pipelines(d, &work->bundle);
     if (status != TG_OK) return status;
-    const webgpu_place places[] = {{work->given.handle, 0, PROVE_BYTES}, {work->found.handle, 0, PROVE_BYTES}};
+    const webgpu_range ranges[] = {{work->given.handle, 0, PROVE_BYTES}, {work->found.handle, 0, PROVE_BYTES}};
     tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
-    status = tg_webgpu_bind_step(d, places, 2, PROVE_LABEL, &work->step);
+    status = tg_webgpu_bind(d, ranges, 2, PROVE_LABEL, &work->dispatch);
     tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "binding buffers");
     return status != TG_OK ? status : scopes;
 }
@@ -60,7 +60,7 @@ static tg_status prove_submit(webgpu_device *d, const prove_work *work) {
     tg_wgpu_compute_pass pass = NULL;
     tg_status status = tg_webgpu_begin_pass(d, &encoder, &pass);
     if (status != TG_OK) return status;
-    tg_webgpu_encode_steps(d, &work->bundle, pass, 0, 1);
+    tg_webgpu_encode(d, &work->bundle, pass, 0, 1);
     tg_webgpu_end_pass(d, pass);
     d->host->api.encoder_copy_buffer_to_buffer(encoder, work->found.handle, 0, work->readback.handle, 0, (uint64_t)PROVE_BYTES);
     return tg_webgpu_submit(d, encoder);

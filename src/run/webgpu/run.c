@@ -69,18 +69,18 @@ void tg_webgpu_poison(webgpu_executable *e) {
     run_poison(e->device, &e->blocks[TG_REPLAY_SCRATCH]);
 }
 
-void tg_webgpu_encode_steps(webgpu_device *d, const webgpu_bundle *bundle, tg_wgpu_compute_pass pass, int32_t begin, int32_t end) {
+void tg_webgpu_encode(webgpu_device *d, const webgpu_bundle *bundle, tg_wgpu_compute_pass pass, int32_t begin, int32_t end) {
     int32_t pipeline = -1;
     for (int32_t s = begin; s < end; ++s) {
-        const webgpu_step *step = &bundle->steps[s];
-        if (step->pipeline != pipeline) d->host->api.pass_set_pipeline(pass, bundle->pipelines[step->pipeline].handle);
-        pipeline = step->pipeline;
-        d->host->api.pass_set_bind_group(pass, 0, step->group, 0, NULL);
-        d->host->api.pass_dispatch(pass, step->groups[0], step->groups[1], step->groups[2]);
+        const webgpu_dispatch *dispatch = &bundle->dispatches[s];
+        if (dispatch->pipeline != pipeline) d->host->api.pass_set_pipeline(pass, bundle->pipelines[dispatch->pipeline].handle);
+        pipeline = dispatch->pipeline;
+        d->host->api.pass_set_bind_group(pass, 0, dispatch->group, 0, NULL);
+        d->host->api.pass_dispatch(pass, dispatch->groups[0], dispatch->groups[1], dispatch->groups[2]);
     }
     d->count.dispatches += end - begin;
 }
-/* Steps [begin, end) in a pass of their own, on an encoder that may be new, as
+/* Dispatches [begin, end) in a pass of their own, on an encoder that may be new, as
  * tg_webgpu_begin_pass. */
 static tg_status run_record(const webgpu_executable *e, int32_t begin, int32_t end, tg_wgpu_command_encoder *encoder) {
     webgpu_device *d = e->device;
@@ -89,11 +89,11 @@ static tg_status run_record(const webgpu_executable *e, int32_t begin, int32_t e
     if (begin == end) return *encoder != NULL ? TG_OK : TG_ERROR_DEVICE;
     tg_status status = tg_webgpu_begin_pass(d, encoder, &pass);
     if (status != TG_OK) return status;
-    tg_webgpu_encode_steps(d, &e->bundle, pass, begin, end);
+    tg_webgpu_encode(d, &e->bundle, pass, begin, end);
     tg_webgpu_end_pass(d, pass);
     return TG_OK;
 }
-static webgpu_place run_output(const webgpu_executable *e, int32_t i) { return tg_webgpu_place(e, tg_replay_output(&e->replay, i)); }
+static webgpu_range run_output(const webgpu_executable *e, int32_t i) { return tg_webgpu_range(e, tg_replay_output(&e->replay, i)); }
 /* Copies the outputs that are wanted. [*from, *to) is the range of the readback buffer that they
  * fill. */
 static void run_encode_copies(webgpu_executable *e, tg_wgpu_command_encoder encoder, void *const *outputs, int64_t *from, int64_t *to) {
@@ -102,14 +102,14 @@ static void run_encode_copies(webgpu_executable *e, tg_wgpu_command_encoder enco
     *from = *to = 0;
     for (int32_t i = 0; outputs != NULL && i < program->output_count; ++i) {
         if (outputs[i] == NULL) continue;
-        const webgpu_place place = run_output(e, i);
+        const webgpu_range range = run_output(e, i);
         const int64_t at = e->replay.readback_offset[i];
-        d->host->api.encoder_copy_buffer_to_buffer(encoder, place.handle, (uint64_t)place.offset, e->readback.handle, (uint64_t)at,
-                                                   (uint64_t)place.bytes);
+        d->host->api.encoder_copy_buffer_to_buffer(encoder, range.handle, (uint64_t)range.offset, e->readback.handle, (uint64_t)at,
+                                                   (uint64_t)range.bytes);
         if (*to == 0) *from = at;
-        *to = at + place.bytes;
+        *to = at + range.bytes;
         d->count.copies++;
-        d->count.copy_bytes += place.bytes;
+        d->count.copy_bytes += range.bytes;
     }
 }
 
@@ -149,16 +149,16 @@ static bool run_has_work(const webgpu_executable *e, void *const *outputs) {
         if (outputs[i] != NULL) return true;
     return false;
 }
-/* Goes before steps [begin, ...) of a run: opens error scopes and, at the run's beginning, writes
- * what it reads. */
+/* Goes before dispatches [begin, ...) of a run: opens error scopes and, at the run's beginning,
+ * writes what it reads. */
 static void run_open(webgpu_executable *e, int32_t begin, const void *const *inputs) {
     tg_webgpu_scopes_push(e->device, WEBGPU_SCOPES);
     if (begin > 0) return;
     tg_webgpu_write_inputs(e, inputs);
     tg_webgpu_poison(e);
 }
-/* Makes all submissions and waits for each, except a last one of steps [*rest, ...) if `rest` is
- * not NULL. */
+/* Makes all submissions and waits for each, except a last one of dispatches [*rest, ...) if
+ * `rest` is not NULL. */
 static tg_status run_pieces(webgpu_executable *e, const void *const *inputs, void *const *outputs, int32_t *rest) {
     int32_t begin = 0;
     do {
@@ -197,11 +197,11 @@ static tg_status run_ready_flight(webgpu_device *d, webgpu_flight *flight) {
 /* Submits the rest of a run, and its first output to the flight's buffer. */
 static tg_status run_submit_flight(webgpu_flight *flight, const webgpu_executable *e, int32_t begin) {
     webgpu_device *d = e->device;
-    const webgpu_place place = run_output(e, 0);
+    const webgpu_range range = run_output(e, 0);
     tg_wgpu_command_encoder encoder = NULL;
     tg_status status = run_record(e, begin, e->pace.stages, &encoder);
     if (status != TG_OK) return status;
-    d->host->api.encoder_copy_buffer_to_buffer(encoder, place.handle, (uint64_t)place.offset, flight->readback.handle, 0, 4);
+    d->host->api.encoder_copy_buffer_to_buffer(encoder, range.handle, (uint64_t)range.offset, flight->readback.handle, 0, 4);
     d->count.copies++;
     d->count.copy_bytes += 4;
     return tg_webgpu_submit(d, encoder);
@@ -281,11 +281,11 @@ void tg_webgpu_drop_flights(webgpu_device *d) {
 tg_status tg_webgpu_put_now(webgpu_device *d, tg_executable *executable, int32_t buffer, const void *data) {
     const webgpu_executable *e = webgpu_executable_of(executable);
     const tg_buffer *to = &e->replay.program->buffers[buffer];
-    const webgpu_place place = tg_webgpu_place(e, e->replay.places[buffer]);
+    const webgpu_range range = tg_webgpu_range(e, e->replay.places[buffer]);
     tg_status status = tg_webgpu_alive(d);
-    if (status != TG_OK || place.handle == NULL) return status;
+    if (status != TG_OK || range.handle == NULL) return status;
     tg_webgpu_scopes_push(d, WEBGPU_SCOPES);
-    tg_webgpu_write(d, place.handle, place.offset, to->dtype, data, to->count);
+    tg_webgpu_write(d, range.handle, range.offset, to->dtype, data, to->count);
     return tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "writing a buffer");
 }
 tg_status tg_webgpu_time_now(webgpu_device *d, tg_executable *executable, int times, double *seconds) {

@@ -143,7 +143,7 @@ static tg_status adapters_ask(webgpu_device *d, uint32_t power, uint32_t backend
                                              .power = power,
                                              .force_fallback = fallback ? 1 : 0,
                                              .backend = backend};
-    tg_webgpu_ask(&d->opening, &d->block, d->text, sizeof d->text);
+    tg_webgpu_ask(&d->opening, &d->answers, d->text, sizeof d->text);
     d->host->api.instance_request_adapter(
         d->host->instance, &options,
         (tg_wgpu_adapter_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = adapters_on_adapter, .user = &d->opening});

@@ -43,14 +43,14 @@ enum { WEBGPU_FEATURES = 4, WEBGPU_F16_TOGGLES = 2 };
 
 /* Memory that answers are written to begins with this. It belongs to the process, not to a context:
  * an answer may come after the model that asked is gone. */
-typedef struct webgpu_block {
-    struct webgpu_block *next; /* among the host's orphans */
-    int64_t pending;           /* answers still to come */
-} webgpu_block;
+typedef struct webgpu_answers {
+    struct webgpu_answers *next; /* among the host's orphans */
+    int64_t pending;             /* answers still to come */
+} webgpu_answers;
 /* One call of the library that is answered later. It outlives the wait for it, which may be given
  * up. */
 typedef struct webgpu_request {
-    webgpu_block *block; /* the one that it lies in */
+    webgpu_answers *answers; /* the memory that it lies in */
     bool done;
     uint32_t status, error; /* error: of a scope */
     void *object;
@@ -114,7 +114,7 @@ typedef struct webgpu_host {
     int users;    /* models on it, and calls that look at its adapters */
     struct webgpu_gpu *gpus;
     /* freed after their answers have come, or with the instance */
-    webgpu_block *orphans;
+    webgpu_answers *orphans;
     /* the model that has the lock and calls; NULL: events are being delivered, or nobody calls */
     _Atomic(struct webgpu_device *) who;
     webgpu_lock lock; /* of the library, and of all that its answers write */
@@ -139,7 +139,7 @@ typedef struct webgpu_cached {
 
 /* A device of the library, and what is known of it. */
 typedef struct webgpu_gpu {
-    webgpu_block block; /* the library's message that the device is gone is an answer */
+    webgpu_answers answers; /* the library's message that the device is gone is an answer */
     struct webgpu_gpu *next;
     webgpu_host *host;
     webgpu_wish wish;
@@ -166,7 +166,7 @@ typedef struct webgpu_gpu {
 } webgpu_gpu;
 
 typedef struct webgpu_device {
-    webgpu_block block;
+    webgpu_answers answers;
     tg_context *ctx;
     webgpu_host *host;
     webgpu_gpu *gpu;
@@ -228,13 +228,13 @@ void tg_webgpu_join_gpu(webgpu_gpu *gpu);
 /* One model less. Closes what is of no more use. */
 void tg_webgpu_leave_gpu(webgpu_gpu *gpu);
 void tg_webgpu_discard_gpu(webgpu_gpu *gpu); /* that was never published */
-/* Frees a block, now or after its answers have come. */
-void tg_webgpu_bury(webgpu_host *host, webgpu_block *block);
+/* Frees the memory of answers, now or after they have come. */
+void tg_webgpu_bury(webgpu_host *host, webgpu_answers *answers);
 
 /* ---- events.c: the library's answers and faults */
-/* Prepares a request that is about to be made, in a block; text: NULL, or `room` bytes of the same
- * block. */
-void tg_webgpu_ask(webgpu_request *request, webgpu_block *block, char *text, size_t room);
+/* Prepares a request that is about to be made, in memory of answers; text: NULL, or `room` bytes of
+ * the same memory. */
+void tg_webgpu_ask(webgpu_request *request, webgpu_answers *answers, char *text, size_t room);
 /* cut; always ends with NUL */
 void tg_webgpu_copy_text(char *to, size_t room, tg_wgpu_string text);
 /* for callbacks */

@@ -53,17 +53,17 @@ void tg_webgpu_copy_text(char *to, size_t room, tg_wgpu_string text) {
     while (length > 0 && (to[length - 1] == '\n' || to[length - 1] == ' ')) length--;
     to[length] = '\0';
 }
-void tg_webgpu_ask(webgpu_request *request, webgpu_block *block, char *text, size_t room) {
+void tg_webgpu_ask(webgpu_request *request, webgpu_answers *answers, char *text, size_t room) {
     if (text != NULL) text[0] = '\0';
-    *request = (webgpu_request){.block = block, .text = text, .room = room};
-    block->pending++;
+    *request = (webgpu_request){.answers = answers, .text = text, .room = room};
+    answers->pending++;
 }
 void tg_webgpu_answer(webgpu_request *request, uint32_t status, void *object, tg_wgpu_string text) {
     request->status = status;
     request->object = object;
     tg_webgpu_copy_text(request->text, request->room, text);
     request->done = true;
-    request->block->pending--;
+    request->answers->pending--;
 }
 
 static void events_record(webgpu_fault *fault, uint32_t kind, tg_wgpu_string text) {
@@ -76,7 +76,7 @@ void tg_webgpu_on_lost(const tg_wgpu_device *device, uint32_t reason, tg_wgpu_st
     (void)device;
     (void)more;
     webgpu_gpu *gpu = user;
-    gpu->block.pending--;
+    gpu->answers.pending--;
     /* else the request for it says this */
     if (reason != TG_WGPU_LOST_FAILED_CREATION) events_record(&gpu->lost, reason, text);
 }
@@ -146,7 +146,7 @@ void tg_webgpu_scopes_push(webgpu_device *d, int count) {
 void tg_webgpu_scopes_end(webgpu_device *d, int count, webgpu_scopes *scopes) {
     for (int i = count - 1; i >= 0; --i) {
         webgpu_request *request = &scopes->request[i];
-        tg_webgpu_ask(request, &d->block, scopes->text[i], sizeof scopes->text[i]);
+        tg_webgpu_ask(request, &d->answers, scopes->text[i], sizeof scopes->text[i]);
         request->error = TG_WGPU_ERROR_NONE;
         d->host->api.device_pop_error_scope(
             d->gpu->device, (tg_wgpu_scope_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = events_on_scope, .user = request});
@@ -214,7 +214,7 @@ static tg_status events_map_failed(webgpu_device *d, const char *said) {
     return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: results cannot be read back: %s", said);
 }
 void tg_webgpu_map_begin(webgpu_device *d, tg_wgpu_buffer buffer, int64_t offset, int64_t bytes, webgpu_request *request, char *text) {
-    tg_webgpu_ask(request, &d->block, text, TG_WEBGPU_TEXT);
+    tg_webgpu_ask(request, &d->answers, text, TG_WEBGPU_TEXT);
     d->count.maps++;
     d->host->api.buffer_map_async(buffer, TG_WGPU_MAP_READ, (size_t)offset, (size_t)bytes,
                                   (tg_wgpu_map_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = events_on_map, .user = request});

@@ -85,8 +85,8 @@ static tg_status open_request(webgpu_device *d, const webgpu_adapter *adapter, b
         .lost = {.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = tg_webgpu_on_lost, .user = d->gpu},
         .error = {.call = tg_webgpu_on_error, .user = d->gpu},
     };
-    tg_webgpu_ask(&d->opening, &d->block, d->text, sizeof d->text);
-    d->gpu->block.pending++;
+    tg_webgpu_ask(&d->opening, &d->answers, d->text, sizeof d->text);
+    d->gpu->answers.pending++;
     d->host->api.adapter_request_device(
         adapter->handle, &descriptor,
         (tg_wgpu_device_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = open_on_device, .user = &d->opening});
@@ -311,7 +311,7 @@ static void open_drop_view(webgpu_device *d) {
     tg_webgpu_drop_buffer(d, &d->readback);
     tg_webgpu_drop_flights(d);
     tg_webgpu_drop_adapters(d);
-    if (d->block.pending > 0 && !atomic_load(&d->gpu->silent)) tg_webgpu_pump(d);
+    if (d->answers.pending > 0 && !atomic_load(&d->gpu->silent)) tg_webgpu_pump(d);
     tg_release(d->ctx, d->staging, TG_WEBGPU_STAGING_BYTES);
     tg_tuning_free(&d->tuning);
 }
@@ -325,7 +325,7 @@ static void open_end(webgpu_device *d) {
     tg_webgpu_leave(d);
     if (joined) tg_webgpu_leave_gpu(gpu);
     else tg_webgpu_discard_gpu(gpu);
-    tg_webgpu_bury(host, &d->block);
+    tg_webgpu_bury(host, &d->answers);
     tg_webgpu_drop_host(host);
 }
 

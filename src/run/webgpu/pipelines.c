@@ -13,7 +13,7 @@ enum { PIPELINES_TEXT = 1024, PIPELINES_KEPT = 512 };
 #define PIPELINES_KEPT_BYTES (INT64_C(8) << 20) /* of their sources */
 
 typedef struct pipelines_batch { /* requests of one load, followed by their texts */
-    webgpu_block block;
+    webgpu_answers answers;
     webgpu_request requests[];
 } pipelines_batch;
 
@@ -36,13 +36,13 @@ static void pipelines_on_info(uint32_t status, const tg_wgpu_compilation_info *i
     }
     request->status = status;
     request->done = true;
-    request->block->pending--;
+    request->answers->pending--;
 }
 /* Into d->text, "" if it says nothing. Returns the line of the first error, or 0. */
 static uint64_t pipelines_ask(webgpu_device *d, tg_wgpu_shader_module module) {
     d->text[0] = '\0';
     if (module == NULL || d->host->wgpu_native || d->host->api.shader_module_get_compilation_info == NULL) return 0;
-    tg_webgpu_ask(&d->opening, &d->block, d->text, sizeof d->text);
+    tg_webgpu_ask(&d->opening, &d->answers, d->text, sizeof d->text);
     d->host->api.shader_module_get_compilation_info(
         module, (tg_wgpu_compilation_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = pipelines_on_info, .user = &d->opening});
     return tg_webgpu_wait(d, &d->opening, "asking a shader's compiler") == TG_OK ? d->opening.line : 0;
@@ -313,7 +313,7 @@ static tg_status pipelines_start(webgpu_device *d, webgpu_bundle *bundle, pipeli
     tg_status status = pipelines_make_module(d, pipeline);
     if (status != TG_OK) return status;
     const tg_wgpu_compute_pipeline_descriptor descriptor = pipelines_describe(d, pipeline);
-    tg_webgpu_ask(request, &batch->block, (char *)&batch->requests[bundle->pipeline_count] + (size_t)p * PIPELINES_TEXT, PIPELINES_TEXT);
+    tg_webgpu_ask(request, &batch->answers, (char *)&batch->requests[bundle->pipeline_count] + (size_t)p * PIPELINES_TEXT, PIPELINES_TEXT);
     d->host->api.device_create_compute_pipeline_async(
         d->gpu->device, &descriptor,
         (tg_wgpu_pipeline_callback){.mode = TG_WGPU_MODE_PROCESS_EVENTS, .call = pipelines_on_pipeline, .user = request});
@@ -324,12 +324,12 @@ static tg_status pipelines_start(webgpu_device *d, webgpu_bundle *bundle, pipeli
 static tg_status pipelines_collect(webgpu_device *d, webgpu_bundle *bundle, const pipelines_batch *batch) {
     tg_status status = TG_OK;
     for (int32_t p = 0; p < bundle->pipeline_count; ++p) {
-        tg_status waited = batch->requests[p].block != NULL ? tg_webgpu_wait(d, &batch->requests[p], "compiling shaders") : TG_OK;
+        tg_status waited = batch->requests[p].answers != NULL ? tg_webgpu_wait(d, &batch->requests[p], "compiling shaders") : TG_OK;
         if (status == TG_OK) status = waited;
     }
     for (int32_t p = 0; p < bundle->pipeline_count; ++p) {
         const webgpu_request *request = &batch->requests[p];
-        if (request->block == NULL || !request->done) continue;
+        if (request->answers == NULL || !request->done) continue;
         const bool made = request->status == TG_WGPU_SUCCESS && request->object != NULL;
         if (!made && status == TG_OK) status = pipelines_explain(d, &bundle->pipelines[p], request->text);
         if (!made) continue;
@@ -343,7 +343,7 @@ static tg_status pipelines_settle(webgpu_device *d, webgpu_bundle *bundle, const
     for (int32_t p = 0; p < bundle->pipeline_count; ++p) {
         webgpu_pipeline *pipeline = &bundle->pipelines[p];
         tg_wgpu_compute_pipeline handle = pipeline->handle;
-        if (batch->requests[p].block == NULL || handle == NULL) continue;
+        if (batch->requests[p].answers == NULL || handle == NULL) continue;
         pipeline->handle = NULL;
         if (status != TG_OK) d->host->api.compute_pipeline_release(handle);
         else if (!pipelines_keep(d, pipeline, handle)) status = tg_fail_memory(d->ctx, pipeline->source->length);
@@ -363,7 +363,7 @@ static tg_status pipelines_make_all(webgpu_device *d, webgpu_bundle *bundle) {
     if (status == TG_OK) status = collected;
     tg_status scopes = tg_webgpu_scopes_report(d, WEBGPU_SCOPES, &d->scopes, "compiling shaders");
     status = pipelines_settle(d, bundle, batch, status != TG_OK ? status : scopes);
-    tg_webgpu_bury(d->host, &batch->block);
+    tg_webgpu_bury(d->host, &batch->answers);
     return status;
 }
 static bool pipelines_are_all_there(const webgpu_bundle *bundle) {

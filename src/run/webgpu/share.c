@@ -99,24 +99,24 @@ void tg_webgpu_give_way(webgpu_device *d, int64_t nap) {
 
 /* ---- memory that answers are written to */
 
-void tg_webgpu_bury(webgpu_host *host, webgpu_block *block) {
-    if (block->pending <= 0) {
-        free(block);
+void tg_webgpu_bury(webgpu_host *host, webgpu_answers *answers) {
+    if (answers->pending <= 0) {
+        free(answers);
         return;
     }
-    block->next = host->orphans;
-    host->orphans = block;
+    answers->next = host->orphans;
+    host->orphans = answers;
 }
 static void share_sweep(webgpu_host *host) {
-    webgpu_block **at = &host->orphans;
+    webgpu_answers **at = &host->orphans;
     while (*at != NULL) {
-        webgpu_block *block = *at;
-        if (block->pending > 0) {
-            at = &block->next;
+        webgpu_answers *answers = *at;
+        if (answers->pending > 0) {
+            at = &answers->next;
             continue;
         }
-        *at = block->next;
-        free(block);
+        *at = answers->next;
+        free(answers);
     }
 }
 
@@ -139,7 +139,7 @@ static void share_close_host(webgpu_host *host) {
     /* The library forgets requests once the instance is gone. An application's instance stays: a
      * request to it that was given up may still be answered, so the memory for its answer is not
      * freed. */
-    for (webgpu_block *block = host->orphans; block != NULL && !host->foreign; block = block->next) block->pending = 0;
+    for (webgpu_answers *answers = host->orphans; answers != NULL && !host->foreign; answers = answers->next) answers->pending = 0;
     share_sweep(host);
     share_drop_lock(&host->lock);
     free(host);
@@ -220,7 +220,7 @@ static void share_close_gpu(webgpu_gpu *gpu) {
         share_pump(gpu);
         host->api.device_release(gpu->device);
     }
-    tg_webgpu_bury(host, &gpu->block);
+    tg_webgpu_bury(host, &gpu->answers);
     share_give(&host->lock);
 }
 void tg_webgpu_discard_gpu(webgpu_gpu *gpu) {

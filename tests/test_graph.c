@@ -813,6 +813,43 @@ static void bytes_come_back(void **state) {
     tg_context_destroy(ctx);
 }
 
+/* The copy is the graph, byte for byte, and outlives it. */
+static void a_clone_is_a_copy(void **state) {
+    (void)state;
+    tg_context *ctx = tg_context_create(NULL);
+    tg_text_buffer bytes, again;
+    everything_bytes(ctx, &bytes);
+    tg_text_init(&again, ctx);
+    tg_graph *original = tg_graph_create(ctx);
+    assert_true(everything_build(original));
+    original->inputs.items[0].any = 1;
+    original->size = 7;
+    original->finite_gradients = 2;
+    original->finite_step = 3;
+    tg_graph *g = tg_graph_clone(original);
+    assert_non_null(g);
+    for (int64_t i = 0; i < original->nodes.count; i++) {
+        tg_node *node = &original->nodes.items[i];
+        if (node->inputs != NULL) memset((void *)(uintptr_t)node->inputs, 0x55, (size_t)node->input_count * sizeof *node->inputs);
+    }
+    tg_graph_destroy(original);
+    assert_int_equal(tg_graph_verify(g), TG_OK);
+    assert_int_equal(tg_graph_write(g, &again), TG_OK);
+    assert_int_equal(bytes.length, again.length);
+    assert_memory_equal(bytes.data, again.data, bytes.length);
+    assert_int_equal(g->inputs.items[0].any, 1);
+    assert_int_equal(g->size, 7);
+    assert_int_equal(g->finite_gradients, 2);
+    assert_int_equal(g->finite_step, 3);
+    g->current_site = tg_site_make("later.c", 1);
+    assert_true(tg_ir_unary(g, TG_OP_NEG, g->result) > 0); /* it can be built on */
+    tg_graph_destroy(g);
+    tg_text_free(&bytes);
+    tg_text_free(&again);
+    assert_int_equal(ctx->live_blocks, 0);
+    tg_context_destroy(ctx);
+}
+
 /* The format is little-endian and starts as written down. */
 static void bytes_have_their_header(void **state) {
     (void)state;
@@ -924,7 +961,7 @@ static void every_allocation_may_fail(void **state) {
         tg_text_buffer bytes, text;
         tg_text_init(&bytes, ctx);
         tg_text_init(&text, ctx);
-        tg_graph *again = NULL, *g = tg_graph_create(ctx);
+        tg_graph *again = NULL, *clone = NULL, *g = tg_graph_create(ctx);
         bool ok = g && everything_build(g);
         if (g) {
             const tg_status verified = tg_graph_verify(g); /* a half-built graph is a sound graph */
@@ -935,9 +972,11 @@ static void every_allocation_may_fail(void **state) {
         }
         if (ok) ok = tg_graph_write(g, &bytes) == TG_OK;
         if (ok) ok = (again = tg_graph_read(ctx, bytes.data, bytes.length)) != NULL;
+        if (ok) ok = (clone = tg_graph_clone(g)) != NULL;
         assert_int_equal(tg_error(ctx), ok ? TG_OK : TG_ERROR_MEMORY);
         tg_graph_destroy(g);
         tg_graph_destroy(again);
+        tg_graph_destroy(clone);
         tg_text_free(&bytes);
         tg_text_free(&text);
         assert_int_equal(ctx->live_blocks, 0);
@@ -977,6 +1016,7 @@ int main(void) {
         cmocka_unit_test(verify_finds_every_damage),
         cmocka_unit_test(text_is_readable),
         cmocka_unit_test(bytes_come_back),
+        cmocka_unit_test(a_clone_is_a_copy),
         cmocka_unit_test(bytes_have_their_header),
         cmocka_unit_test(cut_bytes_are_refused),
         cmocka_unit_test(changed_bytes_never_break),

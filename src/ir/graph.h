@@ -185,6 +185,9 @@ const char *tg_node_text(const tg_graph *g, int32_t id, char *buffer, size_t siz
 tg_status tg_graph_verify(const tg_graph *g);
 void tg_graph_print(const tg_graph *g, tg_text_buffer *text);
 void tg_graph_print_dot(const tg_graph *g, tg_text_buffer *text);
+/* A copy that shares no memory with g, whose trace has ended. NULL: no memory, recorded. Returned: destroy
+ * with tg_graph_destroy. Cost: one walk. */
+tg_graph *tg_graph_clone(const tg_graph *g);
 /* Portable little-endian bytes. Reading checks everything (fuzzed). */
 tg_status tg_graph_write(const tg_graph *g, tg_text_buffer *bytes);
 tg_graph *tg_graph_read(tg_context *ctx, const void *bytes, size_t size);

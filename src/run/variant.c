@@ -9,19 +9,6 @@
 #include <float.h>
 #include <string.h>
 
-/* A copy through the graph's own serial form. */
-static tg_graph *variant_clone(const tg_graph *g) {
-    tg_text_buffer bytes;
-    tg_text_init(&bytes, g->ctx);
-    tg_graph *copy = NULL;
-    if (tg_graph_write(g, &bytes) == TG_OK) copy = tg_graph_read(g->ctx, bytes.data, bytes.length);
-    tg_text_free(&bytes);
-    if (copy == NULL) return NULL;
-    copy->finite_gradients = g->finite_gradients;
-    copy->finite_step = g->finite_step;
-    return copy;
-}
-
 /* Where a gradient is not finite and the loss is, the step tells so in the place of the loss; where
  * steps are skipped, states that the model writes itself keep their values too. But random numbers
  * go on. */
@@ -159,7 +146,7 @@ static tg_status variant_load(const tg_model *model, tg_variant *variant) {
 }
 
 static tg_status variant_build(const tg_model *model, tg_variant *variant, tg_variant_kind kind) {
-    variant->graph = variant_clone(model->traced);
+    variant->graph = tg_graph_clone(model->traced);
     if (variant->graph == NULL) return model->ctx->status;
     tg_status status = variant_prepare(model, variant, kind);
     if (status == TG_OK) status = variant_plan(model, variant, kind);

@@ -89,7 +89,7 @@ static void web_add_number(const char *key, double value) {
 static int64_t web_axes_list(const tg_node *node, int64_t axes[TG_MAX_RANK]) {
     int64_t count = 0;
     if (node->op == TG_OP_IOTA || node->op == TG_OP_CONCAT || node->op == TG_OP_WINDOW || node->op == TG_OP_FOLD) {
-        axes[0] = (int64_t)node->attr.axes;
+        axes[0] = node->attr.axis;
         return 1;
     }
     for (int64_t i = 0; i < TG_MAX_RANK; i++)
@@ -113,11 +113,11 @@ static void web_add_attributes(const tg_graph *g, const tg_node *node) {
         else WEB_ADD("\"count\":%lld", (long long)tg_shape_count(node->shape));
         break;
     case TG_OP_RANDOM: web_add_number("bound", node->attr.value); break;
-    case TG_OP_STATE: web_add_number("value", g->states.items[node->attr.index].value); break;
+    case TG_OP_STATE: web_add_number("value", g->states.items[node->attr.leaf].value); break;
     case TG_OP_PACK: web_add_numbers("offsets", node->attr.offsets, node->input_count); break;
     case TG_OP_WINDOW:
     case TG_OP_FOLD:
-        web_add_numbers("window", (const int64_t[]){w->size, w->step, w->dilation}, 3);
+        web_add_numbers("window", (const int64_t[]){w->size, w->stride, w->dilation}, 3);
         WEB_ADD(",");
         web_add_numbers("axes", list, web_axes_list(node, list));
         break;
@@ -128,9 +128,9 @@ static void web_add_attributes(const tg_graph *g, const tg_node *node) {
 }
 
 static const char *web_node_name(const tg_graph *g, const tg_node *node) {
-    if (node->op == TG_OP_INPUT) return g->inputs.items[node->attr.index].name;
-    if (node->op == TG_OP_PARAM) return g->params.items[node->attr.index].name;
-    if (node->op == TG_OP_STATE) return g->states.items[node->attr.index].name;
+    if (node->op == TG_OP_INPUT) return g->inputs.items[node->attr.leaf].name;
+    if (node->op == TG_OP_PARAM) return g->params.items[node->attr.leaf].name;
+    if (node->op == TG_OP_STATE) return g->states.items[node->attr.leaf].name;
     return node->name;
 }
 

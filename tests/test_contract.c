@@ -4,15 +4,9 @@
 #if !defined(_WIN32) && !defined(_POSIX_C_SOURCE)
 #  define _POSIX_C_SOURCE 200809L
 #endif
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,14 +14,9 @@
 
 /* ---------------------------------------------------------------- random numbers, memory */
 
-static uint64_t contract_seed = 1;
-static uint64_t next_bits(void) {
-    uint64_t z = contract_seed += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-static int64_t below(int64_t n) { return (int64_t)(next_bits() % (uint64_t)n); }
+static support_random contract_random = {1};
+static uint64_t next_bits(void) { return support_random_bits(&contract_random); }
+static int64_t below(int64_t n) { return support_random_below(&contract_random, n); }
 
 static void *allocate(size_t bytes) {
     void *block = malloc(bytes > 0 ? bytes : 1);
@@ -227,7 +216,7 @@ static float *run_contraction(const test_run *t, tg_isa isa, int max_parts, bool
 
 static void print_kernel(const tg_kernel *kernel, tg_isa isa) {
     print_message("on %s, groups end at %d %d %d %d; seed %llu\n", tg_isa_name(isa), kernel->m_begin, kernel->n_begin, kernel->outer_count,
-                  kernel->loop_count, (unsigned long long)contract_seed);
+                  kernel->loop_count, (unsigned long long)contract_random.state);
     for (int32_t d = 0; d < kernel->loop_count; ++d)
         print_message("  loop %d: extent %lld, strides %lld %lld\n", d, (long long)kernel->extent[d], (long long)kernel->a.at.stride[d],
                       (long long)kernel->b.at.stride[d]);
@@ -435,41 +424,24 @@ static void test_public_gemm(void **state) {
     tg_context_destroy(ctx);
 }
 
-typedef struct failing {
-    int64_t calls, fail_at, live;
-} failing;
-static void *failing_alloc(void *user, size_t size) {
-    failing *f = user;
-    if (++f->calls == f->fail_at) return NULL;
-    ++f->live;
-    return aligned_alloc(64, (size + 63) / 64 * 64);
-}
-static void failing_release(void *user, void *block, size_t size) {
-    (void)size;
-    --((failing *)user)->live;
-    free(block);
-}
-
 /* Every allocation fails in turn: an error, nothing lost, and the next call works. */
 static void test_allocation_failures(void **state) {
     (void)state;
     float a[64] = {1}, b[64] = {1}, c[64];
     for (int64_t n = 1;; ++n) {
-        failing f = {0, 0, 0};
-        tg_allocator allocator = {failing_alloc, failing_release, &f};
-        tg_context_options options = {.allocator = &allocator};
-        tg_context *ctx = tg_context_create(&options);
+        support_allocator f = {0};
+        tg_context *ctx = support_context_counting(&f);
         assert_non_null(ctx);
-        int64_t live = f.live, calls = f.calls;
+        int64_t live = f.live_blocks, calls = f.calls;
         f.fail_at = f.calls + n;
         tg_status status = tg_gemm(ctx, 8, 8, 8, a, b, c);
         bool failed = f.calls >= f.fail_at;
         assert_int_equal(status, failed ? TG_ERROR_MEMORY : TG_OK);
-        assert_int_equal(f.live, live);
+        assert_int_equal(f.live_blocks, live);
         f.fail_at = 0;
         assert_int_equal(tg_gemm(ctx, 8, 8, 8, a, b, c), TG_OK);
         tg_context_destroy(ctx);
-        assert_int_equal(f.live, 0);
+        assert_int_equal(f.live_blocks, 0);
         assert_true(failed || f.calls > calls);
         if (!failed) break;
     }

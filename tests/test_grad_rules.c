@@ -1,18 +1,12 @@
 /* Gradient rules, one primitive at a time on the graph itself: central differences in f64 on the reference under a random
  * cotangent, second derivatives of the smooth ones, and the points where the field disagrees (ties, zeros, NaN). Ends by
  * checking that no primitive with a rule was left out. Must not use the public operations. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support.h"
 
 #include "grad/grad.h"
 #include "grad/rules.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -580,25 +574,11 @@ static void test_sites(void **state) {
 }
 
 /* A failed allocation is an error value; nothing leaks (rig_free looks). */
-typedef struct failing {
-    int64_t calls, fail_at;
-} failing;
-static void *failing_alloc(void *user, size_t size) {
-    failing *f = user;
-    return ++f->calls == f->fail_at ? NULL : aligned_alloc(64, (size + 63) / 64 * 64);
-}
-static void failing_release(void *user, void *block, size_t size) {
-    (void)user, (void)size;
-    free(block);
-}
-
 static void test_allocation(void **state) {
     (void)state;
     for (int64_t n = 1; n < 200; n++) {
-        failing f = {0, 0};
-        tg_allocator allocator = {failing_alloc, failing_release, &f};
-        tg_context_options options = {&allocator, NULL, NULL};
-        tg_context *ctx = tg_context_create(&options);
+        support_allocator f = {0};
+        tg_context *ctx = support_context_counting(&f);
         tg_graph *g = tg_graph_create(ctx);
         int32_t x = tg_ir_input(g, "x", TG_SHAPE(4, 3, 2), TG_F32), out = 0, y = x;
         for (int i = 0; i < 40; i++) y = tg_ir_binary(g, TG_OP_MUL, tg_ir_unary(g, TG_OP_TANH, y), x);

@@ -1,11 +1,6 @@
 /* test_graph: building nodes and what is refused, message texts, verification, printing, and bytes there and back, whole,
- * cut, flipped and without memory. Links against src/base and src/ir alone. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+ * cut, flipped and without memory. */
+#include "support.h"
 
 #include "ir/graph.h"
 
@@ -14,31 +9,6 @@
 #include <string.h>
 
 /* ---------------------------------------------------------------- helpers */
-
-typedef struct failing {
-    int64_t calls, fail_at, blocks;
-} failing;
-
-static void *failing_alloc(void *user, size_t size) {
-    failing *f = user;
-    if (++f->calls == f->fail_at) return NULL;
-    void *block = aligned_alloc(64, (size + 63) / 64 * 64);
-    if (block) f->blocks++;
-    return block;
-}
-
-static void failing_release(void *user, void *block, size_t size) {
-    failing *f = user;
-    (void)size;
-    f->blocks--;
-    free(block);
-}
-
-static tg_context *failing_context(failing *f) {
-    const tg_allocator allocator = {failing_alloc, failing_release, f};
-    tg_context_options options = {&allocator, NULL, NULL};
-    return tg_context_create(&options);
-}
 
 static tg_init init_of(tg_init_kind kind, double scale) {
     const tg_init init = {.kind = kind, .scale = scale};
@@ -956,8 +926,8 @@ static void boastful_headers_get_no_memory(void **state) {
 static void every_allocation_may_fail(void **state) {
     (void)state;
     for (int64_t n = 2;; n++) {
-        failing f = {.fail_at = n};
-        tg_context *ctx = failing_context(&f);
+        support_allocator f = {.fail_at = n};
+        tg_context *ctx = support_context_counting(&f);
         tg_text_buffer bytes, text;
         tg_text_init(&bytes, ctx);
         tg_text_init(&text, ctx);
@@ -982,7 +952,7 @@ static void every_allocation_may_fail(void **state) {
         assert_int_equal(ctx->live_blocks, 0);
         assert_int_equal(ctx->live_bytes, 0);
         tg_context_destroy(ctx);
-        assert_int_equal(f.blocks, 0);
+        assert_int_equal(f.live_blocks, 0);
         if (ok) {
             assert_true(n > 20);
             break;

@@ -1,18 +1,12 @@
 /* Optimisers: layout, schedules, gradients packed flat, SGD and Adam against plain double loops, flattening of parameters.
  * Runs appended graphs on the f64 reference with states carried from step to step, before and after the passes. Must not
  * use the model session. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support.h"
 
 #include "optim/optim.h"
 #include "pass/pass.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -1042,28 +1036,14 @@ static void test_sibling(void **state) {
 
 /* ---------------------------------------------------------------- allocation */
 
-typedef struct failing {
-    int64_t calls, fail_at;
-} failing;
-static void *failing_alloc(void *user, size_t size) {
-    failing *f = user;
-    return ++f->calls == f->fail_at ? NULL : aligned_alloc(64, (size + 63) / 64 * 64);
-}
-static void failing_release(void *user, void *block, size_t size) {
-    (void)user, (void)size;
-    free(block);
-}
-
 static void test_allocation(void **state) {
     (void)state;
     for (int64_t n = 1; n < 400; n++) {
-        failing f = {0, 0};
-        tg_allocator allocator = {failing_alloc, failing_release, &f};
-        tg_context_options options = {&allocator, NULL, NULL};
+        support_allocator f = {0};
         const tg_param_group group = {.pattern = "p1*", .rate = 2};
         const tg_optimizer o = tg_muon(.lr = tg_lr_constant(0.1), .weight_decay = 0.1, .clip_norm = 1, .accumulate = 2, .average = 0.5,
                                        .groups = &group, .group_count = 1);
-        tg_context *ctx = tg_context_create(&options);
+        tg_context *ctx = support_context_counting(&f);
         tg_graph *g = tg_graph_create(ctx);
         ctx->trace = g;
         tg_arena arena;

@@ -1,31 +1,17 @@
 /* Passes: random graphs have the same values before and after (f64 reference), stay valid, and a second run changes nothing;
  * rewrites that must happen happen, those that would change a value do not; cost grows with the nodes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support.h"
 
 #include "pass/pass.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-static uint64_t random_state;
+static support_random pass_random;
 
-static uint64_t random_bits(void) {
-    random_state += 0x9e3779b97f4a7c15u;
-    uint64_t z = random_state;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-static int random_below(int n) { return (int)(random_bits() % (uint64_t)n); }
+static int random_below(int n) { return (int)support_random_below(&pass_random, n); }
 
 static tg_graph *graph_make(tg_context **ctx) {
     *ctx = tg_context_create(NULL);
@@ -349,7 +335,7 @@ static void add_other(generator *s) {
 
 static tg_graph *random_graph(uint64_t seed, tg_context **ctx) {
     generator s = {graph_make(ctx), {0}, 0};
-    random_state = seed;
+    pass_random.state = seed;
     s.g->current_site = TG_SITE;
     keep(&s, tg_ir_input(s.g, "f", TG_SHAPE(2, 3), TG_F32));
     keep(&s, tg_ir_input(s.g, "i", TG_SHAPE(3), TG_I32));
@@ -646,25 +632,11 @@ static void test_linear(void **state) {
     if (many > 16 * 6 * (one + 0.001)) fail_msg("16 times the nodes take %.1f times as long", many / one);
 }
 
-typedef struct failing {
-    int64_t calls, fail_at;
-} failing;
-static void *failing_alloc(void *user, size_t size) {
-    failing *f = user;
-    return ++f->calls == f->fail_at ? NULL : aligned_alloc(64, (size + 63) / 64 * 64);
-}
-static void failing_release(void *user, void *block, size_t size) {
-    (void)user, (void)size;
-    free(block);
-}
-
 static void test_allocation(void **state) {
     (void)state;
     for (int64_t n = 1; n < 200; n++) {
-        failing f = {0, 0};
-        tg_allocator allocator = {failing_alloc, failing_release, &f};
-        tg_context_options options = {&allocator, NULL, NULL};
-        tg_context *ctx = tg_context_create(&options);
+        support_allocator f = {0};
+        tg_context *ctx = support_context_counting(&f);
         tg_graph *g = tg_graph_create(ctx);
         int32_t x = tg_ir_input(g, "x", TG_SHAPE(2, 3), TG_F32), y = x;
         for (int i = 0; i < 150; i++) y = tg_ir_binary(g, TG_OP_ADD, tg_ir_unary(g, TG_OP_SIN, y), tg_ir_const(g, TG_SCALAR, TG_F32, i));

@@ -1,19 +1,13 @@
 /* What tracing builds: the shape and dtype of every operation's result, broadcasting, names of parameters, scopes, tables of
  * the graph, index checks, the life of a trace, failing allocations; and that compositions (softmax, losses, layer norm ...)
  * mean what they say, on the f64 reference. What primitives compute is tested elsewhere. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "support.h"
 
 #include "ir/graph.h"
-#include "tensorgrad/tensorgrad.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* ---------------------------------------------------------------- helpers */
 
@@ -921,26 +915,6 @@ static void test_life(void **state) {
 
 /* ---------------------------------------------------------------- failing allocations */
 
-typedef struct failing_allocator {
-    int64_t until;
-    int64_t live;
-} failing_allocator;
-
-static void *failing_alloc(void *user, size_t size) {
-    failing_allocator *state = user;
-    if (state->until-- <= 0) return NULL;
-    void *block = aligned_alloc(64, (size + 63) / 64 * 64);
-    state->live += block != NULL;
-    return block;
-}
-
-static void failing_release(void *user, void *block, size_t size) {
-    failing_allocator *state = user;
-    (void)size;
-    state->live -= block != NULL;
-    free(block);
-}
-
 /* One of everything that allocates, no assertions inside. */
 static tg_tensor build_of_everything(tg_graph *g, void *user) {
     static const float data[6] = {1, 2, 3, 4, 5, 6};
@@ -973,11 +947,9 @@ static tg_tensor build_of_everything(tg_graph *g, void *user) {
 static void test_failing_allocations(void **state) {
     (void)state;
     int refused = 0;
-    for (int64_t n = 0;; n++) {
-        failing_allocator memory = {n, 0};
-        tg_allocator allocator = {failing_alloc, failing_release, &memory};
-        tg_context_options options = {.allocator = &allocator};
-        tg_context *ctx = tg_context_create(&options);
+    for (int64_t n = 1;; n++) {
+        support_allocator memory = {.fail_at = n, .fail_on = true};
+        tg_context *ctx = support_context_counting(&memory);
         if (ctx == NULL) {
             refused++;
             continue;
@@ -992,7 +964,7 @@ static void test_failing_allocations(void **state) {
         tg_graph_destroy(g);
         assert_int_equal(ctx->live_blocks, 0);
         tg_context_destroy(ctx);
-        assert_int_equal(memory.live, 0);
+        assert_int_equal(memory.live_blocks, 0);
         if (done) break;
     }
     assert_true(refused > 20);

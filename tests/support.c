@@ -65,6 +65,13 @@ tg_context *support_context_counting(support_allocator *state) {
     return tg_context_create(&options);
 }
 
+bool support_leaked(const support_allocator *state) {
+    if (state->live_blocks == 0 && state->live_bytes == 0 && !state->size_mismatch) return false;
+    fprintf(stderr, "%lld blocks, %lld bytes left%s\n", (long long)state->live_blocks, (long long)state->live_bytes,
+            state->size_mismatch ? ", a size mismatch" : "");
+    return true;
+}
+
 void support_assert_no_error(tg_context *ctx) {
     if (tg_error(ctx) == TG_OK) return;
     const tg_site site = tg_error_site(ctx);
@@ -142,6 +149,22 @@ uint64_t support_seed(uint64_t standard) {
 int support_env_int(const char *name, int standard) {
     const char *text = getenv(name);
     return text && *text ? atoi(text) : standard;
+}
+
+/* ---------------------------------------------------------------- files */
+
+static const char *support_temporary(size_t room) {
+    const char *folder = getenv("TMPDIR");
+    return folder && *folder && strlen(folder) < room ? folder : P_tmpdir;
+}
+
+void support_path(char *path, size_t room, const char *name) {
+    snprintf(path, room, "%s/tensorgrad-%ld-%s", support_temporary(room - strlen(name) - 40), (long)getpid(), name);
+}
+
+void support_folder(char *path, size_t room) {
+    snprintf(path, room, "%s/tensorgrad-test-XXXXXX", support_temporary(room - 40));
+    if (!mkdtemp(path)) fail_msg("cannot make a directory like %s", path);
 }
 
 /* ---------------------------------------------------------------- comparison */
@@ -432,9 +455,8 @@ static void support_gpu_close(void) {
 /* After the last test: it can only end the process with a failure. */
 static void support_gpu_at_exit(void) {
     support_gpu_close();
-    if (support_gpu.counts.live_blocks == 0 && !support_gpu.counts.size_mismatch) return;
-    fprintf(stderr, "the WebGPU device left %lld blocks%s\n", (long long)support_gpu.counts.live_blocks,
-            support_gpu.counts.size_mismatch ? ", a size mismatch" : "");
+    if (!support_leaked(&support_gpu.counts)) return;
+    fprintf(stderr, "the WebGPU device left them\n");
     fflush(NULL);
     _Exit(1);
 }
@@ -853,9 +875,7 @@ struct support_emitted {
 
 support_emitted *support_emitted_create(void) {
     support_emitted *e = support_allocate(sizeof *e);
-    const char *root = getenv("TMPDIR");
-    snprintf(e->directory, sizeof e->directory, "%s/tensorgrad-test-XXXXXX", root && *root ? root : P_tmpdir);
-    if (!mkdtemp(e->directory)) fail_msg("cannot make a directory like %s", e->directory);
+    support_folder(e->directory, sizeof e->directory);
     snprintf(e->source, sizeof e->source, "%s/emitted.c", e->directory);
     snprintf(e->library, sizeof e->library, "%s/emitted.so", e->directory);
     e->file = fopen(e->source, "w");

@@ -43,6 +43,8 @@ tg_allocator support_allocator_interface(support_allocator *state);
 tg_context *support_context(void); /* malloc; fails the test when there is none */
 /* Counts in `state`, which starts zeroed except for fail_at and fail_on. May be NULL when the allocation fails. */
 tg_context *support_context_counting(support_allocator *state);
+/* Blocks are left, or one was released with another size than it had: true, and printed. */
+bool support_leaked(const support_allocator *state);
 /* Fails the test with the context's message unless it holds no error. */
 void support_assert_no_error(tg_context *ctx);
 
@@ -58,6 +60,11 @@ float support_random_float(support_random *r, double lo, double hi); /* uniform,
 /* TG_TEST_SEED from the environment, else `standard`. */
 uint64_t support_seed(uint64_t standard);
 int support_env_int(const char *name, int standard);
+
+/* ---- files, below TMPDIR, or where the system keeps temporary ones when that is not set or does not fit in `room` */
+/* The path of a file of this process. */
+void support_path(char *path, size_t room, const char *name);
+void support_folder(char *path, size_t room); /* a new folder; fails the test when it cannot be made */
 
 /* ---- comparison */
 /* Distance of `got` from `want` in f32 units in the last place at `want` (denormals: of the smallest normal). 0 for the same

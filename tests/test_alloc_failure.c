@@ -1,11 +1,9 @@
 /* The n-th allocation fails, for every n until the whole scenario succeeds: each time an error and nothing else. Nothing leaks, no
  * block is released with another size than it had, files are whole, and a model made before keeps its values and works. */
-#define _XOPEN_SOURCE 700
 #include "support.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct scenario {
     support_allocator allocator;
@@ -88,11 +86,9 @@ static void write_checkpoint(const char *path) {
 }
 
 static void scenario_begin(scenario *s) {
-    const char *folder = getenv("TMPDIR");
-    if (folder == NULL || strlen(folder) > 150) folder = P_tmpdir;
     memset(s, 0, sizeof *s);
-    snprintf(s->path, sizeof s->path, "%s/test_alloc_%ld.safetensors", folder, (long)getpid());
-    snprintf(s->other, sizeof s->other, "%s/test_alloc_%ld_other.safetensors", folder, (long)getpid());
+    support_path(s->path, sizeof s->path, "alloc.safetensors");
+    support_path(s->other, sizeof s->other, "alloc_other.safetensors");
     write_checkpoint(s->path);
 }
 

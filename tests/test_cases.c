@@ -3,6 +3,8 @@
  * or were computed in f64. How numeric cases run: numeric.h. */
 #include "numeric.h"
 
+#include "fixtures.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -558,29 +560,12 @@ TEST(a_tensor_of_another_trace_is_an_error, {
 
 /* ---------------------------------------------------------------- training */
 
-static tg_model *compile(tg_context *ctx, tg_build_fn build, void *user, tg_optimizer optimizer) {
-    const tg_compile_options options = {.optimizer = optimizer, .seed = 1, .device = support_device(), .threads = 1};
-    tg_model *model = tg_compile(ctx, build, user, &options);
-    if (!model) fail_msg("%s: %s", tg_status_name(tg_error(ctx)), tg_error_message(ctx));
-    return model;
-}
-
 static void finish(tg_context *ctx, tg_model *model) {
     tg_model_destroy(model);
     tg_context_destroy(ctx);
 }
 
-static void check_ok(tg_model *model, tg_status status) {
-    if (status != TG_OK) fail_msg("%s: %s", tg_status_name(status), tg_error_message(tg_model_context(model)));
-}
-
-static void expect_param(tg_model *model, const char *name, const float *want, int64_t count, double tolerance) {
-    float got[64];
-    check_ok(model, tg_param_download(model, name, got, count));
-    for (int64_t i = 0; i < count; i++)
-        if (!(fabs((double)got[i] - (double)want[i]) <= tolerance))
-            fail_msg("%s[%d]: got %.9g, want %.9g", name, (int)i, (double)got[i], (double)want[i]);
-}
+static void check_ok(tg_model *model, tg_status status) { ok(tg_model_context(model), status); }
 
 static const float one_and_two[] = {1, 2}, one[] = {1};
 
@@ -592,8 +577,7 @@ static tg_tensor build_scaled(tg_graph *g, void *user) {
 TEST(resuming_keeps_moments_and_step_count, {
     tg_context *ctx = support_context();
     char path[600];
-    const char *root = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/tensorgrad-resume-%p.safetensors", root && *root ? root : ".", (void *)ctx);
+    support_path(path, sizeof path, "cases.safetensors");
     tg_model *model = compile(ctx, build_scaled, NULL, tg_adam(.lr = tg_lr_constant(.1)));
     const float gradients[] = {1.0f, -.5f, .25f};
     float loss;

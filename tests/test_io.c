@@ -1,12 +1,7 @@
 /* Tests of src/io: files that replace their target whole or not at all, and the safetensors reader and writer against good,
  * broken and mutated files. */
 #define _XOPEN_SOURCE 700
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "support.h"
 
 #include "io/file.h"
 #include "io/json.h"
@@ -31,10 +26,9 @@ typedef struct io_fixture {
 
 static int io_setup(void **state) {
     io_fixture *f = calloc(1, sizeof *f);
-    const char *base = getenv("TMPDIR");
     f->ctx = tg_context_create(NULL);
-    snprintf(f->folder, sizeof f->folder, "%s/test_io_XXXXXX", base != NULL && strlen(base) < 80 ? base : P_tmpdir);
-    if (f->ctx == NULL || mkdtemp(f->folder) == NULL) return -1;
+    support_folder(f->folder, sizeof f->folder);
+    if (f->ctx == NULL) return -1;
     snprintf(f->path, sizeof f->path, "%s/model.safetensors", f->folder);
     *state = f;
     return 0;

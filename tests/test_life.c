@@ -1,62 +1,12 @@
 /* Model life: batches of any size in one model, the sizes that are kept and freed, what all of them share; outputs and captures of every
  * dtype; frozen parts. A model of any size is compared, bit for bit, with models made for one size each, whose states are moved by hand. */
-#define _XOPEN_SOURCE 700
-#include "support.h"
+#include "fixtures.h"
 
 #include "io/safetensors.h"
 #include "run/model.h"
 
 #include <stdlib.h>
 #include <string.h>
-#if !defined(__wasm__)
-#  include <unistd.h>
-#endif
-
-typedef struct fixture {
-    support_allocator allocator;
-    tg_context *ctx;
-} fixture;
-
-static int setup(void **state) {
-    fixture *f = calloc(1, sizeof *f);
-    f->ctx = support_context_counting(&f->allocator);
-    *state = f;
-    return f->ctx != NULL ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    fixture *f = *state;
-    tg_context_destroy(f->ctx);
-    const bool leaked = f->allocator.live_blocks != 0 || f->allocator.live_bytes != 0 || f->allocator.size_mismatch;
-    if (leaked) print_error("%lld blocks, %lld bytes left\n", (long long)f->allocator.live_blocks, (long long)f->allocator.live_bytes);
-    free(f);
-    return leaked;
-}
-
-static void ok(tg_context *ctx, tg_status status) {
-    if (status != TG_OK) fail_msg("status %d: %s", (int)status, tg_error_message(ctx));
-}
-
-static tg_model *must(tg_context *ctx, tg_model *model) {
-    if (model == NULL) fail_msg("no model: %s", tg_error_message(ctx));
-    return model;
-}
-
-static void refused(tg_context *ctx, tg_status got, tg_status code, const char *says) {
-    if (got != code || strstr(tg_error_message(ctx), says) == NULL)
-        fail_msg("returned %d: %s (wanted %d: %s)", (int)got, tg_error_message(ctx), (int)code, says);
-    tg_clear_error(ctx);
-}
-
-static tg_compile_options options_with(tg_optimizer optimizer) {
-    tg_compile_options o;
-    memset(&o, 0, sizeof o);
-    o.optimizer = optimizer;
-    o.seed = 7;
-    o.threads = 1;
-    o.device = support_device();
-    return o;
-}
 
 /* ---------------------------------------------------------------- a model of any size */
 
@@ -199,7 +149,8 @@ static void runs_give_the_rows_they_are_fed(void **state) {
         assert_memory_equal(out, want, 14 * sizeof *out);
     }
     assert_true(tg_shape_equal(tg_model_output_shape(sibling), TG_SHAPE(7, 2)));
-    refused(f->ctx, tg_run(sibling, b.feeds, 1, out, 13), TG_ERROR_ARGUMENT, "the output [7, 2] has 14 elements, there is room for 13");
+    expect_error(f->ctx, tg_run(sibling, b.feeds, 1, out, 13), TG_ERROR_ARGUMENT,
+                 "the output [7, 2] has 14 elements, there is room for 13");
     for (int64_t size = 1; size < 12; size++) { /* more than are kept; capacity and captures are of the call's size */
         tg_captures *captures = NULL;
         tg_shape shape;
@@ -228,33 +179,34 @@ static void a_refused_size_compiles_and_changes_nothing(void **state) {
     batch_of(&b, 9, 1);
     tg_feed wrong[3] = {b.feeds[0], b.feeds[1], b.feeds[0]};
     wrong[1].count = 8;
-    refused(f->ctx, tg_step(model, wrong, 2, &loss), TG_ERROR_SHAPE, "step: input x[?, 3] is fed with a size of 9, input labels[?] with 8");
+    expect_error(f->ctx, tg_step(model, wrong, 2, &loss), TG_ERROR_SHAPE,
+                 "step: input x[?, 3] is fed with a size of 9, input labels[?] with 8");
     wrong[1] = b.feeds[1];
     wrong[0].count = 26;
-    refused(f->ctx, tg_step(model, wrong, 2, &loss), TG_ERROR_SHAPE, "step: input x[?, 3] takes a multiple of 3 elements, fed 26");
+    expect_error(f->ctx, tg_step(model, wrong, 2, &loss), TG_ERROR_SHAPE, "step: input x[?, 3] takes a multiple of 3 elements, fed 26");
     wrong[0].count = 0;
-    refused(f->ctx, tg_run(model, wrong, 2, &loss, 1), TG_ERROR_SHAPE, "run: input x[?, 3] takes a multiple of 3 elements, fed 0");
+    expect_error(f->ctx, tg_run(model, wrong, 2, &loss, 1), TG_ERROR_SHAPE, "run: input x[?, 3] takes a multiple of 3 elements, fed 0");
     for (int64_t huge = (int64_t)1 << 32; huge > 0 && huge < INT64_MAX / 2; huge *= 2) {
         wrong[0].count = 3 * (huge / 3);
-        refused(f->ctx, tg_run(model, wrong, 2, &loss, 1), TG_ERROR_LIMIT, "elements, over the limit of 2^31 - 1");
+        expect_error(f->ctx, tg_run(model, wrong, 2, &loss, 1), TG_ERROR_LIMIT, "elements, over the limit of 2^31 - 1");
     }
     wrong[0].count = -3;
-    refused(f->ctx, tg_run(model, wrong, 2, &loss, 1), TG_ERROR_SHAPE, "fed -3");
+    expect_error(f->ctx, tg_run(model, wrong, 2, &loss, 1), TG_ERROR_SHAPE, "fed -3");
     wrong[0] = b.feeds[0];
     wrong[0].data = NULL;
-    refused(f->ctx, tg_step(model, wrong, 2, &loss), TG_ERROR_ARGUMENT, "step: input x is fed from NULL");
+    expect_error(f->ctx, tg_step(model, wrong, 2, &loss), TG_ERROR_ARGUMENT, "step: input x is fed from NULL");
     wrong[0] = b.feeds[0];
-    refused(f->ctx, tg_step(model, wrong, 3, &loss), TG_ERROR_DUPLICATE, "step: input x is fed twice");
-    refused(f->ctx, tg_step(model, wrong, 1, &loss), TG_ERROR_NOT_FOUND, "step: inputs not fed: labels");
-    refused(f->ctx, tg_step(model, NULL, 0, &loss), TG_ERROR_NOT_FOUND, "step: inputs not fed: x, labels");
-    refused(f->ctx, tg_step(model, NULL, 2, &loss), TG_ERROR_ARGUMENT, "step: 2 feeds at NULL");
+    expect_error(f->ctx, tg_step(model, wrong, 3, &loss), TG_ERROR_DUPLICATE, "step: input x is fed twice");
+    expect_error(f->ctx, tg_step(model, wrong, 1, &loss), TG_ERROR_NOT_FOUND, "step: inputs not fed: labels");
+    expect_error(f->ctx, tg_step(model, NULL, 0, &loss), TG_ERROR_NOT_FOUND, "step: inputs not fed: x, labels");
+    expect_error(f->ctx, tg_step(model, NULL, 2, &loss), TG_ERROR_ARGUMENT, "step: 2 feeds at NULL");
     wrong[1].name = "label";
-    refused(f->ctx, tg_step(model, wrong, 2, &loss), TG_ERROR_NOT_FOUND, "step: unknown input label");
+    expect_error(f->ctx, tg_step(model, wrong, 2, &loss), TG_ERROR_NOT_FOUND, "step: unknown input label");
     wrong[1] = tg_feed_f32("labels", b.x, 9);
-    refused(f->ctx, tg_step(model, wrong, 2, &loss), TG_ERROR_DTYPE, "step: input labels is i32, fed as f32");
+    expect_error(f->ctx, tg_step(model, wrong, 2, &loss), TG_ERROR_DTYPE, "step: input labels is i32, fed as f32");
     assert_int_equal(any.builds, 1);
     b.labels[4] = 5; /* the size is fine: what is fed is not */
-    refused(f->ctx, tg_step(model, b.feeds, 2, &loss), TG_ERROR_INDEX, "index 5 at position 4");
+    expect_error(f->ctx, tg_step(model, b.feeds, 2, &loss), TG_ERROR_INDEX, "index 5 at position 4");
     assert_int_equal(tg_model_step_count(model), 0);
     tg_model_destroy(model);
 }
@@ -278,7 +230,7 @@ static void a_size_that_does_not_trace_rejects_its_call_alone(void **state) {
     ok(f->ctx, tg_step(same, b.feeds, 1, NULL));
     const int64_t bytes = f->allocator.live_bytes, blocks = f->allocator.live_blocks;
     for (int64_t size = 3; size < 10; size += 2) {
-        refused(f->ctx, tg_step(model, batch_of(&b, size, 1), 1, &loss), TG_ERROR_SHAPE, "reshape");
+        expect_error(f->ctx, tg_step(model, batch_of(&b, size, 1), 1, &loss), TG_ERROR_SHAPE, "reshape");
         assert_int_equal(f->allocator.live_bytes, bytes);
         assert_int_equal(f->allocator.live_blocks, blocks);
     }
@@ -332,7 +284,7 @@ static void all_sizes_are_one_model(void **state) {
         const float side = 1;
         batch_of(&b, 3, 1);
         const tg_feed feeds[2] = {b.feeds[0], tg_feed_f32("side", &side, 1)};
-        refused(f->ctx, tg_step(model, feeds, what == WIDER_INPUT ? 2 : 1, NULL), TG_ERROR_SHAPE, says[what]);
+        expect_error(f->ctx, tg_step(model, feeds, what == WIDER_INPUT ? 2 : 1, NULL), TG_ERROR_SHAPE, says[what]);
         assert_int_equal(tg_model_step_count(model), 0);
         tg_model_destroy(model);
     }
@@ -353,18 +305,19 @@ static void any_is_for_inputs_of_compiled_models(void **state) {
     any_model any = {TG_ANY, 0};
     tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.1)));
     assert_null(tg_compile(f->ctx, twice_any, NULL, &options));
-    refused(f->ctx, tg_error(f->ctx), TG_ERROR_SHAPE, "input x: the shape [?, ?] has more than one TG_ANY");
+    expect_error(f->ctx, tg_error(f->ctx), TG_ERROR_SHAPE, "input x: the shape [?, ?] has more than one TG_ANY");
     assert_null(tg_trace(f->ctx, any_forward, &any, NULL));
-    refused(f->ctx, tg_error(f->ctx), TG_ERROR_SHAPE, "input x: the shape [?, 3] has TG_ANY, which only models that are compiled can have");
+    expect_error(f->ctx, tg_error(f->ctx), TG_ERROR_SHAPE,
+                 "input x: the shape [?, 3] has TG_ANY, which only models that are compiled can have");
     assert_null(tg_compile(f->ctx, any_elsewhere, NULL, &options));
-    refused(f->ctx, tg_error(f->ctx), TG_ERROR_SHAPE, "param w: shape [?, 2] has a dimension under 1");
+    expect_error(f->ctx, tg_error(f->ctx), TG_ERROR_SHAPE, "param w: shape [?, 2] has a dimension under 1");
     options.any_size = -1;
     assert_null(tg_compile(f->ctx, any_loss, &any, &options));
-    refused(f->ctx, tg_error(f->ctx), TG_ERROR_ARGUMENT, "compile: any_size is -1");
+    expect_error(f->ctx, tg_error(f->ctx), TG_ERROR_ARGUMENT, "compile: any_size is -1");
     options.any_size = 0;
     options.max_sizes = -2;
     assert_null(tg_compile(f->ctx, any_loss, &any, &options));
-    refused(f->ctx, tg_error(f->ctx), TG_ERROR_ARGUMENT, "compile: max_sizes is -2");
+    expect_error(f->ctx, tg_error(f->ctx), TG_ERROR_ARGUMENT, "compile: max_sizes is -2");
 }
 
 /* ---------------------------------------------------------------- sizes that are kept and freed */
@@ -453,8 +406,8 @@ static void data_sets_come_in_batches_of_any_size(void **state) {
     tg_dataset *six = tg_dataset_create(model, b.feeds, 2, 30), *five = tg_dataset_create_batch(model, b.feeds, 2, 30, 5);
     assert_non_null(six);
     assert_non_null(five);
-    refused(f->ctx, tg_dataset_create_batch(model, b.feeds, 2, 30, -1) == NULL ? tg_error(f->ctx) : TG_OK, TG_ERROR_ARGUMENT,
-            "batch is -1");
+    expect_error(f->ctx, tg_dataset_create_batch(model, b.feeds, 2, 30, -1) == NULL ? tg_error(f->ctx) : TG_OK, TG_ERROR_ARGUMENT,
+                 "batch is -1");
     const tg_train_options train = {.steps = 4, .order = TG_BATCH_SEQUENTIAL};
     float losses[4], want = 0;
     for (int turn = 0; turn < 4; turn++) { /* t = 0, 4, 8, 12 */
@@ -475,15 +428,15 @@ static void data_sets_come_in_batches_of_any_size(void **state) {
             ok(f->ctx, tg_run(model, batch_of(&piece, other, 1), 2, &value, 1)); /* frees no batch's */
     }
     same_parameters(model, same);
-    refused(f->ctx, tg_train(same, five, &train, NULL, NULL), TG_ERROR_ARGUMENT, "the data set is another model's");
+    expect_error(f->ctx, tg_train(same, five, &train, NULL, NULL), TG_ERROR_ARGUMENT, "the data set is another model's");
     tg_dataset_destroy(five);
     tg_model_destroy(model);
-    refused(f->ctx, tg_train(same, six, &train, NULL, NULL), TG_ERROR_STATE, "the data set's model was destroyed");
+    expect_error(f->ctx, tg_train(same, six, &train, NULL, NULL), TG_ERROR_STATE, "the data set's model was destroyed");
     tg_dataset_destroy(six);
     any_model fixed_any = {6, 0};
     tg_model *fixed = must(f->ctx, tg_compile(f->ctx, any_loss, &fixed_any, &options));
     assert_null(tg_dataset_create_batch(fixed, b.feeds, 2, 30, 5));
-    refused(f->ctx, tg_error(f->ctx), TG_ERROR_SHAPE, "dataset: batches of 5 rows are asked for, the inputs listed take 6");
+    expect_error(f->ctx, tg_error(f->ctx), TG_ERROR_SHAPE, "dataset: batches of 5 rows are asked for, the inputs listed take 6");
     tg_dataset_destroy(tg_dataset_create_batch(fixed, b.feeds, 2, 30, 6));
     tg_model_destroy(fixed);
     tg_model_destroy(same);
@@ -521,20 +474,10 @@ static void reset_and_uploads_reach_all_sizes(void **state) {
 }
 
 #if !defined(__wasm__) /* where there are no files */
-enum { PATH_ROOM = 256 };
-
-static void temporary_path(char path[PATH_ROOM], const char *suffix) {
-    const char *folder = getenv("TMPDIR");
-    snprintf(path, PATH_ROOM, "%s/test_life_%ld%s.safetensors", folder != NULL && strlen(folder) < 150 ? folder : P_tmpdir, (long)getpid(),
-             suffix);
-}
-
 static void checkpoints_are_of_the_model_not_of_a_size(void **state) {
     fixture *f = *state;
     any_model any = {TG_ANY, 0}, four = {4, 0};
     const tg_compile_options options = options_with(tg_adamw(.lr = tg_lr_cosine_decay(0.05, 0.01, 20), .accumulate = 2));
-    char path[PATH_ROOM];
-    temporary_path(path, "");
     tg_model *saved = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options));
     tg_model *loaded = must(f->ctx, tg_compile(f->ctx, any_loss, &any, &options));
     tg_model *fixed = must(f->ctx, tg_compile(f->ctx, any_loss, &four, &options));
@@ -542,10 +485,9 @@ static void checkpoints_are_of_the_model_not_of_a_size(void **state) {
     for (int t = 0; t < 3; t++) ok(f->ctx, tg_step(saved, batch_of(&b, 3 + t, 1), 2, NULL));
     for (int t = 0; t < 2; t++)
         ok(f->ctx, tg_step(loaded, batch_of(&b, 4 + t, 2), 2, NULL)); /* its sizes stay, and see the file's values */
-    ok(f->ctx, tg_model_save(saved, path));
-    ok(f->ctx, tg_model_load(loaded, path));
-    ok(f->ctx, tg_model_load(fixed, path));
-    remove(path);
+    ok(f->ctx, tg_model_save(saved, f->path));
+    ok(f->ctx, tg_model_load(loaded, f->path));
+    ok(f->ctx, tg_model_load(fixed, f->path));
     for (int t = 0; t < 4; t++) {
         float one = 0, other = 0, third = 0;
         ok(f->ctx, tg_step(saved, batch_of(&b, 4, (uint64_t)t), 2, &one));
@@ -675,7 +617,7 @@ static void results_have_their_own_dtype(void **state) {
             const tg_feed feeds[2] = {tg_feed_f32("x", s->x, (int64_t)rows * SCORES), tg_feed_i32("k", s->k, rows)};
             tg_captures *captures = NULL;
             memset(out, GUARD, LARGE * SCORES + 64);
-            refused(f->ctx, tg_run(model, feeds, 2, out, counts[which] - 1), TG_ERROR_ARGUMENT, "there is room for");
+            expect_error(f->ctx, tg_run(model, feeds, 2, out, counts[which] - 1), TG_ERROR_ARGUMENT, "there is room for");
             assert_int_equal(out[0], GUARD);
             ok(f->ctx, tg_run(model, feeds, 2, out, counts[which]));
             assert_memory_equal(out, want[which], (size_t)bytes);
@@ -790,30 +732,28 @@ static void statistics_go_with_the_parameters(void **state) {
     fixture *f = *state;
     bool training = true, predicting = false;
     const tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.1)));
-    char path[PATH_ROOM];
     float x[30], want[24], got[24];
     const tg_feed feed = tg_feed_f32("x", x, 30);
     support_random r = support_random_make(3);
     for (int i = 0; i < 30; i++) x[i] = support_random_float(&r, 1, 4);
-    temporary_path(path, "_n");
     tg_model *trained = must(f->ctx, tg_compile(f->ctx, normed, &training, &options));
     tg_model *sibling = must(f->ctx, tg_compile_sibling(trained, normed, &predicting));
     for (int t = 0; t < 5; t++) ok(f->ctx, tg_step(trained, &feed, 1, NULL));
     ok(f->ctx, tg_run(sibling, &feed, 1, want, 24));
-    ok(f->ctx, tg_model_save(trained, path));
+    ok(f->ctx, tg_model_save(trained, f->path));
 
     tg_model *alone = must(f->ctx, tg_compile_forward(f->ctx, normed, &predicting, &options)); /* of a training file */
     ok(f->ctx, tg_run(alone, &feed, 1, got, 24));
     assert_memory_not_equal(want, got, sizeof want);
-    ok(f->ctx, tg_model_load(alone, path));
+    ok(f->ctx, tg_model_load(alone, f->path));
     ok(f->ctx, tg_run(alone, &feed, 1, got, 24));
     assert_memory_equal(want, got, sizeof want);
 
-    ok(f->ctx, tg_model_save(alone, path)); /* parameters and statistics, no training state */
+    ok(f->ctx, tg_model_save(alone, f->path)); /* parameters and statistics, no training state */
     tg_model *again = must(f->ctx, tg_compile(f->ctx, normed, &training, &options));
     tg_model *of_again = must(f->ctx, tg_compile_sibling(again, normed, &predicting));
     ok(f->ctx, tg_step(again, &feed, 1, NULL));
-    ok(f->ctx, tg_model_load(again, path));
+    ok(f->ctx, tg_model_load(again, f->path));
     assert_int_equal(tg_model_step_count(again), 0);
     ok(f->ctx, tg_run(of_again, &feed, 1, got, 24));
     assert_memory_equal(want, got, sizeof want);
@@ -828,12 +768,11 @@ static void statistics_go_with_the_parameters(void **state) {
                                   {"layer.b", TG_F32, TG_SHAPE(4), zeros},
                                   {"bn.g", TG_F32, TG_SHAPE(4), zeros},
                                   {"bn.b", TG_F32, TG_SHAPE(4), zeros}};
-    ok(f->ctx, tg_safetensors_save(f->ctx, path, items, 4, NULL, 0));
-    refused(f->ctx, tg_model_load(made, path), TG_ERROR_NOT_FOUND, "tg.state/bn.mean");
+    ok(f->ctx, tg_safetensors_save(f->ctx, f->path, items, 4, NULL, 0));
+    expect_error(f->ctx, tg_model_load(made, f->path), TG_ERROR_NOT_FOUND, "tg.state/bn.mean");
     ok(f->ctx, tg_run(made, &feed, 1, got, 24));
     assert_memory_equal(want, got, sizeof want);
-    ok(f->ctx, tg_model_load(again, path));
-    remove(path);
+    ok(f->ctx, tg_model_load(again, f->path));
     tg_model_destroy(trained);
     tg_model_destroy(alone);
     tg_model_destroy(again);
@@ -847,23 +786,20 @@ static void a_backbone_comes_from_a_checkpoint(void **state) {
     const tg_compile_options options = options_with(tg_adam(.lr = tg_lr_constant(0.1)));
     const float x[30] = {1, -2, 3, 0.5f, -1};
     const tg_feed feed = tg_feed_f32("x", x, 30);
-    char path[PATH_ROOM];
     float want[36], got[36], one = 0, other = 0;
-    temporary_path(path, "_b");
     tg_model *trained = must(f->ctx, tg_compile(f->ctx, backbone_loss, &whole, &options));
     for (int t = 0; t < 3; t++) ok(f->ctx, tg_step(trained, &feed, 1, NULL));
     tg_model *forward = must(f->ctx, tg_compile_sibling(trained, backbone_forward, &whole));
     tg_model *tuned = must(f->ctx, tg_compile(f->ctx, backbone_loss, &frozen, &options));
     tg_model *again = must(f->ctx, tg_compile(f->ctx, backbone_loss, &frozen, &options));
-    ok(f->ctx, tg_model_save(forward, path));
-    ok(f->ctx, tg_model_load(tuned, path));
+    ok(f->ctx, tg_model_save(forward, f->path));
+    ok(f->ctx, tg_model_load(tuned, f->path));
     ok(f->ctx, tg_param_download(trained, "lower0.W", want, 36));
     for (int t = 0; t < 2; t++) ok(f->ctx, tg_step(tuned, &feed, 1, NULL));
     ok(f->ctx, tg_param_download(tuned, "lower0.W", got, 36));
     assert_memory_equal(want, got, sizeof want);
-    ok(f->ctx, tg_model_save(tuned, path)); /* with the moments of what is trained */
-    ok(f->ctx, tg_model_load(again, path));
-    remove(path);
+    ok(f->ctx, tg_model_save(tuned, f->path)); /* with the moments of what is trained */
+    ok(f->ctx, tg_model_load(again, f->path));
     ok(f->ctx, tg_step(tuned, &feed, 1, &one));
     ok(f->ctx, tg_step(again, &feed, 1, &other));
     assert_memory_equal(&one, &other, sizeof one);
@@ -908,7 +844,7 @@ static void parameters_are_carried_by_name_and_shape(void **state) {
         ok(ctx, tg_param_download(made, "lower1.W", got, 42));
         assert_memory_equal(first, got, sizeof first);
         counts.fail_at = counts.calls + 1;
-        if (i == 1) refused(ctx, tg_params_carry(made, old, &count), TG_ERROR_MEMORY, "");
+        if (i == 1) expect_error(ctx, tg_params_carry(made, old, &count), TG_ERROR_MEMORY, "");
         counts.fail_at = 0;
         tg_model_destroy(made);
     }
@@ -945,10 +881,10 @@ static void refused_calls_are_no_use_of_a_size(void **state) {
     ok(f->ctx, tg_run(run, batch_of(&b, 3, 1), 1, out, MOST * 2));
     assert_int_equal(rows_told(run), 3);
     const int builds = of_run.builds;
-    refused(f->ctx, tg_step(run, batch_of(&b, 5, 1), 1, &loss), TG_ERROR_STATE, "forward model");
-    refused(f->ctx, tg_run(run, batch_of(&b, 6, 1), 1, NULL, 0), TG_ERROR_ARGUMENT, "output is NULL");
+    expect_error(f->ctx, tg_step(run, batch_of(&b, 5, 1), 1, &loss), TG_ERROR_STATE, "forward model");
+    expect_error(f->ctx, tg_run(run, batch_of(&b, 6, 1), 1, NULL, 0), TG_ERROR_ARGUMENT, "output is NULL");
     assert_int_equal(of_run.builds, builds);
-    refused(f->ctx, tg_run(run, batch_of(&b, 7, 1), 1, out, 3), TG_ERROR_ARGUMENT, "there is room for 3");
+    expect_error(f->ctx, tg_run(run, batch_of(&b, 7, 1), 1, out, 3), TG_ERROR_ARGUMENT, "there is room for 3");
     assert_int_equal(rows_told(run), 3);
 
     tg_model_info info, other;
@@ -956,7 +892,7 @@ static void refused_calls_are_no_use_of_a_size(void **state) {
     ok(f->ctx, tg_model_get_info(model, &info));
     batch_of(&b, 8, 3);
     b.labels[7] = 9;
-    refused(f->ctx, tg_step(model, b.feeds, 2, &loss), TG_ERROR_INDEX, "9");
+    expect_error(f->ctx, tg_step(model, b.feeds, 2, &loss), TG_ERROR_INDEX, "9");
     const tg_feed unknown = tg_feed_f32("z", b.x, MOST);
     assert_null(tg_dataset_create_batch(model, &unknown, 1, MOST, 20));
     tg_clear_error(f->ctx);
@@ -984,9 +920,9 @@ static void options_are_refused_in_their_own_words(void **state) {
     assert_int_equal(tg_step(model, &unknown, 1, NULL), TG_ERROR_NOT_FOUND);
     options.any_size = -1;
     assert_null(tg_compile(f->ctx, any_loss, &m, &options));
-    refused(f->ctx, tg_error(f->ctx), TG_ERROR_ARGUMENT, "any_size");
+    expect_error(f->ctx, tg_error(f->ctx), TG_ERROR_ARGUMENT, "any_size");
     assert_int_equal(tg_step(model, &unknown, 1, NULL), TG_ERROR_NOT_FOUND);
-    refused(f->ctx, tg_params_carry(model, NULL, NULL), TG_ERROR_ARGUMENT, "from is NULL");
+    expect_error(f->ctx, tg_params_carry(model, NULL, NULL), TG_ERROR_ARGUMENT, "from is NULL");
     tg_model_destroy(model);
 }
 
@@ -1019,7 +955,7 @@ static void kernels_are_timed_at_one_size(void **state) {
 int main(void) {
     const int refused_home = support_home_refuses("test_life");
     if (refused_home) return refused_home;
-#define LIFE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define LIFE_TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
         LIFE_TEST(steps_of_all_sizes_are_those_of_models_of_one_size),
         LIFE_TEST(runs_give_the_rows_they_are_fed),

@@ -1,7 +1,7 @@
 /* Tests of the session: compiling, feeding, stepping, running, capturing, parameters, resetting, siblings, checkpoints. Every
  * test runs on a context whose allocator counts, and ends with nothing allocated. */
 #define _XOPEN_SOURCE 700
-#include "support.h"
+#include "fixtures.h"
 
 #include "io/safetensors.h"
 #include "optim/optim.h"
@@ -9,116 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-typedef struct fixture {
-    support_allocator allocator;
-    tg_context *ctx;
-    char path[256];
-} fixture;
-
-static int setup(void **state) {
-    fixture *f = calloc(1, sizeof *f);
-    const char *folder = getenv("TMPDIR");
-    f->ctx = support_context_counting(&f->allocator);
-    snprintf(f->path, sizeof f->path, "%s/test_model_%ld.safetensors", folder != NULL && strlen(folder) < 150 ? folder : P_tmpdir,
-             (long)getpid());
-    *state = f;
-    return f->ctx != NULL ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    fixture *f = *state;
-    remove(f->path);
-    tg_context_destroy(f->ctx);
-    int leaked = f->allocator.live_blocks != 0 || f->allocator.live_bytes != 0 || f->allocator.size_mismatch;
-    if (leaked) print_error("%lld blocks, %lld bytes left\n", (long long)f->allocator.live_blocks, (long long)f->allocator.live_bytes);
-    free(f);
-    return leaked;
-}
-
-/* The call failed with `code` and a message that contains `says`; then the error is cleared. */
-static void expect_error(tg_context *ctx, tg_status got, tg_status code, const char *says) {
-    if (got != code || tg_error(ctx) != code || strstr(tg_error_message(ctx), says) == NULL)
-        fail_msg("returned %d, recorded %d: %s (wanted %d: %s)", (int)got, (int)tg_error(ctx), tg_error_message(ctx), (int)code, says);
-    tg_clear_error(ctx);
-}
-
-static void expect_no_model(tg_context *ctx, tg_model *model, tg_status code, const char *says) {
-    assert_null(model);
-    expect_error(ctx, tg_error(ctx), code, says);
-}
-
-static tg_model *must(tg_context *ctx, tg_model *model) {
-    if (model == NULL) fail_msg("no model: %s", tg_error_message(ctx));
-    return model;
-}
-
-static void ok(tg_context *ctx, tg_status status) {
-    if (status != TG_OK) fail_msg("status %d: %s", (int)status, tg_error_message(ctx));
-}
-
-/* ---------------------------------------------------------------- models */
-
-/* x [4, 3] -> l1 [3, 5], relu -> l2 [5, 1]; mean squared distance to y [4, 1] */
-static tg_tensor mlp_output(tg_graph *g) {
-    tg_tensor x = tg_input(g, "x", TG_SHAPE(4, 3), TG_F32);
-    tg_linear l1 = tg_nn_linear(g, "l1", 3, 5), l2 = tg_nn_linear(g, "l2", 5, 1);
-    tg_tensor h = tg_capture("h", tg_relu(tg_nn_linear_fwd(l1, x)));
-    return tg_capture("out", tg_nn_linear_fwd(l2, h));
-}
-
-static tg_tensor mlp_loss(tg_graph *g, void *user) {
-    (void)user;
-    tg_tensor out = mlp_output(g);
-    return tg_nn_mse(out, tg_input(g, "y", TG_SHAPE(4, 1), TG_F32));
-}
-
-static tg_tensor mlp_forward(tg_graph *g, void *user) {
-    (void)user;
-    return mlp_output(g);
-}
-
-static const float mlp_x[12] = {0.5f, -1, 2, 0.25f, 1, -0.5f, -2, 1.5f, 0, 1, 1, 1};
-static const float mlp_y[4] = {1, -1, 0.5f, 2};
-#define MLP_FEEDS \
-  { tg_feed_f32("x", mlp_x, 12), tg_feed_f32("y", mlp_y, 4) }
-#define MLP_COUNT (15 + 5 + 5 + 1)
-
-static tg_compile_options adam_options(void) {
-    tg_compile_options o;
-    memset(&o, 0, sizeof o);
-    o.optimizer = tg_adam(.lr = tg_lr_constant(0.05), .weight_decay = 0.01);
-    o.seed = 7;
-    o.threads = 1;
-    return o;
-}
-
-static tg_model *mlp_model(tg_context *ctx) {
-    tg_compile_options o = adam_options();
-    return must(ctx, tg_compile(ctx, mlp_loss, NULL, &o));
-}
-
-static float mlp_step(tg_model *m) {
-    const tg_feed feeds[] = MLP_FEEDS;
-    float loss = -1;
-    ok(tg_model_context(m), tg_step(m, feeds, 2, &loss));
-    return loss;
-}
-
-static void mlp_params(tg_model *m, float out[MLP_COUNT]) {
-    tg_context *ctx = tg_model_context(m);
-    ok(ctx, tg_param_download(m, "l1.W", out, 15));
-    ok(ctx, tg_param_download(m, "l1.b", out + 15, 5));
-    ok(ctx, tg_param_download(m, "l2.W", out + 20, 5));
-    ok(ctx, tg_param_download(m, "l2.b", out + 25, 1));
-}
-
-static void assert_same_params(tg_model *m, const float want[MLP_COUNT]) {
-    float have[MLP_COUNT];
-    mlp_params(m, have);
-    assert_memory_equal(have, want, sizeof have);
-}
 
 /* ---------------------------------------------------------------- compiling */
 
@@ -185,7 +75,7 @@ static tg_tensor build_same_capture(tg_graph *g, void *user) {
 static void compile_errors(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_compile_options o = adam_options();
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
     expect_no_model(ctx, tg_compile(ctx, NULL, NULL, &o), TG_ERROR_ARGUMENT, "NULL");
     expect_no_model(ctx, tg_compile(ctx, build_vector_loss, NULL, &o), TG_ERROR_GRADIENT, "loss must be rank 0, got relu[2, 3]");
     expect_no_model(ctx, tg_compile(ctx, build_integer_loss, NULL, &o), TG_ERROR_GRADIENT, "loss must be f32, got cast[] i32");
@@ -213,7 +103,7 @@ static void compile_error_has_the_users_line(void **state) {
 static void compile_options_are_checked(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_compile_options o = adam_options();
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
     o.device = TG_DEVICE_WEBGPU;
     char *library = getenv("TENSORGRAD_WEBGPU_LIB");
     library = library != NULL ? strdup(library) : NULL;
@@ -222,19 +112,19 @@ static void compile_options_are_checked(void **state) {
     if (library != NULL) setenv("TENSORGRAD_WEBGPU_LIB", library, 1);
     else unsetenv("TENSORGRAD_WEBGPU_LIB");
     free(library);
-    o = adam_options();
+    o = adam_options(TG_DEVICE_AUTO);
     o.device = (tg_device_kind)9;
     expect_no_model(ctx, tg_compile(ctx, mlp_loss, NULL, &o), TG_ERROR_ARGUMENT, "9");
-    o = adam_options();
+    o = adam_options(TG_DEVICE_AUTO);
     o.threads = -1;
     expect_no_model(ctx, tg_compile(ctx, mlp_loss, NULL, &o), TG_ERROR_ARGUMENT, "-1");
-    o = adam_options();
+    o = adam_options(TG_DEVICE_AUTO);
     o.optimizer.lr = tg_lr_constant(NAN);
     expect_no_model(ctx, tg_compile(ctx, mlp_loss, NULL, &o), TG_ERROR_ARGUMENT, "nan");
-    o = adam_options();
+    o = adam_options(TG_DEVICE_AUTO);
     o.optimizer.beta1 = 1.5;
     expect_no_model(ctx, tg_compile(ctx, mlp_loss, NULL, &o), TG_ERROR_ARGUMENT, "beta1");
-    o = adam_options();
+    o = adam_options(TG_DEVICE_AUTO);
     o.device = TG_DEVICE_CPU;
     o.optimizer.kind = TG_OPTIMIZER_NONE;
     expect_no_model(ctx, tg_compile(ctx, mlp_loss, NULL, &o), TG_ERROR_ARGUMENT, "options of an optimizer, but not which one");
@@ -291,7 +181,7 @@ static void f16_on_the_cpu_is_f32(void **state) {
     int warnings = 0;
     const tg_context_options options = {NULL, log_precision, &warnings};
     tg_context *ctx = tg_context_create(&options);
-    tg_compile_options o = adam_options();
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
     tg_model *plain = must(ctx, tg_compile(ctx, mlp_loss, NULL, &o));
     tg_model_info info;
     assert_int_equal(warnings, 0);
@@ -323,7 +213,7 @@ static void f16_on_the_cpu_is_f32(void **state) {
 static void step_refuses_feeds(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_model *m = mlp_model(ctx), *twin = mlp_model(ctx);
+    tg_model *m = mlp_model(ctx, TG_DEVICE_AUTO), *twin = mlp_model(ctx, TG_DEVICE_AUTO);
     float before[MLP_COUNT], loss = 42;
     mlp_step(m);
     mlp_step(twin);
@@ -359,11 +249,11 @@ static void step_refuses_feeds(void **state) {
     assert_int_equal(tg_step(NULL, good, 2, &loss), TG_ERROR_ARGUMENT);
     assert_true(loss == 42);
     assert_int_equal(tg_model_step_count(m), 1);
-    assert_same_params(m, before);
+    mlp_expect_params(m, before);
     float a = mlp_step(m), b = mlp_step(twin); /* the next step is what it would have been: moments and counter too */
     assert_memory_equal(&a, &b, sizeof a);
     mlp_params(twin, before);
-    assert_same_params(m, before);
+    mlp_expect_params(m, before);
     assert_true(ctx->live_bytes >= live);
     tg_model_destroy(m);
     tg_model_destroy(twin);
@@ -381,7 +271,7 @@ static tg_tensor build_lookup(tg_graph *g, void *user) {
 static void step_checks_fed_indices(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_compile_options o = adam_options();
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
     tg_model *m = must(ctx, tg_compile(ctx, build_lookup, NULL, &o));
     const int32_t idx[3] = {0, 3, 3}, target[3] = {1, -1, 0}, high[3] = {0, 1, 4}, low[3] = {-1, 0, 0}, bad_target[3] = {1, 2, 0},
                   bad_low[3] = {0, 1, -2};
@@ -409,7 +299,7 @@ static void step_checks_fed_indices(void **state) {
 static void step_checks_computed_indices_first(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_compile_options o = adam_options();
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
     int yes = 1;
     tg_model *m = must(ctx, tg_compile(ctx, build_lookup, &yes, &o));
     const int32_t idx[3] = {-1, 2, 2}, target[3] = {1, -1, 0}, high[3] = {0, 1, 3};
@@ -457,7 +347,7 @@ static void bool_feeds(void **state) {
 
 static void feeds_stay_usable(void **state) { /* borrowed and only read */
     fixture *f = *state;
-    tg_model *m = mlp_model(f->ctx);
+    tg_model *m = mlp_model(f->ctx, TG_DEVICE_AUTO);
     float x[12], y[4];
     memcpy(x, mlp_x, sizeof x);
     memcpy(y, mlp_y, sizeof y);
@@ -472,7 +362,7 @@ static void feeds_stay_usable(void **state) { /* borrowed and only read */
 
 static void training_learns_and_allocates_nothing(void **state) {
     fixture *f = *state;
-    tg_model *m = mlp_model(f->ctx);
+    tg_model *m = mlp_model(f->ctx, TG_DEVICE_AUTO);
     const tg_feed feeds[] = MLP_FEEDS;
     float first = mlp_step(m), last = 0, run = 0;
     ok(f->ctx, tg_run(m, feeds, 2, &run, 1));
@@ -523,7 +413,7 @@ static void without_optimizer_nothing_moves(void **state) {
     mlp_params(m, before);
     float first = mlp_step(m), second = mlp_step(m);
     assert_memory_equal(&first, &second, sizeof first);
-    assert_same_params(m, before);
+    mlp_expect_params(m, before);
     ok(f->ctx, tg_param_grad_download(m, "l1.W", gradient, 15));
     double sum = 0;
     for (int i = 0; i < 15; i++) sum += fabs((double)gradient[i]);
@@ -589,13 +479,13 @@ static void outputs_of_every_dtype(void **state) {
 
 static void run_of_a_training_model(void **state) { /* the loss, and no update */
     fixture *f = *state;
-    tg_model *m = mlp_model(f->ctx);
+    tg_model *m = mlp_model(f->ctx, TG_DEVICE_AUTO);
     const tg_feed feeds[] = MLP_FEEDS;
     float before[MLP_COUNT], run = 0, again = 0;
     mlp_params(m, before);
     ok(f->ctx, tg_run(m, feeds, 2, &run, 1));
     ok(f->ctx, tg_run(m, feeds, 2, &again, 1));
-    assert_same_params(m, before);
+    mlp_expect_params(m, before);
     assert_int_equal(tg_model_step_count(m), 0);
     float step = mlp_step(m);
     assert_memory_equal(&run, &again, sizeof run);
@@ -610,7 +500,7 @@ static void run_of_a_training_model(void **state) { /* the loss, and no update *
 static void captures_by_name(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_model *m = mlp_model(ctx), *plain = mlp_model(ctx);
+    tg_model *m = mlp_model(ctx, TG_DEVICE_AUTO), *plain = mlp_model(ctx, TG_DEVICE_AUTO);
     const tg_feed feeds[] = MLP_FEEDS;
     tg_captures *captures = NULL, *of_run = NULL;
     float loss = 0, run = 0;
@@ -671,7 +561,7 @@ static tg_tensor build_capture_kinds(tg_graph *g, void *user) { /* a parameter, 
 
 static void captures_of_every_kind(void **state) {
     fixture *f = *state;
-    tg_compile_options o = adam_options();
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
     tg_model *m = must(f->ctx, tg_compile(f->ctx, build_capture_kinds, NULL, &o));
     const float x[2] = {-1, 4};
     const tg_feed feed = tg_feed_f32("x", x, 2);
@@ -694,7 +584,7 @@ static void captures_of_every_kind(void **state) {
 static void parameters_by_name(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_model *m = mlp_model(ctx);
+    tg_model *m = mlp_model(ctx, TG_DEVICE_AUTO);
     tg_shape shape;
     float data[15], back[15];
     static const char *const names[] = {"l1.W", "l1.b", "l2.W", "l2.b"};
@@ -723,7 +613,7 @@ static void parameters_by_name(void **state) {
 static void uploads_are_all_or_nothing(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_model *m = mlp_model(ctx);
+    tg_model *m = mlp_model(ctx, TG_DEVICE_AUTO);
     float before[MLP_COUNT], data[MLP_COUNT];
     for (int i = 0; i < MLP_COUNT; i++) data[i] = (float)(i + 1);
     mlp_params(m, before);
@@ -745,12 +635,12 @@ static void uploads_are_all_or_nothing(void **state) {
     expect_error(ctx, tg_params_upload(m, all, 5, true), TG_ERROR_DUPLICATE, "l1.W is given twice");
     expect_error(ctx, tg_params_upload(m, NULL, 1, true), TG_ERROR_ARGUMENT, "NULL");
     expect_error(ctx, tg_params_upload(m, all, -2, true), TG_ERROR_ARGUMENT, "-2");
-    assert_same_params(m, before);
+    mlp_expect_params(m, before);
     ok(ctx, tg_params_upload(m, all + 1, 1, true));
     memcpy(before + 15, data + 15, 5 * sizeof(float));
-    assert_same_params(m, before);
+    mlp_expect_params(m, before);
     ok(ctx, tg_params_upload(m, all, 4, false));
-    assert_same_params(m, data);
+    mlp_expect_params(m, data);
     ok(ctx, tg_params_upload(m, NULL, 0, true));
     tg_model_destroy(m);
 }
@@ -786,7 +676,7 @@ static void moments(const float *data, int64_t n, double *mean, double *deviatio
 static void initial_values(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_compile_options o = adam_options();
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
     tg_model *m = must(ctx, tg_compile(ctx, build_inits, NULL, &o));
     float *data = malloc(12800 * sizeof(float)), *other = malloc(12800 * sizeof(float)), few[4];
     double mean, deviation;
@@ -832,7 +722,7 @@ static void initial_values(void **state) {
 static void reset_reproduces_the_run(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_model *m = mlp_model(ctx);
+    tg_model *m = mlp_model(ctx, TG_DEVICE_AUTO);
     float initial[MLP_COUNT], curve[8], last[MLP_COUNT], gradient[15];
     mlp_params(m, initial);
     for (int i = 0; i < 8; i++) curve[i] = mlp_step(m);
@@ -840,21 +730,21 @@ static void reset_reproduces_the_run(void **state) {
     int64_t calls = ctx->alloc_calls;
     ok(ctx, tg_model_reset(m));
     assert_int_equal(ctx->alloc_calls, calls);
-    assert_same_params(m, initial);
+    mlp_expect_params(m, initial);
     assert_int_equal(tg_model_step_count(m), 0);
     expect_error(ctx, tg_param_grad_download(m, "l1.W", gradient, 15), TG_ERROR_STATE, "no step has run");
     for (int i = 0; i < 8; i++) {
         float loss = mlp_step(m);
         assert_memory_equal(&loss, &curve[i], sizeof loss);
     }
-    assert_same_params(m, last);
+    mlp_expect_params(m, last);
     tg_model_destroy(m);
 }
 
 static void reset_optimizer_keeps_parameters(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_model *m = mlp_model(ctx), *fresh = mlp_model(ctx);
+    tg_model *m = mlp_model(ctx, TG_DEVICE_AUTO), *fresh = mlp_model(ctx, TG_DEVICE_AUTO);
     float params[MLP_COUNT];
     for (int i = 0; i < 5; i++) mlp_step(m);
     ok(ctx, tg_model_reset_optimizer(m));
@@ -889,7 +779,7 @@ static float line_step(tg_model *m, float g) {
 static void learning_rate(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_compile_options o = adam_options();
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
     o.optimizer = tg_sgd(.lr = tg_lr_linear_decay(1.0, 0.0, 4), .weight_decay = 0);
     tg_model *m = must(ctx, tg_compile(ctx, build_line, NULL, &o));
     static const float rates[] = {0.75f, 0.5f, 0.25f, 0, 0};
@@ -920,7 +810,7 @@ static void learning_rate(void **state) {
 
 static void learning_rate_zero_stops_decay_too(void **state) {
     fixture *f = *state;
-    tg_compile_options o = adam_options();
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
     o.optimizer = tg_adam(.lr = tg_lr_constant(0.1), .weight_decay = 0.5);
     tg_model *m = must(f->ctx, tg_compile(f->ctx, build_line, NULL, &o));
     float p = line_step(m, 1);
@@ -932,7 +822,7 @@ static void learning_rate_zero_stops_decay_too(void **state) {
 
 static void reset_restarts_the_schedule_in_force(void **state) {
     fixture *f = *state;
-    tg_compile_options o = adam_options();
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
     o.optimizer = tg_sgd(.lr = tg_lr_constant(1));
     tg_model *m = must(f->ctx, tg_compile(f->ctx, build_line, NULL, &o));
     line_step(m, 1);
@@ -964,13 +854,13 @@ static tg_tensor build_batch_of_one(tg_graph *g, void *user) {
     (void)user;
     tg_tensor x = tg_input(g, "x", TG_SHAPE(1, 3), TG_F32);
     tg_linear l2 = tg_nn_linear(g, "l2", 5, 1), l1 = tg_nn_linear(g, "l1", 3, 5); /* another order */
-    return tg_nn_linear_fwd(l2, tg_relu(tg_nn_linear_fwd(l1, x)));
+    return tg_nn_linear_fwd(l2, tg_tanh(tg_nn_linear_fwd(l1, x)));
 }
 
 static void siblings_share_parameters(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_model *m = mlp_model(ctx);
+    tg_model *m = mlp_model(ctx, TG_DEVICE_AUTO);
     tg_model *four = must(ctx, tg_compile_sibling(m, mlp_forward, NULL)),
              *one = must(ctx, tg_compile_sibling(four, build_batch_of_one, NULL));
     const tg_feed x = tg_feed_f32("x", mlp_x, 12), first = tg_feed_f32("x", mlp_x, 3);
@@ -983,7 +873,7 @@ static void siblings_share_parameters(void **state) {
     assert_true(fabsf(single - after[0]) < 1e-5f);
     assert_int_equal(tg_model_param_count(one), 4);
     mlp_params(m, params);
-    assert_same_params(four, params);
+    mlp_expect_params(four, params);
     expect_error(ctx, tg_step(four, &x, 1, &loss), TG_ERROR_STATE, "forward model");
     expect_error(ctx, tg_param_grad_download(four, "l1.W", gradient, 15), TG_ERROR_STATE, "forward model");
     expect_no_model(ctx, tg_compile_sibling(m, build_unknown_param, NULL), TG_ERROR_NOT_FOUND, "l9.W");
@@ -1015,7 +905,7 @@ static tg_model *averaged_model(tg_context *ctx) {
 static void averages_of_parameters(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_model *plain = mlp_model(ctx), *m = averaged_model(ctx);
+    tg_model *plain = mlp_model(ctx, TG_DEVICE_AUTO), *m = averaged_model(ctx);
     expect_no_model(ctx, tg_compile_average(plain, mlp_forward, NULL), TG_ERROR_STATE, "keeps no average");
     assert_null(tg_compile_average(NULL, mlp_forward, NULL));
     tg_model *average = must(ctx, tg_compile_average(m, build_scaled_output, NULL));
@@ -1112,7 +1002,7 @@ static tg_tensor build_kinds(tg_graph *g, void *user) { /* tied, frozen, unused 
 static void tied_frozen_and_unused(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_compile_options o = adam_options();
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
     o.optimizer = tg_sgd(.lr = tg_lr_constant(0.5));
     tg_model *m = must(ctx, tg_compile(ctx, build_kinds, NULL, &o));
     const float x[2] = {1, -2};
@@ -1162,7 +1052,7 @@ static tg_tensor build_own_optimizer(tg_graph *g, void *user) {
 static void own_optimizer_equals_the_built_in(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_compile_options o = adam_options();
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
     o.optimizer = tg_sgd(.lr = tg_lr_constant(0.05), .momentum = 0.9);
     tg_model *built_in = must(ctx, tg_compile(ctx, build_own_optimizer, NULL, &o));
     memset(&o.optimizer, 0, sizeof o.optimizer);
@@ -1198,9 +1088,9 @@ static tg_tensor build_appended(tg_graph *g, void *user) { /* the optimiser insi
 static void optimizer_appended_by_the_build_function(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_compile_options o = adam_options();
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
     tg_optimizer adam = o.optimizer;
-    tg_model *outside = mlp_model(ctx);
+    tg_model *outside = mlp_model(ctx, TG_DEVICE_AUTO);
     expect_no_model(ctx, tg_compile(ctx, build_appended, &adam, &o), TG_ERROR_DUPLICATE, "optimizer");
     memset(&o.optimizer, 0, sizeof o.optimizer);
     tg_model *inside = must(ctx, tg_compile(ctx, build_appended, &adam, &o));
@@ -1210,10 +1100,10 @@ static void optimizer_appended_by_the_build_function(void **state) {
         assert_memory_equal(&a, &b, sizeof a);
     }
     mlp_params(outside, params);
-    assert_same_params(inside, params);
+    mlp_expect_params(inside, params);
     ok(ctx, tg_model_set_lr(inside, tg_lr_constant(0)));
     mlp_step(inside);
-    assert_same_params(inside, params);
+    mlp_expect_params(inside, params);
     tg_model_destroy(inside);
     tg_model_destroy(outside);
 }
@@ -1248,7 +1138,7 @@ static void update_that_reads_its_own_transpose(void **state) {
     float *large = malloc(130 * 130 * sizeof(float)), *after = malloc(130 * 130 * sizeof(float));
     for (int i = 0; i < 130; i++)
         for (int j = 0; j < 130; j++) large[i * 130 + j] = (float)((i * 7 + j * 13) % 31) / 8;
-    tg_compile_options o = adam_options();
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
     memset(&o.optimizer, 0, sizeof o.optimizer);
     o.threads = 2;
     m = must(ctx, tg_compile(ctx, build_transpose, &n, &o));
@@ -1286,7 +1176,7 @@ static const struct {
 #define MIXED_COUNT (352 + 32 + 32 + 3072 + 96 + 3072 + 32)
 
 static void mixed_train(tg_context *ctx, int threads, float *out) {
-    tg_compile_options o = adam_options();
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
     int32_t idx[128];
     for (int i = 0; i < 128; i++) idx[i] = (i * i + 3 * i) % 11;
     const tg_feed feed = tg_feed_i32("idx", idx, 128);
@@ -1321,7 +1211,7 @@ static void reruns_and_thread_counts_agree_bitwise(void **state) {
 static void resume_by_the_numbers(void **state) { /* Adam, lr .1: 1 -> .8733663 after 1, -.5; after .25: .8393234 */
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_compile_options o = adam_options();
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
     o.optimizer = tg_adam(.lr = tg_lr_constant(0.1));
     tg_model *m = must(ctx, tg_compile(ctx, build_line, NULL, &o));
     line_step(m, 1);
@@ -1338,7 +1228,7 @@ static void resume_by_the_numbers(void **state) { /* Adam, lr .1: 1 -> .8733663 
 /* With a schedule replaced on the way; what is resumed is in the middle of whatever the optimiser accumulates. */
 static void resumes_bitwise(fixture *f, tg_optimizer optimizer) {
     tg_context *ctx = f->ctx;
-    tg_compile_options o = adam_options();
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
     o.optimizer = optimizer;
     tg_model *m = must(ctx, tg_compile(ctx, mlp_loss, NULL, &o));
     float curve[6], params[MLP_COUNT];
@@ -1358,12 +1248,12 @@ static void resumes_bitwise(fixture *f, tg_optimizer optimizer) {
         float loss = mlp_step(m);
         assert_memory_equal(&loss, &curve[i], sizeof loss);
     }
-    assert_same_params(m, params);
+    mlp_expect_params(m, params);
     /* the seed came along: a reset begins as the saved model began */
-    tg_model *first = mlp_model(ctx);
+    tg_model *first = mlp_model(ctx, TG_DEVICE_AUTO);
     ok(ctx, tg_model_reset(m));
     mlp_params(first, params);
-    assert_same_params(m, params);
+    mlp_expect_params(m, params);
     tg_model_destroy(first);
     tg_model_destroy(m);
 }
@@ -1378,7 +1268,7 @@ static void resume_is_bitwise(void **state) {
 static void checkpoint_contents(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_model *m = mlp_model(ctx);
+    tg_model *m = mlp_model(ctx, TG_DEVICE_AUTO);
     for (int i = 0; i < 3; i++) mlp_step(m);
     ok(ctx, tg_model_save(m, f->path));
     tg_safetensors *file = NULL;
@@ -1402,7 +1292,7 @@ static void checkpoint_contents(void **state) {
 
 static void saving_does_not_leak(void **state) {
     fixture *f = *state;
-    tg_model *m = mlp_model(f->ctx);
+    tg_model *m = mlp_model(f->ctx, TG_DEVICE_AUTO);
     mlp_step(m);
     ok(f->ctx, tg_model_save(m, f->path));
     int64_t live = f->ctx->live_bytes, blocks = f->ctx->live_blocks;
@@ -1418,8 +1308,8 @@ static void saving_does_not_leak(void **state) {
 static void forward_and_training_files(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_compile_options o = adam_options();
-    tg_model *trained = mlp_model(ctx);
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
+    tg_model *trained = mlp_model(ctx, TG_DEVICE_AUTO);
     for (int i = 0; i < 4; i++) mlp_step(trained);
     float params[MLP_COUNT], out[4], want[4];
     mlp_params(trained, params);
@@ -1431,7 +1321,7 @@ static void forward_and_training_files(void **state) {
     o.seed = 50;
     tg_model *forward = must(ctx, tg_compile_forward(ctx, mlp_forward, NULL, &o));
     ok(ctx, tg_model_load(forward, f->path));
-    assert_same_params(forward, params);
+    mlp_expect_params(forward, params);
     ok(ctx, tg_run(forward, &x, 1, out, 4));
     assert_memory_equal(out, want, sizeof out);
     /* parameters only, into a training model: they are loaded, everything else begins anew */
@@ -1439,13 +1329,13 @@ static void forward_and_training_files(void **state) {
     tg_model *again = must(ctx, tg_compile(ctx, mlp_loss, NULL, &o));
     for (int i = 0; i < 3; i++) mlp_step(again);
     ok(ctx, tg_model_load(again, f->path));
-    assert_same_params(again, params);
+    mlp_expect_params(again, params);
     assert_int_equal(tg_model_step_count(again), 0);
     ok(ctx, tg_model_reset_optimizer(trained));
     float a = mlp_step(again), b = mlp_step(trained);
     assert_memory_equal(&a, &b, sizeof a);
     mlp_params(trained, params);
-    assert_same_params(again, params);
+    mlp_expect_params(again, params);
     /* into a sibling: the shared parameters, nothing of the training state */
     ok(ctx, tg_model_load(sibling, f->path));
     assert_int_equal(tg_model_step_count(trained), 1);
@@ -1502,14 +1392,14 @@ static void refuse_load(const fixture *f, tg_model *m, const tg_file_item *items
     mlp_params(m, before);
     ok(f->ctx, tg_safetensors_save(f->ctx, f->path, items, n, metadata, pairs));
     expect_error(f->ctx, tg_model_load(m, f->path), code, says);
-    assert_same_params(m, before);
+    mlp_expect_params(m, before);
     assert_int_equal(tg_model_step_count(m), steps);
 }
 
 static void loading_checks_everything_first(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_model *m = mlp_model(ctx), *twin = mlp_model(ctx);
+    tg_model *m = mlp_model(ctx, TG_DEVICE_AUTO), *twin = mlp_model(ctx, TG_DEVICE_AUTO);
     float data[20] = {0};
     const int32_t step = 3, negative = -3;
     mlp_step(m);
@@ -1571,7 +1461,7 @@ static void loading_checks_everything_first(void **state) {
 static void an_older_schedule_goes_on(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_model *m = mlp_model(ctx), *old = mlp_model(ctx);
+    tg_model *m = mlp_model(ctx, TG_DEVICE_AUTO), *old = mlp_model(ctx, TG_DEVICE_AUTO);
     const tg_lr schedule = tg_lr_warmup(0.02, 4, tg_lr_cosine_decay(0.02, 0.001, 9));
     mlp_step(m);
     ok(ctx, tg_model_set_lr(m, schedule));
@@ -1598,7 +1488,7 @@ static void an_older_schedule_goes_on(void **state) {
         float a[MLP_COUNT], one = mlp_step(m), two = mlp_step(old);
         assert_memory_equal(&one, &two, sizeof one);
         mlp_params(m, a);
-        assert_same_params(old, a);
+        mlp_expect_params(old, a);
     }
     tg_model_destroy(m);
     tg_model_destroy(old);
@@ -1608,7 +1498,7 @@ static void an_older_schedule_goes_on(void **state) {
 static void the_last_step_there_can_be(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_model *m = mlp_model(ctx);
+    tg_model *m = mlp_model(ctx, TG_DEVICE_AUTO);
     mlp_step(m);
     float data[18] = {0}, before[MLP_COUNT];
     int32_t step = INT32_MAX - 1;
@@ -1632,7 +1522,7 @@ static void the_last_step_there_can_be(void **state) {
     expect_error(ctx, tg_step(m, feeds, 2, NULL), TG_ERROR_LIMIT, "2147483647 steps have been made, the most there can be");
     expect_error(ctx, tg_step_async(m, feeds, 2, &ticket), TG_ERROR_LIMIT, "2147483647 steps");
     assert_int_equal(ticket, 0);
-    assert_same_params(m, before);
+    mlp_expect_params(m, before);
     ok(ctx, tg_model_save(m, f->path));
     ok(ctx, tg_model_load(m, f->path));
     assert_int_equal(tg_model_step_count(m), INT32_MAX);
@@ -1647,7 +1537,7 @@ static void the_last_step_there_can_be(void **state) {
 static void info_and_texts(void **state) {
     fixture *f = *state;
     tg_context *ctx = f->ctx;
-    tg_model *m = mlp_model(ctx);
+    tg_model *m = mlp_model(ctx, TG_DEVICE_AUTO);
     tg_model_info info, again;
     ok(ctx, tg_model_get_info(m, &info));
     assert_int_equal(info.parameters, MLP_COUNT);
@@ -1674,7 +1564,7 @@ static void info_and_texts(void **state) {
     assert_true(times[0].name != NULL && times[0].loops[0] != 0 && times[info.kernels].name == NULL);
     ok(ctx, tg_model_time_kernels(m, NULL, 0));
     expect_error(ctx, tg_model_time_kernels(m, times, -1), TG_ERROR_ARGUMENT, "-1");
-    tg_compile_options o = adam_options();
+    tg_compile_options o = adam_options(TG_DEVICE_AUTO);
     o.no_fusion = true;
     tg_model *slow = must(ctx, tg_compile(ctx, mlp_loss, NULL, &o));
     ok(ctx, tg_model_get_info(slow, &again));
@@ -1691,7 +1581,7 @@ static void info_and_texts(void **state) {
 
 static void errors_are_of_the_last_call(void **state) {
     fixture *f = *state;
-    tg_model *m = mlp_model(f->ctx);
+    tg_model *m = mlp_model(f->ctx, TG_DEVICE_AUTO);
     assert_int_equal(tg_step(m, NULL, 0, NULL), TG_ERROR_NOT_FOUND);
     assert_int_equal(tg_error(f->ctx), TG_ERROR_NOT_FOUND);
     mlp_step(m);
@@ -1781,7 +1671,7 @@ static void steps_that_change_nothing_are_said(void **state) {
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

@@ -1,37 +1,18 @@
 /* Random numbers: known answers, the statistics of draws within a step, between steps and between streams, and where the counter
  * stands after each kind of call. On support_home_now(), against the CPU where that is another. */
-#define _XOPEN_SOURCE 700
-#include "support.h"
+#include "fixtures.h"
 
 #include "ir/graph.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define MANY 65536 /* numbers of a statistic */
 
 /* ---------------------------------------------------------------- models */
 
 static tg_tensor draw(tg_graph *g, tg_shape shape, int64_t bound) { return (tg_tensor){g, tg_ir_draw(g, shape, bound)}; }
-
-static const char *path(void) {
-    static char name[256];
-    const char *folder = getenv("TMPDIR");
-    snprintf(name, sizeof name, "%s/test_random_%ld.safetensors", folder != NULL && strlen(folder) < 150 ? folder : P_tmpdir,
-             (long)getpid());
-    return name;
-}
-
-static void ok(tg_context *ctx, tg_status status) {
-    if (status != TG_OK) fail_msg("status %d: %s", (int)status, tg_error_message(ctx));
-}
-
-static tg_model *must(tg_context *ctx, tg_model *model) {
-    if (model == NULL) fail_msg("no model: %s", tg_error_message(ctx));
-    return model;
-}
 
 static tg_compile_options options_of(uint64_t seed) { return (tg_compile_options){.seed = seed, .threads = 1, .device = support_device()}; }
 
@@ -661,27 +642,29 @@ static void runs_of_a_family_share_a_counter(void **state) {
 static void a_checkpoint_goes_on_where_it_was(void **state) {
     (void)state;
     tg_context *ctx = support_context();
+    char path[256];
+    support_path(path, sizeof path, "random.safetensors");
     float want[STEPS][8], got[STEPS][8], mask[2][8];
     tg_model *m = masked_model(ctx, 5), *n = masked_model(ctx, 99);
     trajectory(m, 3, want);
-    ok(ctx, tg_model_save(m, path()));
+    ok(ctx, tg_model_save(m, path));
     trajectory(m, 3, want + 3);
     step(n);
-    ok(ctx, tg_model_load(n, path()));
+    ok(ctx, tg_model_load(n, path));
     trajectory(n, 3, got + 3);
     assert_memory_equal(want[3], got[3], 3 * sizeof want[3]);
     /* the seed of the file is that of later resets, of steps and of runs; runs begin anew after a load */
     tg_model *run_m = must(ctx, tg_compile_sibling(m, build_masked_forward, NULL));
     tg_model *run_n = must(ctx, tg_compile_sibling(n, build_masked_forward, NULL));
     ok(ctx, tg_run(run_n, NULL, 0, mask[1], 8));
-    ok(ctx, tg_model_load(n, path()));
+    ok(ctx, tg_model_load(n, path));
     ok(ctx, tg_run(run_m, NULL, 0, mask[0], 8));
     ok(ctx, tg_run(run_n, NULL, 0, mask[1], 8));
     assert_memory_equal(mask[0], mask[1], sizeof mask[0]);
     ok(ctx, tg_model_reset(n));
     trajectory(n, 3, got);
     assert_memory_equal(want, got, 3 * sizeof want[0]);
-    remove(path());
+    remove(path);
     tg_model_destroy(m);
     tg_model_destroy(n);
     tg_context_destroy(ctx);

@@ -1,6 +1,6 @@
 /* Steps at the edges: gradients at both ends of f32 through every optimiser, clipping and normalising; what is not finite, on every home
  * (TENSORGRAD_TEST_HOME), fused and not. Right values are by definition. */
-#include "support.h"
+#include "fixtures.h"
 
 #include <float.h>
 #include <math.h>
@@ -9,26 +9,10 @@
 
 /* ---------------------------------------------------------------- short hands */
 
-static tg_compile_options options_with(tg_optimizer optimizer, bool no_fusion) {
-    tg_compile_options o;
-    memset(&o, 0, sizeof o);
-    o.optimizer = optimizer;
-    o.seed = 1;
-    o.device = support_device();
-    o.threads = 1;
+static tg_model *compile_way(tg_context *ctx, tg_build_fn build, void *user, tg_optimizer optimizer, bool no_fusion) {
+    tg_compile_options o = options_with(optimizer);
     o.no_fusion = no_fusion;
-    return o;
-}
-
-static tg_model *compile(tg_context *ctx, tg_build_fn build, void *user, tg_optimizer optimizer, bool no_fusion) {
-    const tg_compile_options o = options_with(optimizer, no_fusion);
-    tg_model *model = tg_compile(ctx, build, user, &o);
-    if (model == NULL) fail_msg("%s: %s", tg_status_name(tg_error(ctx)), tg_error_message(ctx));
-    return model;
-}
-
-static void ok(tg_context *ctx, tg_status status) {
-    if (status != TG_OK) fail_msg("%s: %s", tg_status_name(status), tg_error_message(ctx));
+    return must(ctx, tg_compile(ctx, build, user, &o));
 }
 
 #define TEST(name, ...) \
@@ -62,7 +46,7 @@ static void expect_near(const char *what, double got, double want, double relati
 static void expect_step(const char *what, tg_optimizer optimizer, const float gradient[FED], const float want[FED], double relative) {
     for (int no_fusion = 0; no_fusion < 2; no_fusion++) {
         tg_context *ctx = support_context();
-        tg_model *model = compile(ctx, build_fed, NULL, optimizer, no_fusion == 1);
+        tg_model *model = compile_way(ctx, build_fed, NULL, optimizer, no_fusion == 1);
         float p[FED];
         fed_step(model, gradient);
         fed_values(model, p);
@@ -121,7 +105,7 @@ TEST(norms_of_many_elements, {
         tg_context *ctx = support_context();
         tg_optimizer o = tg_sgd(.lr = tg_lr_constant(1), .normalize = i % 2 == 1);
         if (i % 2 == 0) o.clip_norm = 1e-25;
-        tg_model *model = compile(ctx, build_many, NULL, o, false);
+        tg_model *model = compile(ctx, build_many, NULL, o);
         ok(ctx, tg_step(model, (const tg_feed[]){tg_feed_f32("g", &gradients[i / 2], 1)}, 1, NULL));
         ok(ctx, tg_param_download(model, "p", p, MANY));
         const double want = i == 0 ? -1e-30 : -(i % 2 == 0 ? 1e-25 : 1) / sqrt(MANY);
@@ -141,7 +125,7 @@ static tg_tensor build_logits(tg_graph *g, void *user) {
 }
 TEST(logits_of_minus_sixty_move_by_the_rate, {
     tg_context *ctx = support_context();
-    tg_model *model = compile(ctx, build_logits, NULL, tg_sgd(.lr = tg_lr_constant(.1), .normalize = true), false);
+    tg_model *model = compile(ctx, build_logits, NULL, tg_sgd(.lr = tg_lr_constant(.1), .normalize = true));
     float w[2];
     for (int step = 1; step <= 3; step++) {
         ok(ctx, tg_step(model, NULL, 0, NULL));
@@ -181,7 +165,7 @@ TEST(huge_gradients_move_as_others_do, {
 TEST(huge_gradients_keep_moving, {
     for (int which = 0; which < 8; which++) {
         tg_context *ctx = support_context();
-        tg_model *model = compile(ctx, build_fed, NULL, squaring(which), false);
+        tg_model *model = compile(ctx, build_fed, NULL, squaring(which));
         float p[FED] = {0}, before[FED];
         for (int step = 0; step < 12; step++) {
             fed_values(model, before);
@@ -199,7 +183,7 @@ TEST(huge_gradients_keep_moving, {
 
 static void muon_step(float scale, float p[FED]) {
     tg_context *ctx = support_context();
-    tg_model *model = compile(ctx, build_fed, NULL, tg_muon(.lr = tg_lr_constant(1)), false);
+    tg_model *model = compile(ctx, build_fed, NULL, tg_muon(.lr = tg_lr_constant(1)));
     for (int step = 0; step < 3; step++) fed_step(model, (const float[FED]){2 * scale, -scale, .5f * scale, 3 * scale});
     fed_values(model, p);
     tg_model_destroy(model);
@@ -222,7 +206,7 @@ TEST(a_tiny_eps_bounds_the_step, {
         tg_context *ctx = support_context();
         tg_optimizer o = squaring(which);
         o.eps = 1e-30;
-        tg_model *model = compile(ctx, build_fed, NULL, o, false);
+        tg_model *model = compile(ctx, build_fed, NULL, o);
         float p[FED];
         fed_step(model, gradient);
         fed_values(model, p);
@@ -306,15 +290,10 @@ static tg_tensor build_watched_appended(tg_graph *g, void *user) {
     return loss;
 }
 
-static void skipped_path(char *path, size_t room, const void *unique) {
-    const char *root = getenv("TMPDIR");
-    snprintf(path, room, "%s/tensorgrad-skipped-%p.safetensors", root && *root ? root : ".", unique);
-}
-
 /* A checkpoint tells of all steps, those that were skipped too. */
 static void check_skipping_saved(tg_context *ctx, tg_model *model, tg_model *reader, bool averages) {
     char path[600];
-    skipped_path(path, sizeof path, ctx);
+    support_path(path, sizeof path, "steps.safetensors");
     const watched before = watched_values(model, reader, averages);
     ok(ctx, tg_model_save(model, path));
     ok(ctx, tg_model_reset(model));
@@ -329,9 +308,9 @@ static void check_skipping(int which, int way, bool no_fusion, bool appended) {
     tg_context *ctx = support_context();
     tg_optimizer o = skipping(which);
     const tg_optimizer none = {.kind = TG_OPTIMIZER_NONE};
-    tg_model *model =
-                 appended ? compile(ctx, build_watched_appended, &o, none, no_fusion) : compile(ctx, build_watched, NULL, o, no_fusion),
-             *plain = compile(ctx, build_watched, NULL, o, no_fusion);
+    tg_model *model = appended ? compile_way(ctx, build_watched_appended, &o, none, no_fusion)
+                               : compile_way(ctx, build_watched, NULL, o, no_fusion),
+             *plain = compile_way(ctx, build_watched, NULL, o, no_fusion);
     tg_model *reader = tg_compile_sibling(model, build_watched_state, NULL), *other = tg_compile_sibling(plain, build_watched_state, NULL);
     assert_true(reader != NULL && other != NULL);
     int64_t good = 0;
@@ -380,7 +359,7 @@ TEST(an_appended_optimiser_tells_of_a_bad_gradient, {
         tg_optimizer o =
             which == 0 ? tg_sgd(.lr = tg_lr_constant(.1), .normalize = true) : tg_adam(.lr = tg_lr_constant(.1), .clip_norm = 1);
         const tg_optimizer none = {.kind = TG_OPTIMIZER_NONE};
-        tg_model *model = compile(ctx, build_watched_appended, &o, none, false);
+        tg_model *model = compile(ctx, build_watched_appended, &o, none);
         float loss = 0;
         ok(ctx, watched_step(model, BY_STEP, 0, &loss));
         expect_status(ctx, watched_step(model, BY_STEP, 2, &loss), TG_ERROR_NOT_FINITE, "step 2: a gradient is not finite");
@@ -396,7 +375,7 @@ TEST(training_on_a_data_set_skips_too, {
         for (int many = 0; many < 2; many++) {
             tg_context *ctx = support_context();
             const tg_optimizer o = skipping(which);
-            tg_model *model = compile(ctx, build_watched, NULL, o, false), *plain = compile(ctx, build_watched, NULL, o, false);
+            tg_model *model = compile(ctx, build_watched, NULL, o), *plain = compile(ctx, build_watched, NULL, o);
             tg_model *reader = tg_compile_sibling(model, build_watched_state, NULL),
                      *other = tg_compile_sibling(plain, build_watched_state, NULL);
             const tg_feed arrays[] = {tg_feed_f32("x", watched_x, ROWS), tg_feed_f32("z", watched_z, ROWS)};
@@ -438,9 +417,8 @@ TEST(training_on_a_data_set_skips_too, {
 TEST(skipped_steps_are_saved_and_schedules_do_not_count_them, {
     tg_context *ctx = support_context();
     char path[600];
-    skipped_path(path, sizeof path, ctx);
-    tg_model *model = compile(ctx, build_watched, NULL, skipping(1), false),
-             *loaded = compile(ctx, build_watched, NULL, skipping(1), false);
+    support_path(path, sizeof path, "steps.safetensors");
+    tg_model *model = compile(ctx, build_watched, NULL, skipping(1)), *loaded = compile(ctx, build_watched, NULL, skipping(1));
     tg_model *reader = tg_compile_sibling(model, build_watched_state, NULL), *other = tg_compile_sibling(loaded, build_watched_state, NULL);
     float loss;
     for (int row = 0; row < 4; row++) {
@@ -474,7 +452,7 @@ TEST(a_gradient_that_is_not_finite_is_told, {
         tg_optimizer o = tg_adam(.lr = tg_lr_constant(.1));
         if (which == 1) o.clip_norm = 1;
         if (which == 2) o.normalize = true;
-        tg_model *model = compile(ctx, build_watched, NULL, o, false);
+        tg_model *model = compile(ctx, build_watched, NULL, o);
         float loss = 0;
         ok(ctx, watched_step(model, BY_STEP, 0, &loss));
         const tg_status status = watched_step(model, which == 2 ? BY_ASYNC : BY_STEP, 2, &loss);
@@ -500,7 +478,8 @@ static tg_tensor build_blamed(tg_graph *g, void *user) {
 
 static void check_blame(const float x[3], const char *says, bool at_exp, bool no_fusion) {
     tg_context *ctx = support_context();
-    tg_compile_options o = options_with(tg_adam(.lr = tg_lr_constant(.1)), no_fusion);
+    tg_compile_options o = options_with(tg_adam(.lr = tg_lr_constant(.1)));
+    o.no_fusion = no_fusion;
     o.check_finite = true;
     tg_model *model = tg_compile(ctx, build_blamed, NULL, &o);
     if (model == NULL) fail_msg("%s", tg_error_message(ctx));
@@ -540,7 +519,7 @@ TEST(check_finite_names_the_first_operation, {
 })
 TEST(check_finite_looks_at_the_way_back, {
     tg_context *ctx = support_context();
-    tg_compile_options o = options_with(skipping(0), false);
+    tg_compile_options o = options_with(skipping(0));
     o.check_finite = true;
     tg_model *model = tg_compile(ctx, build_watched, NULL, &o);
     if (model == NULL) fail_msg("%s", tg_error_message(ctx));

@@ -1,7 +1,7 @@
 /* Tests of many steps in one call and of steps that are not waited for: the same losses and parameters as tg_step, bit for bit, on the
  * device of the home; what ends training; every kind of bad input, which changes nothing; lifetimes; allocations. */
 #define _XOPEN_SOURCE 700
-#include "support.h"
+#include "fixtures.h"
 
 #include "run/model.h"
 #include "run/webgpu/webgpu.h"
@@ -25,16 +25,16 @@ static tg_tensor build(tg_graph *g, void *user) {
     return tg_nn_mse(tg_nn_linear_fwd(l2, h), tg_input(g, "y", TG_SHAPE(BATCH, 1), TG_F32));
 }
 
-typedef struct fixture {
+typedef struct train_fixture {
     support_allocator allocator;
     tg_context *ctx;
     float x[ROWS * 3], y[ROWS], by[5];
     int32_t id[ROWS];
     uint8_t keep[ROWS * 5];
-} fixture;
+} train_fixture;
 
 static int setup(void **state) {
-    fixture *f = calloc(1, sizeof *f);
+    train_fixture *f = calloc(1, sizeof *f);
     f->ctx = support_context_counting(&f->allocator);
     for (int i = 0; i < ROWS * 3; i++) f->x[i] = sinf((float)i * 1.7f);
     for (int i = 0; i < ROWS; i++) f->y[i] = cosf((float)i);
@@ -46,44 +46,32 @@ static int setup(void **state) {
 }
 
 static int teardown(void **state) {
-    fixture *f = *state;
+    train_fixture *f = *state;
     tg_context_destroy(f->ctx);
-    const int leaked = f->allocator.live_blocks != 0 || f->allocator.live_bytes != 0 || f->allocator.size_mismatch;
-    if (leaked) print_error("%lld blocks left\n", (long long)f->allocator.live_blocks);
+    const bool leaked = support_leaked(&f->allocator);
     free(f);
     return leaked;
 }
 
-static void ok(tg_context *ctx, tg_status status) {
-    if (status != TG_OK) fail_msg("status %d: %s", (int)status, tg_error_message(ctx));
-}
-
-static void expect_error(tg_context *ctx, tg_status got, tg_status code, const char *says) {
-    if (got != code || tg_error(ctx) != code || strstr(tg_error_message(ctx), says) == NULL)
-        fail_msg("returned %d, recorded %d: %s (wanted %d: %s)", (int)got, (int)tg_error(ctx), tg_error_message(ctx), (int)code, says);
-    tg_clear_error(ctx);
-}
-
-static tg_model *compile(tg_context *ctx, tg_build_fn fn) {
+static tg_model *rows_model(tg_context *ctx) {
     const tg_compile_options o = {.optimizer = tg_adam(.lr = tg_lr_linear_decay(0.05, 0.001, 20), .weight_decay = 0.01),
                                   .seed = 3,
                                   .device = support_device(),
                                   .threads = 1};
-    tg_model *m = tg_compile(ctx, fn, NULL, &o);
-    if (m == NULL) fail_msg("%s", tg_error_message(ctx));
+    tg_model *m = must(ctx, tg_compile(ctx, build, NULL, &o));
     /* a software adapter makes its code when it is first run: that is not how long a step takes */
     if (support_home_now() == SUPPORT_WEBGPU) tg_webgpu_set_slow(m->family->device, 1000);
     return m;
 }
 
-static void arrays_of(fixture *f, tg_feed out[4]) {
+static void arrays_of(train_fixture *f, tg_feed out[4]) {
     out[0] = tg_feed_i32("id", f->id, ROWS);
     out[1] = tg_feed_f32("y", f->y, ROWS);
     out[2] = tg_feed_bool("keep", f->keep, ROWS * 5);
     out[3] = tg_feed_f32("x", f->x, ROWS * 3);
 }
 
-static tg_dataset *dataset(fixture *f, tg_model *m) {
+static tg_dataset *dataset(train_fixture *f, tg_model *m) {
     tg_feed arrays[4];
     arrays_of(f, arrays);
     tg_dataset *d = tg_dataset_create(m, arrays, 4, ROWS);
@@ -108,7 +96,7 @@ typedef struct batch {
     tg_feed feeds[5];
 } batch;
 
-static void batch_make(fixture *f, const tg_train_options *o, int64_t t, batch *b) {
+static void batch_make(train_fixture *f, const tg_train_options *o, int64_t t, batch *b) {
     for (int64_t i = 0; i < BATCH; i++) {
         const int64_t row = row_of(o, t, i);
         memcpy(b->x + i * 3, f->x + row * 3, sizeof(float) * 3);
@@ -123,7 +111,7 @@ static void batch_make(fixture *f, const tg_train_options *o, int64_t t, batch *
     b->feeds[4] = tg_feed_f32("by", f->by, 5);
 }
 
-static float step_once(fixture *f, tg_model *m, const tg_train_options *o) {
+static float step_once(train_fixture *f, tg_model *m, const tg_train_options *o) {
     batch b;
     float loss = -1;
     batch_make(f, o, tg_model_step_count(m), &b);
@@ -150,7 +138,7 @@ static view view_of(tg_model *m) {
     return v;
 }
 
-static tg_train_options options_of(fixture *f, int64_t steps, tg_batch_order order, tg_feed *constant) {
+static tg_train_options options_of(train_fixture *f, int64_t steps, tg_batch_order order, tg_feed *constant) {
     *constant = tg_feed_f32("by", f->by, 5);
     return (tg_train_options){.steps = steps, .order = order, .seed = 0x123456789ABCull, .feeds = constant, .feed_count = 1};
 }
@@ -158,12 +146,12 @@ static tg_train_options options_of(fixture *f, int64_t steps, tg_batch_order ord
 /* ---------------------------------------------------------------- the same as steps */
 
 /* 3 steps, 10 and 7 trained, 2 steps, 2 trained: all as 24 steps. */
-static void same_as_steps(fixture *f, tg_batch_order order, int64_t per_submission) {
+static void same_as_steps(train_fixture *f, tg_batch_order order, int64_t per_submission) {
     float want[STEPS], got[STEPS];
     tg_feed constant;
     tg_train_options o = options_of(f, 10, order, &constant);
     o.steps_per_submission = per_submission;
-    tg_model *stepped = compile(f->ctx, build), *trained = compile(f->ctx, build);
+    tg_model *stepped = rows_model(f->ctx), *trained = rows_model(f->ctx);
     for (int i = 0; i < STEPS; i++) want[i] = step_once(f, stepped, &o);
     tg_dataset *d = dataset(f, trained);
     tg_train_result r;
@@ -204,7 +192,7 @@ static tg_tensor build_mean(tg_graph *g, void *user) {
 }
 
 static void few_rows_are_repeated(void **state) {
-    fixture *f = *state;
+    train_fixture *f = *state;
     const float x[3] = {1, 2, 4};
     const tg_compile_options c = {.optimizer = tg_sgd(.lr = tg_lr_constant(1e-30)), .device = support_device(), .threads = 1};
     for (int rows = 1; rows <= 3; rows++) {
@@ -229,7 +217,7 @@ static tg_tensor build_row(tg_graph *g, void *user) {
 }
 
 static void random_rows_are_random(void **state) {
-    fixture *f = *state;
+    train_fixture *f = *state;
     enum { N = 8, DRAWS = 400 };
     float x[N], losses[2][DRAWS];
     int seen[N] = {0}, repeated = 0, alike = 0;
@@ -271,10 +259,10 @@ static bool watch(void *user, int64_t step, float loss) {
 }
 
 static void progress_is_told_every_step_and_stops(void **state) {
-    fixture *f = *state;
+    train_fixture *f = *state;
     tg_feed constant;
     tg_train_options o = options_of(f, STEPS, TG_BATCH_RANDOM, &constant);
-    tg_model *m = compile(f->ctx, build);
+    tg_model *m = rows_model(f->ctx);
     tg_dataset *d = dataset(f, m);
     tg_train_result r;
     float losses[STEPS];
@@ -303,10 +291,10 @@ static void progress_is_told_every_step_and_stops(void **state) {
 }
 
 static void target_and_patience_end_it(void **state) {
-    fixture *f = *state;
+    train_fixture *f = *state;
     tg_feed constant;
     tg_train_options o = options_of(f, STEPS, TG_BATCH_SEQUENTIAL, &constant);
-    tg_model *m = compile(f->ctx, build);
+    tg_model *m = rows_model(f->ctx);
     tg_dataset *d = dataset(f, m);
     tg_train_result r;
     float losses[STEPS];
@@ -340,13 +328,13 @@ static void target_and_patience_end_it(void **state) {
 }
 
 static void a_loss_that_is_not_finite_ends_it(void **state) {
-    fixture *f = *state;
+    train_fixture *f = *state;
     tg_feed constant;
     tg_train_options o = options_of(f, 6, TG_BATCH_SEQUENTIAL, &constant);
     tg_train_result r;
     float losses[6];
     f->y[9] = NAN; /* of the third batch */
-    tg_model *m = compile(f->ctx, build);
+    tg_model *m = rows_model(f->ctx);
     tg_dataset *d = dataset(f, m);
     o.steps_per_submission = 1;
     expect_error(f->ctx, tg_train(m, d, &o, losses, &r), TG_ERROR_NOT_FINITE, "step 3: loss is nan");
@@ -380,7 +368,7 @@ static tg_tensor build_hidden_infinity(tg_graph *g, void *user) {
     return tg_add(tg_mean(tg_mul(w, w), TG_ALL), tg_mul(0.0, tg_mean(tg_exp(tg_mul(w, x)), TG_ALL)));
 }
 static void a_factor_of_zero_hides_no_infinity(void **state) {
-    fixture *f = *state;
+    train_fixture *f = *state;
     const tg_compile_options o = {.optimizer = tg_sgd(.lr = tg_lr_constant(0.1)), .device = support_device(), .threads = 1};
     const float x[3] = {100, 1, 1};
     const tg_feed feed = tg_feed_f32("x", x, 3);
@@ -393,7 +381,7 @@ static void a_factor_of_zero_hides_no_infinity(void **state) {
 }
 
 static void bad_data_is_refused(void **state) {
-    fixture *f = *state;
+    train_fixture *f = *state;
     const float no_rows[1] = {0};
     int32_t ids[ROWS] = {0};
     uint8_t bools[ROWS * 5] = {0};
@@ -415,7 +403,7 @@ static void bad_data_is_refused(void **state) {
         {"no arrays", TG_ERROR_ARGUMENT, -1, {0}, .n = -1},
         {"elements", TG_ERROR_LIMIT, 3, tg_feed_f32("x", no_rows, ROWS * 3), .rows = INT32_MAX, .n = -4},
     };
-    tg_model *m = compile(f->ctx, build);
+    tg_model *m = rows_model(f->ctx);
     (void)step_once(f, m, &(tg_train_options){.order = TG_BATCH_SEQUENTIAL});
     const view before = view_of(m);
     const int64_t live = f->allocator.live_blocks;
@@ -445,7 +433,7 @@ static tg_tensor build_output(tg_graph *g, void *user) {
 static tg_tensor build_scalar(tg_graph *g, void *user) { return tg_mul(build_mean(g, user), tg_input(g, "by", TG_SCALAR, TG_F32)); }
 
 static void wrong_models_are_refused(void **state) {
-    fixture *f = *state;
+    train_fixture *f = *state;
     const tg_feed array = tg_feed_f32("x", f->x, 6), both[] = {array, tg_feed_f32("by", f->x, 6)};
     const tg_compile_options o = {.device = support_device(), .threads = 1};
     tg_model *forward = tg_compile_forward(f->ctx, build_output, NULL, &o);
@@ -473,7 +461,7 @@ typedef struct bad_call {
 } bad_call;
 
 static void bad_calls_change_nothing(void **state) {
-    fixture *f = *state;
+    train_fixture *f = *state;
     const bad_call cases[] = {
         {"steps is -1, outside", TG_ERROR_ARGUMENT, {.steps = -1}, 0},
         {"steps after the 1 made are more than 2^31 - 1", TG_ERROR_ARGUMENT, {.steps = INT32_MAX}, 0},
@@ -487,7 +475,7 @@ static void bad_calls_change_nothing(void **state) {
         {"input by[5] takes 5 elements, fed 4", TG_ERROR_SHAPE, {0}, 2},
         {"unknown input q", TG_ERROR_NOT_FOUND, {0}, 3},
     };
-    tg_model *m = compile(f->ctx, build), *other = compile(f->ctx, build);
+    tg_model *m = rows_model(f->ctx), *other = rows_model(f->ctx);
     tg_dataset *d = dataset(f, m), *others = dataset(f, other);
     float losses[4] = {-7, -7, -7, -7};
     tg_train_result r = {.steps = -7};
@@ -530,7 +518,7 @@ static bool run_and_meddle(void *user, int64_t step, float loss) {
     tg_context *ctx = tg_model_context(w->model);
     float output = 0;
     batch b;
-    fixture f = {.ctx = ctx};
+    train_fixture f = {.ctx = ctx};
     tg_feed constant;
     const tg_train_options o = options_of(&f, 1, TG_BATCH_SEQUENTIAL, &constant);
     (void)step;
@@ -544,11 +532,11 @@ static bool run_and_meddle(void *user, int64_t step, float loss) {
 }
 
 static void data_sets_live_as_they_should(void **state) {
-    fixture *f = *state;
+    train_fixture *f = *state;
     tg_feed constant;
     tg_train_options o = options_of(f, 6, TG_BATCH_SEQUENTIAL, &constant);
     float want[6], got[6];
-    tg_model *m = compile(f->ctx, build);
+    tg_model *m = rows_model(f->ctx);
     tg_dataset *d = dataset(f, m), *second = dataset(f, m);
     ok(f->ctx, tg_train(m, d, &o, want, NULL));
     ok(f->ctx, tg_model_reset(m));
@@ -575,10 +563,10 @@ static void data_sets_live_as_they_should(void **state) {
 }
 
 static void training_allocates_nothing(void **state) {
-    fixture *f = *state;
+    train_fixture *f = *state;
     tg_feed constant;
     tg_train_options o = options_of(f, 2, TG_BATCH_RANDOM, &constant);
-    tg_model *m = compile(f->ctx, build);
+    tg_model *m = rows_model(f->ctx);
     tg_dataset *d = dataset(f, m);
     batch b;
     tg_ticket ticket;
@@ -618,7 +606,7 @@ static tg_tensor build_constant(tg_graph *g, void *user) {
 }
 
 static void updates_by_hand_are_trained(void **state) {
-    fixture *f = *state;
+    train_fixture *f = *state;
     const tg_compile_options o = {.device = support_device(), .threads = 1};
     const float x[5] = {1, 2, 4, 8, 16}, unused[35] = {0};
     const tg_feed arrays[] = {tg_feed_f32("unused", unused, 35), tg_feed_f32("x", x, 5)};
@@ -655,7 +643,7 @@ static tg_tensor build_computed(tg_graph *g, void *user) {
 }
 
 static void computed_indices_are_checked_in_training(void **state) {
-    fixture *f = *state;
+    train_fixture *f = *state;
     const tg_compile_options o = {.optimizer = tg_adam(.lr = tg_lr_constant(0.1)), .device = support_device(), .threads = 1};
     float x[6] = {0, 1, 1.5f, 2, 0.5f, 7}, losses[4], want[2], table[2][5];
     const tg_feed array = tg_feed_f32("x", x, 6);
@@ -692,11 +680,11 @@ static void computed_indices_are_checked_in_training(void **state) {
 /* ---------------------------------------------------------------- steps that are not waited for */
 
 static void tickets_give_what_steps_give(void **state) {
-    fixture *f = *state;
+    train_fixture *f = *state;
     const tg_train_options o = {.order = TG_BATCH_SEQUENTIAL};
     float want[STEPS], got = 0;
     tg_ticket tickets[STEPS];
-    tg_model *stepped = compile(f->ctx, build), *m = compile(f->ctx, build);
+    tg_model *stepped = rows_model(f->ctx), *m = rows_model(f->ctx);
     for (int i = 0; i < STEPS; i++) want[i] = step_once(f, stepped, &o);
     for (int i = 0; i < STEPS; i++) {
         if (i % 7 == 5) { /* one that is waited for, among the others */
@@ -726,9 +714,9 @@ static void tickets_give_what_steps_give(void **state) {
 }
 
 static void polling_comes_to_an_end(void **state) {
-    fixture *f = *state;
+    train_fixture *f = *state;
     const tg_train_options o = {.order = TG_BATCH_SEQUENTIAL};
-    tg_model *m = compile(f->ctx, build);
+    tg_model *m = rows_model(f->ctx);
     batch b;
     tg_ticket ticket = 0;
     bool done = false;
@@ -742,9 +730,9 @@ static void polling_comes_to_an_end(void **state) {
 }
 
 static void mistakes_come_where_they_belong(void **state) {
-    fixture *f = *state;
+    train_fixture *f = *state;
     const tg_train_options o = {.order = TG_BATCH_SEQUENTIAL};
-    tg_model *m = compile(f->ctx, build);
+    tg_model *m = rows_model(f->ctx);
     batch b;
     tg_ticket ticket = 9, nan_ticket = 0;
     float loss = 0;
@@ -782,10 +770,10 @@ static void mistakes_come_where_they_belong(void **state) {
 
 /* Whatever comes while steps are under way: they are waited for, and nothing is left. */
 static void everything_waits_for_steps_under_way(void **state) {
-    fixture *f = *state;
+    train_fixture *f = *state;
     const tg_train_options o = {.order = TG_BATCH_SEQUENTIAL};
     for (int what = 0; what < 6; what++) {
-        tg_model *m = compile(f->ctx, build), *sibling = tg_compile_sibling(m, build_output, NULL);
+        tg_model *m = rows_model(f->ctx), *sibling = tg_compile_sibling(m, build_output, NULL);
         tg_dataset *d = dataset(f, m);
         tg_feed constant;
         const tg_train_options train = options_of(f, 2, TG_BATCH_SEQUENTIAL, &constant);

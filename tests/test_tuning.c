@@ -32,8 +32,8 @@ static int begin(void **state) {
     fixture *f = calloc(1, sizeof *f);
     if (f == NULL) return -1;
     f->ctx = tg_context_create(&(tg_context_options){.log = on_log, .log_user = f});
-    snprintf(f->folder, sizeof f->folder, "/tmp/test_tuning_XXXXXX");
-    if (f->ctx == NULL || mkdtemp(f->folder) == NULL) return -1;
+    support_folder(f->folder, sizeof f->folder);
+    if (f->ctx == NULL) return -1;
     snprintf(f->path, sizeof f->path, "%s/tuning.txt", f->folder);
     setenv("TENSORGRAD_TUNING", f->path, 1);
     *state = f;

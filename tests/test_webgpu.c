@@ -2,7 +2,7 @@
  * checkpoints that move between the devices, messages, an application's own device, loss and recovery. Those that need a
  * library are skipped when TENSORGRAD_WEBGPU_LIB names none; sizes are small, for software adapters. */
 #define _XOPEN_SOURCE 700
-#include "support.h"
+#include "fixtures.h"
 
 #include "run/model.h"
 #include "run/webgpu/device.h"
@@ -11,42 +11,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-typedef struct fixture {
-    support_allocator allocator;
-    tg_context *ctx;
-    char path[256];
-    char log[1024];
-} fixture;
-
-static void log_keep(void *user, tg_log_level level, const char *message) {
-    fixture *f = user;
-    (void)level;
-    snprintf(f->log, sizeof f->log, "%s", message);
-}
-
-static int setup(void **state) {
-    fixture *f = calloc(1, sizeof *f);
-    const char *folder = getenv("TMPDIR");
-    const tg_allocator allocator = support_allocator_interface(&f->allocator);
-    const tg_context_options options = {&allocator, log_keep, f};
-    f->ctx = tg_context_create(&options);
-    snprintf(f->path, sizeof f->path, "%s/test_webgpu_%ld.safetensors", folder != NULL && strlen(folder) < 150 ? folder : P_tmpdir,
-             (long)getpid());
-    *state = f;
-    return f->ctx != NULL ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    fixture *f = *state;
-    remove(f->path);
-    tg_context_destroy(f->ctx);
-    int leaked = f->allocator.live_blocks != 0 || f->allocator.live_bytes != 0 || f->allocator.size_mismatch;
-    if (leaked) print_error("%lld blocks, %lld bytes left\n", (long long)f->allocator.live_blocks, (long long)f->allocator.live_bytes);
-    free(f);
-    return leaked;
-}
 
 static const char *library_path(void) {
     const char *path = getenv("TENSORGRAD_WEBGPU_LIB");
@@ -60,95 +24,11 @@ static tg_context *need_library(void **state) {
     return f->ctx;
 }
 
-/* The call failed with `code` and a message that contains `says`; then the error is cleared. */
-static void expect_error(tg_context *ctx, tg_status got, tg_status code, const char *says) {
-    if (got != code || tg_error(ctx) != code || strstr(tg_error_message(ctx), says) == NULL)
-        fail_msg("returned %d, recorded %d: %s (wanted %d: %s)", (int)got, (int)tg_error(ctx), tg_error_message(ctx), (int)code, says);
-    tg_clear_error(ctx);
-}
-
-static void expect_no_model(tg_context *ctx, tg_model *model, tg_status code, const char *says) {
-    assert_null(model);
-    expect_error(ctx, tg_error(ctx), code, says);
-}
-
-static tg_model *must(tg_context *ctx, tg_model *model) {
-    if (model == NULL) fail_msg("no model: %s", tg_error_message(ctx));
-    return model;
-}
-
-static void ok(tg_context *ctx, tg_status status) {
-    if (status != TG_OK) fail_msg("status %d: %s", (int)status, tg_error_message(ctx));
-}
-
 static void assert_close(const char *what, const float *got, const float *want, int64_t count, double relative, double absolute) {
     double *wide = malloc(sizeof *wide * (size_t)count);
     for (int64_t i = 0; i < count; i++) wide[i] = (double)want[i];
     support_assert_floats(what, got, wide, count, relative, absolute);
     free(wide);
-}
-
-/* ---------------------------------------------------------------- models */
-
-/* x [4, 3] -> l1 [3, 5], tanh -> l2 [5, 1]; mean squared distance to y [4, 1] */
-static tg_tensor mlp_output(tg_graph *g) {
-    tg_tensor x = tg_input(g, "x", TG_SHAPE(4, 3), TG_F32);
-    tg_linear l1 = tg_nn_linear(g, "l1", 3, 5), l2 = tg_nn_linear(g, "l2", 5, 1);
-    tg_tensor h = tg_capture("h", tg_tanh(tg_nn_linear_fwd(l1, x)));
-    return tg_capture("out", tg_nn_linear_fwd(l2, h));
-}
-
-static tg_tensor mlp_loss(tg_graph *g, void *user) {
-    (void)user;
-    tg_tensor out = mlp_output(g);
-    return tg_nn_mse(out, tg_input(g, "y", TG_SHAPE(4, 1), TG_F32));
-}
-
-static tg_tensor mlp_forward(tg_graph *g, void *user) {
-    (void)user;
-    return mlp_output(g);
-}
-
-static const float mlp_x[12] = {0.5f, -1, 2, 0.25f, 1, -0.5f, -2, 1.5f, 0, 1, 1, 1};
-static const float mlp_y[4] = {1, -1, 0.5f, 2};
-#define MLP_FEEDS \
-  { tg_feed_f32("x", mlp_x, 12), tg_feed_f32("y", mlp_y, 4) }
-#define MLP_COUNT (15 + 5 + 5 + 1)
-
-static tg_compile_options adam_options(tg_device_kind device) {
-    tg_compile_options o;
-    memset(&o, 0, sizeof o);
-    o.optimizer = tg_adam(.lr = tg_lr_constant(0.05), .weight_decay = 0.01);
-    o.seed = 7;
-    o.threads = 1;
-    o.device = device;
-    return o;
-}
-
-static tg_model *mlp_model(tg_context *ctx, tg_device_kind device) {
-    tg_compile_options o = adam_options(device);
-    return must(ctx, tg_compile(ctx, mlp_loss, NULL, &o));
-}
-
-static float mlp_step(tg_model *m) {
-    const tg_feed feeds[] = MLP_FEEDS;
-    float loss = -1;
-    ok(tg_model_context(m), tg_step(m, feeds, 2, &loss));
-    return loss;
-}
-
-static void mlp_params(tg_model *m, float out[MLP_COUNT]) {
-    tg_context *ctx = tg_model_context(m);
-    ok(ctx, tg_param_download(m, "l1.W", out, 15));
-    ok(ctx, tg_param_download(m, "l1.b", out + 15, 5));
-    ok(ctx, tg_param_download(m, "l2.W", out + 20, 5));
-    ok(ctx, tg_param_download(m, "l2.b", out + 25, 1));
-}
-
-static void assert_same_params(tg_model *m, const float want[MLP_COUNT]) {
-    float have[MLP_COUNT];
-    mlp_params(m, have);
-    assert_memory_equal(have, want, sizeof have);
 }
 
 /* ---------------------------------------------------------------- adapters, choosing a device */
@@ -275,7 +155,7 @@ static void training_follows_the_cpu(void **state) {
     float a[MLP_COUNT], b[MLP_COUNT], loss[2];
     tg_model_info info;
     mlp_params(cpu, a);
-    assert_same_params(gpu, a); /* the same beginning, to the bit */
+    mlp_expect_params(gpu, a); /* the same beginning, to the bit */
     for (int i = 0; i < 12; i++) {
         loss[0] = mlp_step(gpu);
         loss[1] = mlp_step(cpu);
@@ -444,7 +324,7 @@ static void wrong_feeds_change_nothing(void **state) {
     expect_error(ctx, tg_step(m, size, 2, &loss), TG_ERROR_SHAPE, "fed 11");
     assert_true(loss == 42);
     assert_int_equal(tg_model_step_count(m), 1);
-    assert_same_params(m, before);
+    mlp_expect_params(m, before);
     const float a = mlp_step(m), b = mlp_step(twin);
     assert_memory_equal(&a, &b, sizeof a);
     tg_model_destroy(m);
@@ -619,12 +499,12 @@ static void parameters_up_and_down(void **state) {
     ok(ctx, tg_param_download(m, "l1.W", back, 15));
     assert_memory_equal(data, back, sizeof data);
     memcpy(all, data, sizeof data);
-    assert_same_params(m, all); /* and nothing beside it */
+    mlp_expect_params(m, all); /* and nothing beside it */
     const tg_feed some[2] = {tg_feed_f32("l2.b", data + 3, 1), tg_feed_f32("l1.b", data + 5, 5)};
     ok(ctx, tg_params_upload(m, some, 2, true));
     all[25] = data[3];
     memcpy(all + 15, data + 5, 5 * sizeof(float));
-    assert_same_params(m, all);
+    mlp_expect_params(m, all);
     expect_error(ctx, tg_param_grad_download(m, "l1.W", back, 15), TG_ERROR_STATE, "no step has run");
     tg_model_destroy(m);
 }
@@ -660,14 +540,14 @@ static void checkpoints_move_between_devices(void **state) {
         mlp_params(from, params);
         ok(ctx, tg_model_save(from, f->path));
         ok(ctx, tg_model_load(to, f->path));
-        assert_same_params(to, params);
+        mlp_expect_params(to, params);
         assert_int_equal(tg_model_step_count(to), 4);
         for (int i = 0; i < 3; i++) {
             const float a = mlp_step(from), b = mlp_step(to);
             assert_close("loss", &a, &b, 1, 1e-4, 0);
         }
         ok(ctx, tg_model_load(from, f->path)); /* back to the file */
-        assert_same_params(from, params);
+        mlp_expect_params(from, params);
         tg_model_destroy(from);
         tg_model_destroy(to);
     }
@@ -681,15 +561,15 @@ static void reset_reproduces_the_run(void **state) {
     for (int i = 0; i < 4; i++) curve[i] = mlp_step(m);
     mlp_params(m, last);
     ok(ctx, tg_model_reset(m));
-    assert_same_params(m, initial);
+    mlp_expect_params(m, initial);
     assert_int_equal(tg_model_step_count(m), 0);
     for (int i = 0; i < 4; i++) {
         const float loss = mlp_step(m);
         assert_memory_equal(&loss, &curve[i], sizeof loss);
     }
-    assert_same_params(m, last);
+    mlp_expect_params(m, last);
     ok(ctx, tg_model_reset_optimizer(m));
-    assert_same_params(m, last);
+    mlp_expect_params(m, last);
     assert_int_equal(tg_model_step_count(m), 0);
     tg_model_destroy(m);
 }
@@ -712,7 +592,7 @@ static void learning_rate_lives_on_the_device(void **state) {
     ok(ctx, tg_model_set_lr(gpu, tg_lr_constant(0)));
     mlp_params(gpu, before);
     mlp_step(gpu);
-    assert_same_params(gpu, before);
+    mlp_expect_params(gpu, before);
     tg_model_destroy(gpu);
     tg_model_destroy(cpu);
 }
@@ -941,7 +821,7 @@ static void recovery_goes_on_from_the_snapshot(void **state) {
     expect_lost(ctx, m, false);
     ok(ctx, tg_model_recover(sibling)); /* through either handle */
     assert_int_equal(tg_model_step_count(m), 3);
-    assert_same_params(m, params);
+    mlp_expect_params(m, params);
     ok(ctx, tg_run(sibling, &x, 1, got, 4));
     assert_memory_equal(got, want, sizeof got);
     expect_lost(ctx, twin, false); /* it was on the same device, and the snapshot is that of its third step */
@@ -955,7 +835,7 @@ static void recovery_goes_on_from_the_snapshot(void **state) {
     pull_the_plug(m);
     expect_lost(ctx, m, false);
     ok(ctx, tg_model_recover(m)); /* a second time */
-    assert_same_params(m, params);
+    mlp_expect_params(m, params);
     tg_model_destroy(m);
     tg_model_destroy(twin);
 }
@@ -984,7 +864,7 @@ static void snapshots_on_the_cpu(void **state) {
     tg_model_destroy(m);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

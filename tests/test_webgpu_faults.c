@@ -13,7 +13,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Each test has a library of its own: what an earlier one keeps open would be of a library that is gone. */
 static const tg_webgpu_api *begin_fake(const fake_options *options) {
@@ -1538,7 +1537,7 @@ static void recovery_goes_on_from_the_snapshot(void **state) {
     tg_context *ctx = support_context();
     const tg_feed x = tg_feed_f32("x", model_x, 12);
     float out[4];
-    snprintf(path, sizeof path, "%s/test_webgpu_faults_%ld.safetensors", P_tmpdir, (long)getpid());
+    support_path(path, sizeof path, "faults.safetensors");
     memset(&kept, 0, sizeof kept);
     memset(&now, 0, sizeof now);
     memset(&again, 0, sizeof again);

@@ -8,7 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SEED 5
 #define MAX_STEPS 100
@@ -241,8 +240,8 @@ static void uploads_resets_and_schedules_act_as_on_the_cpu(void **state) {
 
 static void a_checkpoint_moves_between_devices(void **state) {
     (void)state;
-    char path[64];
-    snprintf(path, sizeof path, "/tmp/test_webgpu_training_%d.safetensors", (int)getpid());
+    char path[256];
+    support_path(path, sizeof path, "training.safetensors");
     for (int from = 0; from < 2; from++) {
         const tg_device_kind devices[] = {TG_DEVICE_WEBGPU, TG_DEVICE_CPU};
         small a = small_open(devices[from]), b = small_open(devices[1 - from]), c = small_open(devices[from]);

@@ -2,7 +2,7 @@
 import pathlib
 import re
 
-INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.M)
 SUFFIXES = (".c", ".h", ".inc", ".def")
 
 OPS = ("ir/op.h", "ir/ops.def", "ir/dtype.h", "ir/dtype.def", "ir/tables.h")  # operations and dtypes without the graph
@@ -49,12 +49,13 @@ def may_reach(folder, header, reach):
 
 
 def includes_of(source, relative, known):
-    """What a file of `source` includes that is in `source`, with line numbers."""
+    """What a file of `source` includes that is in `source`, in quotes or in angle brackets, with line numbers."""
     if relative not in known:
         path, found = source / relative, []
         if path.is_file():
             text = re.sub(r"/\*.*?\*/", lambda comment: "\n" * comment.group().count("\n"), path.read_text(), flags=re.S)
-            found = [(match.group(1), text.count("\n", 0, match.start(1)) + 1) for match in INCLUDE.finditer(text)]
+            found = [(match.group(2), text.count("\n", 0, match.start(2)) + 1) for match in INCLUDE.finditer(text)
+                     if match.group(1) == '"' or (source / match.group(2)).is_file()]
         known[relative] = [(name, line) for name, line in found if not name.startswith("tensorgrad/")]
     return known[relative]
 

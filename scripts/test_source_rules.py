@@ -37,6 +37,10 @@ class Layers(Tree):
         self.assertEqual(self.offences({"low/a.c": '/* a */\n#include "middle/wide.h"\n'}),
                          ["low/a.c:2: low must not reach middle/wide.h: low/a.c > middle/wide.h"])
 
+    def test_angle_brackets_hide_nothing(self):
+        self.assertEqual(self.offences({"low/a.c": '#include <sys/stat.h>\n#include <middle/wide.h>\n'}),
+                         ["low/a.c:2: low must not reach middle/wide.h: low/a.c > middle/wide.h"])
+
     def test_a_chain_is_found_and_printed(self):
         offences = self.offences({"high/a.c": '\n\n#include "high/own.h"\n', "high/own.h": '#include "middle/narrow.h"\n',
                                   "middle/narrow.h": '#include "middle/wide.h"\n'})

@@ -79,6 +79,7 @@ def source():
     for rule in ("layers", "sizes", "calls", "opening", "documented"):
         check(f"source rule: {rule}", [sys.executable, "scripts/check_source.py", rule], "source")
     check("rules of the source find what they forbid", [sys.executable, "scripts/test_source_rules.py"], "source")
+    check("the scheduler of these jobs", [sys.executable, "scripts/test_runner.py"], "source")
     for script in sorted(ROOT.glob("scripts/*.sh")) + [ROOT / ".ci/run"]:
         check(f"bash -n {script.name}", ["bash", "-n", script], "source")
     check("both sides of the boundary are what boundary.def gives", [sys.executable, "scripts/make-boundary", "--check"], "source")

@@ -185,7 +185,7 @@ class Scheduler:
                 tally.bad(f"{job.name}: not run, because {', '.join(broken)} failed")
             else:
                 job.body()
-        except Exception as error:  # pylint: disable=broad-except
+        except BaseException as error:  # pylint: disable=broad-except  # also SystemExit: run() waits for the end of each job
             tally.bad(f"{job.name}: {type(error).__name__}: {error}")
         job.wall = time.monotonic() - begin
         with self.changed:
@@ -223,6 +223,7 @@ def run_all(jobs, cores):
     shutil.rmtree(LOGS, ignore_errors=True)
     begin = time.monotonic()
     try:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the processes of all jobs, as Ctrl-C does
         Scheduler(jobs, cores).run()
     except KeyboardInterrupt:
         for process in list(running):

@@ -1,4 +1,5 @@
-/* fake_webgpu: see fake_webgpu.h. Objects stay in memory after their last release, so that a late use is seen and named. */
+/* fake_webgpu: see fake_webgpu.h. Objects stay in memory after their last release, so that a late
+ * use is noticed and reported. */
 #include "fake_webgpu.h"
 
 #include "run/webgpu/proof.h"
@@ -177,7 +178,7 @@ static fake_object *fake_new(fake_kind kind, fake_object *device) {
     return o;
 }
 
-/* The object behind a handle, NULL (a mistake) when it is none of that kind that is alive. */
+/* The object of a handle; NULL (a mistake) unless it is a live object of that kind. */
 static fake_object *fake_use(void *handle, fake_kind kind, const char *where) {
     fake_object *o = handle;
     if (o == NULL) fake_mistake("%s: NULL where a %s belongs", where, fake_kind_names[kind]);
@@ -262,7 +263,7 @@ static void fake_post(fake_answer to, fake_function call, void *user, void *more
     fake_event *e = calloc(1, sizeof *e), **at = &fake.events;
     *e = (fake_event){to, call, user, more, status, error, object, "", fake.options.delay, NULL};
     snprintf(e->message, sizeof e->message, "%s", message);
-    /* wgpu-native answers inside the call, but for maps */
+    /* wgpu-native answers inside the call, except for maps */
     if (fake.options.at_once || (fake.options.flavour == FAKE_NATIVE && to != FAKE_TO_MAP)) {
         fake_fire(e);
         return;

@@ -1,6 +1,6 @@
-/* main: one program for every suite, tests/test_NAME.c, whose main() the build names test_NAME. Runs the suite that the
- * first argument names, or the name the program is called by. A second argument picks the cases whose names fit ("a_*").
- * Must not know any test. */
+/* main: one program for every suite, tests/test_NAME.c, whose main() the build names test_NAME.
+ * Runs the suite that the first argument names, or the name the program is called by. A second
+ * argument picks the cases whose names fit ("a_*"). Must not know a test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
-/* Attacks: what a clumsy or hostile user does to the public API, and structures that random graphs reach too rarely: values
- * captured while they are overwritten, gradients that end up in one flat state and are read again, models in odd orders. On WebGPU,
- * too (see support_home). */
+/* test_attack: misuse of the public API by a clumsy or hostile user, and structures that random
+ * graphs reach too rarely: values captured while they are overwritten, gradients packed in one flat
+ * state and read again, models in odd orders. Also on WebGPU (see support_home). */
 #include "support.h"
 
 #include <math.h>

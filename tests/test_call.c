@@ -1,4 +1,5 @@
-/* test_call: models compiled from bytes, and calls driven phase by phase, as a device that answers later is. */
+/* test_call: models compiled from bytes, and calls driven phase by phase, as for a device that
+ * answers later. */
 #include "support.h"
 
 #include "run/call.h"

@@ -1,6 +1,7 @@
-/* Small cases that exposed real faults in other systems, one test per kind, named after it: gradients at awkward points,
- * losses and training, reductions and indexing, special values, fusion and views, the session. Values are by definition
- * or were computed in f64. How numeric cases run: numeric.h. */
+/* Small cases that exposed real faults in other systems, one test per kind, named after it:
+ * gradients at awkward points, losses and training, reductions and indexing, special values, fusion
+ * and views, the session. Values are by definition or were computed in f64. numeric.h says how
+ * numeric cases run. */
 #include "numeric.h"
 
 #include "fixtures.h"

@@ -1,6 +1,7 @@
-/* Contractions against the naive triple loop in double, on every instruction set that this machine has. Operands hold small
- * whole numbers, so that every sum is exact and must agree to the bit; what an operand's strides skip is NaN, scratch
- * starts as NaN and is guarded on both sides, and so is what an output's strides skip. */
+/* Contractions against the naive triple loop in double, on every instruction set that this machine
+ * has. Operands hold small whole numbers, so every sum is exact and must agree to the bit. Elements
+ * that the strides of an operand skip are NaN. Scratch starts as NaN and is guarded on both sides,
+ * and so are elements that the strides of an output skip. */
 #if !defined(_WIN32) && !defined(_POSIX_C_SOURCE)
 #  define _POSIX_C_SOURCE 200809L
 #endif

@@ -1,5 +1,5 @@
-/* curves: the first losses of both examples against stored PyTorch curves: same initial values, same batches, same recipe
- * (scripts/make_curves.sh makes them). */
+/* curves: the first losses of both examples against stored PyTorch curves, with the same initial
+ * values, batches and recipe (scripts/make_curves.sh makes them). */
 #include "support.h"
 
 #include "curves/curves.h"

@@ -1,7 +1,7 @@
-/* Emitted C: what a reader of it relies on (comments, names, buffers, determinism), exact literals, kernels of several
- * passes, updates in place, a training step, one that is put together from the comments alone, and every
- * failing allocation. The op table and the random graphs compile
- * and run far more of it; everything is compiled with -Wall -Wextra -Wpedantic -Werror. */
+/* Emitted C: the properties that its readers rely on (comments, names, buffers, determinism), exact
+ * literals, kernels of several sweeps, updates in place, a training step, a step assembled from the
+ * comments alone, and every failing allocation. The op table and the random graphs compile and run
+ * far more emitted C. All of it is compiled with -Wall -Wextra -Wpedantic -Werror. */
 #define _XOPEN_SOURCE 700
 #include "support.h"
 

@@ -1,6 +1,7 @@
-/* The examples through the public API, as a user would compile them: the size of the compiled step (exact: a change of
- * fusion or planning must be seen here), no allocation in a step, the same bits for every thread count and on every run, the
- * same curve without fusion, and that both learn. Longer training and the stored curves are tests of their own. */
+/* The examples through the public API, as a user would compile them: the size of the compiled step
+ * (exact, so that a change of fusion or planning shows here), no allocation in a step, the same
+ * bits for every thread count and in every run, the same curve without fusion, and that both learn.
+ * Longer training and the stored curves have tests of their own. */
 #include "support.h"
 
 #include "examples.h"

@@ -1,6 +1,7 @@
-/* Fusion and planning: what becomes one kernel, what is stored, what is written in place, and that the independent checker
- * notices a broken plan. Kernel counts are exact: a change of the fusion rules must be seen here. Values are compared with the
- * f64 reference where a structure could go wrong silently; that is done on WebGPU, too (see support_home). */
+/* Fusion and planning: which nodes become one kernel, which values are stored, which are written in
+ * place, and that the independent checker notices a broken plan. Kernel counts are exact, so that a
+ * change of the fusion rules shows here. Where a structure could go wrong silently, values are
+ * compared with the f64 reference, also on WebGPU (see support_home). */
 #include "support.h"
 
 #include "kernel/cost.h"

@@ -1,6 +1,7 @@
-/* Identities of algebra that do not hold for floats (x 0 of infinity, (x + 1e8) - 1e8) or that a compiler may apply where it takes NaN
- * and infinity for absent: each as one kernel, for every pair of a list of values, against the CPU executor operation by operation.
- * A driver that folds one is named with it. */
+/* Identities of algebra that do not hold for floats (x 0 of infinity, (x + 1e8) - 1e8) or that a
+ * compiler may apply if it assumes that there is no NaN or infinity: each as one kernel, for every
+ * pair of a list of values, against the CPU executor operation by operation. The test names a
+ * driver that applies one, and the identity. */
 #include "support.h"
 
 #include <math.h>

@@ -1,6 +1,7 @@
-/* Launches: which kernels start together, as chains over slices or side by side, that programs put together so still compute the same
- * whatever order a launch allows, and that the checker notices launches that must not be. Counts are exact: a change of the rules
- * must be seen here. All of it at the level of plans; the CPU runs kernels one by one. */
+/* Launches: which kernels start together, as chains over slices or side by side; that such programs
+ * compute the same in every order that a launch allows; and that the checker notices wrong
+ * launches. Counts are exact, so that a change of the rules shows here. Everything is tested on
+ * plans: the CPU runs kernels one by one. */
 #include "support.h"
 
 #include "examples.h"
@@ -125,7 +126,8 @@ static tg_tensor build_attention(tg_graph *g, void *user) {
     return descend(g, tg_nn_cross_entropy(layer(g, "head", h, 5), in_range, -1));
 }
 
-/* Normalised over the batch in the middle: nothing behind the mean can begin before every row has come there. */
+/* Normalised over the batch in the middle: nothing after the mean can begin before every row is
+ * there. */
 static tg_tensor build_batch_norm(tg_graph *g, void *user) {
     (void)user;
     tg_tensor h = tg_input(g, "x", TG_SHAPE(64, 6), TG_F32);

@@ -1,5 +1,6 @@
-/* The exact text, status and call site of every kind of mistake, operation family by operation family. After each one: the
- * result is poison, poison goes through further operations, and neither it nor a second mistake replaces the first error. */
+/* The exact text, status and call site of every kind of mistake, by family of operations. After
+ * each mistake the result is poison, poison goes through further operations, and neither it nor a
+ * second mistake replaces the first error. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,9 +1,10 @@
-/* The op table: every primitive of ops.def has a row here (a missing row does not compile) and is run over shapes, element
- * types, its attributes and special values; alone and fused with neighbours; on the CPU executor with and without fusion,
- * on each instruction set, with 1, 2 and 3 threads; and as emitted C. All against the f64 reference, with a tolerance per
- * class of operation. Under sanitizers instruction sets and threads are swept on the odd shape only.
- * On WebGPU (see support_home): the same rows fused, and every other variant not fused; what cannot be promised there is in one
- * table, webgpu_waivers. */
+/* The op table: every primitive of ops.def has a row here (a missing row does not compile) and is
+ * run over shapes, element types, its attributes and special values; alone and fused with
+ * neighbours; on the CPU executor with and without fusion, on each instruction set, with 1, 2 and 3
+ * threads; and as emitted C. All against the f64 reference, with a tolerance per class of
+ * operation. Under sanitizers instruction sets and threads are swept on the odd shape only. On
+ * WebGPU (see support_home): the same rows fused, and every other variant not fused; the table
+ * webgpu_waivers has what cannot be promised there. */
 #include "support.h"
 
 #include <float.h>
@@ -708,7 +709,7 @@ static void test_emitted(void **state) {
     assert_true(same);
 }
 
-/* The oracle itself: every failing allocation is an error and leaves nothing behind. */
+/* The oracle itself: every failing allocation is an error and leaks nothing. */
 static void test_reference_allocations(void **state) {
     (void)state;
     op_setup s = {.row = &test_row_SELECT, .op = TG_OP_SELECT, .dtype = TG_F32, .shape = {2, {3, 5}}, .company = true};

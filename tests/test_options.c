@@ -1,6 +1,7 @@
-/* Options: every number and every enum of every options struct gets values that no option takes, and must refuse them by its name, with
- * the value, at the caller's line, and change nothing; TG_ZERO is zero, shown by values, or refused. A check of the public header sees to
- * it that no option is left out. Then what the optimizer's and the layers' options do. */
+/* Options: every number and every enum of every options struct gets invalid values. Each must be
+ * refused with its name and the value, at the caller's line, and change nothing. TG_ZERO means
+ * zero, shown by values, or is refused. A check of the public header ensures that no option is left
+ * out. Then the effects of the options of optimizers and layers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
-/* test_replay: what an executor is given to replay, made without a device: where everything lies, sources without doubles, limits and
- * their messages, a data set's layout, pacing, every failing allocation. */
+/* test_replay: the replay that an executor gets, made without a device: the offsets of everything,
+ * sources without duplicates, limits and their messages, the layout of a data set, pacing, every
+ * failing allocation. */
 #include "support.h"
 
 #include "emit/emit.h"

@@ -1,6 +1,7 @@
-/* Cases from public bug reports of other systems (frameworks, compilers, runtimes), one test each, named after its number and kind: what
- * went wrong there must be right here, alone in a kernel and in company. Values are by definition or were computed in f64. Also the kinds
- * behind them: the same fault in other operations. How numeric cases run: numeric.h. */
+/* Cases from public bug reports of other systems (frameworks, compilers, runtimes), one test each,
+ * named after its number and kind: what went wrong there must be right here, alone in a kernel and
+ * together with other operations. Values are by definition or were computed in f64. Also the same
+ * kind of fault in other operations. numeric.h says how numeric cases run. */
 #define NUMERIC_IN_COMPANY
 #include "numeric.h"
 

@@ -1,6 +1,8 @@
-/* Compiling chains: for some forty kinds of repeated step, the work of compiling and the memory that it takes grow no faster than the
- * trace does. Judged by counts that are the same on every machine: bytes asked of the allocator and the compiler's own count of the
- * steps of its searches (tg_context.work); by the clock only where nothing else would notice, and generously. */
+/* Compiling long graphs: for about forty kinds of repeated operations, the work and memory of
+ * compiling grow no faster than the trace. Judged by counts that are the same on every machine:
+ * bytes asked of the allocator, and the compiler's own count of the rounds of its searches
+ * (tg_context.work). The clock is used only where nothing else would notice, with generous
+ * limits. */
 #include "support.h"
 
 #include "base/base.h"
@@ -491,7 +493,7 @@ static void shared_steps_have_the_values_of_the_reference(void **state) {
     }
 }
 
-/* An allocator that has no more than so many bytes. */
+/* An allocator with a limited number of bytes. */
 static void *scarce_alloc(void *user, size_t size) {
     meter *m = user;
     return m->live + (int64_t)size > m->peak ? NULL : (m->live += (int64_t)size, aligned_alloc(64, (size + 63) / 64 * 64));

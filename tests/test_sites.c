@@ -1,4 +1,5 @@
-/* Where errors are: every public call that can fail, made wrongly, says the line it stands on, the file too, and what went wrong. */
+/* Sites of errors: every public call that can fail, made wrongly, names its file and line and what
+ * went wrong. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

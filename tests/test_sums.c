@@ -1,6 +1,7 @@
-/* Sums of many terms keep their digits: over rows, over columns, of everything, of table rows and in contractions, wherever a kernel adds
- * them up. Against the f64 reference on the same numbers: equal terms, whose rounding errors all point one way, and random positive
- * ones. Norms of equal numbers are 0. And what is infinite stays so. */
+/* Sums of many terms keep their digits: over rows, over columns, of everything, of table rows and
+ * in contractions, wherever a kernel adds. Against the f64 reference on the same numbers: equal
+ * terms, whose rounding errors all point one way, and random positive terms. Equal numbers are
+ * normalised to 0. Infinite sums stay infinite. */
 #include "support.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
-/* Tiling without a device: how operands lie, which layout is chosen for which shape and what it is
- * expected to cost, what a table of schedules may name, where a tile lies in workgroup memory, how
- * several kernels of a launch are laid out. The choices are pinned: they decide what is printed,
+/* Tiling without a device: the strides of operands, which schedule is chosen for which shape and
+ * its expected cost, what a tuning table may name, where a tile is in workgroup memory, how several
+ * kernels of a launch are laid out. The choices are fixed here because they decide what is printed,
  * and with it the order of summation. */
 #include "support.h"
 

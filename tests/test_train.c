@@ -1,5 +1,6 @@
-/* Tests of many steps in one call and of steps that are not waited for: the same losses and parameters as tg_step, bit for bit, on the
- * device of the home; what ends training; every kind of bad input, which changes nothing; lifetimes; allocations. */
+/* Tests of many steps in one call, and of steps without waiting: the same losses and parameters as
+ * tg_step, bit for bit, on the device under test; what ends training; every kind of bad input,
+ * which changes nothing; lifetimes; allocations. */
 #define _XOPEN_SOURCE 700
 #include "fixtures.h"
 

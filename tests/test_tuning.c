@@ -1,4 +1,5 @@
-/* The file of schedules: where it is looked for, what it may hold, what is made of files that are none, and how it is rewritten. */
+/* The tuning table: where its file is looked for, what it may hold, how other files are refused,
+ * and how it is rewritten. */
 #define _XOPEN_SOURCE 700
 #include "support.h"
 
@@ -68,7 +69,7 @@ static void text_is(const char *path, const char *wanted) {
     assert_string_equal(text, wanted);
 }
 
-/* Entries for "a"; nothing is left behind, and no error. */
+/* Entries for "a"; nothing leaks, and there is no error. */
 static int32_t load(fixture *f, const char *key, char *found, size_t room) {
     tg_tuning tuning;
     assert_int_equal(tg_tuning_load(f->ctx, "a", &tuning), TG_OK);

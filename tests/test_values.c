@@ -1,6 +1,6 @@
-/* Values and gradients of the composed operations, by definition or from f64: each on the reference, on every way of the CPU executor
- * and on WebGPU (see numeric.h). The primitives have test_ops.c; differences, random cotangents and second derivatives are in
- * test_gradients.c. */
+/* Values and gradients of the composed operations, by definition or from f64: each on the
+ * reference, on every variant of the CPU executor and on WebGPU (see numeric.h). Primitives are in
+ * test_ops.c; differences, random cotangents and second derivatives in test_gradients.c. */
 #include "numeric.h"
 
 #include <float.h>

@@ -1,6 +1,7 @@
-/* Tests of models on a real WebGPU library, through the public API: training against the CPU, feeds, captures, siblings,
- * checkpoints that move between the devices, messages, an application's own device, loss and recovery. Those that need a
- * library are skipped when TENSORGRAD_WEBGPU_LIB names none; sizes are small, for software adapters. */
+/* Tests of models on a real WebGPU library, through the public API: training against the CPU,
+ * feeds, captures, siblings, checkpoints that move between the devices, messages, an application's
+ * own device, loss and recovery. Tests that need a library are skipped if TENSORGRAD_WEBGPU_LIB
+ * names none. Sizes are small, for software adapters. */
 #define _XOPEN_SOURCE 700
 #include "fixtures.h"
 

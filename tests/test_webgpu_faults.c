@@ -1,6 +1,7 @@
-/* Tests of the WebGPU executor on a fake library: every call fails in turn and in each of its ways, the device is lost at every
- * call, every allocation fails, limits are small, adapters differ. Each time an error value with a message, nothing left behind,
- * no use that a validator would refuse, and another try that works. Also what a step costs: submissions, copies, allocations. */
+/* Tests of the WebGPU executor on a fake library: every call fails in turn and in each of its ways,
+ * the device is lost at every call, every allocation fails, limits are small, adapters differ. Each
+ * time there is an error value with a message, nothing leaks, no use is one that a validator would
+ * refuse, and another try works. Also the cost of a step: submissions, copies, allocations. */
 #define _XOPEN_SOURCE 700
 #include "fake_webgpu.h"
 #include "support.h"
@@ -1302,7 +1303,8 @@ static void halves_are_tried_out(void **state) {
     tg_context_destroy(ctx);
 }
 
-/* Whatever fails on the way leaves nothing behind, and a device that is there all the same may be without. */
+/* A failure on the way leaks nothing. A device that opens all the same may be without tiles of
+ * halves. */
 static void trying_out_may_fail(void **state) {
     (void)state;
     const fake_options options = {.halves = FAKE_MATRICES};

@@ -1,6 +1,7 @@
-/* Tests of many models in one process on a real WebGPU library: hundreds in turn, dozens at once, several threads with contexts of
- * their own. They share one device, which stays open for the next model. TENSORGRAD_MANY_MODELS sets how many come in turn; the limit
- * that drivers have shows after thirty. Sizes are small, for software adapters. */
+/* Tests of many models in one process on a real WebGPU library: hundreds one after another, dozens
+ * at once, several threads with contexts of their own. They share one device, which stays open for
+ * the next model. TENSORGRAD_MANY_MODELS sets how many follow one another; the limit of drivers
+ * shows after thirty. Sizes are small, for software adapters. */
 #define _XOPEN_SOURCE 700
 #include "support.h"
 

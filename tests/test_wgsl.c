@@ -1,6 +1,7 @@
-/* WGSL as printed: what a driver and the executor rely on (bindings, sized arrays, launches, one definition of each helper, no
- * builtin that is too rough), splitting of long reductions, folding of large grids, determinism, every failing allocation. Needs
- * no GPU but for the last tests, which run what only large sizes reach: split reductions and chained scatters. */
+/* Printed WGSL: what a driver and the executor rely on (bindings, sized arrays, launches, one
+ * definition of each helper, no builtin that is too inaccurate), splitting of long reductions,
+ * spreading of large grids over dimensions, determinism, every failing allocation. Only the last
+ * tests need a GPU: they run what only large sizes reach, split reductions and chained scatters. */
 #define _XOPEN_SOURCE 700
 #include "support.h"
 

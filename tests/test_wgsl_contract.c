@@ -1,8 +1,9 @@
-/* Contractions in WGSL: which method is chosen for which shape, when operands are read as vec4, that what is printed keeps within
- * the guaranteed limits and is the same each time; and, on a WebGPU device, every method with every form of operand (transposed,
- * permuted, broadcast, reversed) and ragged sizes against sums in f64, twice, bit for bit; tiles of halves, where the adapter offers
- * them, against sums of operands rounded here. Kernels are made by hand, so that the strides are what a case says and not what fusion
- * makes of a graph. */
+/* Contractions in WGSL: which method is chosen for which shape, when operands are read as vec4,
+ * that the printed text keeps within the guaranteed limits and is the same each time; and, on a
+ * WebGPU device, every method with every form of operand (transposed, permuted, broadcast,
+ * reversed) and ragged sizes against sums in f64, twice, bit for bit; tiles of halves, where the
+ * adapter offers them, against sums of operands rounded here. Kernels are made by hand, so that the
+ * strides are those of the case and do not depend on fusion. */
 #define _XOPEN_SOURCE 700
 #include "support.h"
 
@@ -394,7 +395,7 @@ static void test_what_a_table_may_not_say(void **state) {
         assert_int_equal(printed.tuned, 0);
         assert_string_equal(printed.stages[0].source, p.wgsl.stages[0].source);
     }
-    /* what is right, but for another contraction */
+    /* right, but of another contraction */
     tg_wgsl_kernel printed;
     print_with(&p, "contract 1x256x256x255 k 4row stored", &choices.items[1], &printed);
     assert_int_equal(printed.tuned, 0);

@@ -1,7 +1,7 @@
-/* Names in printed WGSL: the text of an access is what its memory says, whatever the index and the
- * value look like; printers spell no name of an argument, the scratch, a function or a shared
- * array by themselves, which a third resolver shows, whose names are like nothing else; and a
- * module that two kernels share is exactly so. Needs no GPU. */
+/* Names in printed WGSL: the memory decides the text of an access, whatever the index and the value
+ * look like. Printers spell no name of an argument, the scratch, a function or a shared array
+ * themselves: a third resolver with names unlike any others shows it. The text of a module that two
+ * kernels share is exact. Needs no GPU. */
 #include "support.h"
 
 #include "emit/wgsl.h"

@@ -1,4 +1,4 @@
-/* arguments: see arguments.h. Knows no operation. */
+/* arguments: see arguments.h. Must not know an operation. */
 #include "arguments.h"
 
 #include "core.h"

@@ -1,5 +1,5 @@
-/* call: steps, runs and trainings of a model, in phases, so that a device may work between them. Must not decide anything: every check is
- * made by what it calls. */
+/* call: exports for steps, runs and trainings of a model, in phases, so that a device can work
+ * between them. Must not decide anything: the functions that it calls make every check. */
 #include "boundary.gen.h"
 #include "core.h"
 
@@ -8,7 +8,7 @@
 struct web_call {
     tg_model_call call;
     tg_model *model;
-    void *result; /* of a run */
+    void *result; /* a run's */
     size_t result_bytes;
 };
 

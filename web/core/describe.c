@@ -1,4 +1,4 @@
-/* describe: graphs and models as JSON. */
+/* describe: exports that write graphs and models as JSON. Must not decide anything. */
 #include "boundary.gen.h"
 #include "core.h"
 

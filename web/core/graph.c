@@ -1,11 +1,12 @@
-/* graph: traces and graphs. Owns the table of graphs. Must not decide anything: every check is made by what it calls. */
+/* graph: exports for traces and graphs. Owns the table of graphs. Must not decide anything: the
+ * functions that it calls make every check. */
 #include "arguments.h"
 #include "boundary.gen.h"
 #include "core.h"
 
 #include <string.h>
 
-static TG_LIST(tg_graph *) web_graphs; /* by number - 1; NULL: destroyed, or its trace failed */
+static TG_LIST(tg_graph *) web_graphs; /* by number - 1; NULL if destroyed, or if its trace failed */
 
 tg_graph *web_graph_of(web_graph number) {
     if (number >= 1 && number <= web_graphs.count && web_graphs.items[number - 1] != NULL) return web_graphs.items[number - 1];

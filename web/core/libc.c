@@ -1,6 +1,7 @@
-/* libc: the few parts of the C library that the core calls and that would bring a host's files or much code along: formatting,
- * functions of numbers and numbers as text (which JavaScript has), text, memory. Formats: what src/ uses, no more: %s %c %d %u %x %g %f
- * with width, precision, 0, l, ll, z, and * for either. */
+/* libc: the parts of the C library that the core calls and that would need a host's files or much
+ * code: formatting, functions of numbers and numbers as text (which JavaScript has), text, memory.
+ * It knows only the formats that src/ uses: %s %c %d %u %x %g %f with width, precision, 0, l, ll,
+ * z, and * for width or precision. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -9,11 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Writes Number(value).toPrecision(precision) without trailing zeros to out, at most 32 bytes; returns the length. */
+/* Writes Number(value).toPrecision(precision) without trailing zeros to out, at most 32 bytes;
+ * returns the length. */
 #define LIBC_IMPORT(type, name) __attribute__((import_module("tg"), import_name(#name))) type web_js_##name
 LIBC_IMPORT(int32_t, format_number)(double value, int32_t precision, char *out);
 LIBC_IMPORT(double, parse_number)(const char *text);
-/* JavaScript's Math: what is the same everywhere is worked out with these when a graph is compiled, never while it runs. */
+/* JavaScript's Math, used only to compile a graph, never while it runs: results of a run are the
+ * same on every platform. */
 LIBC_IMPORT(double, exp)(double x);
 LIBC_IMPORT(double, log)(double x);
 LIBC_IMPORT(double, log1p)(double x);
@@ -27,7 +30,7 @@ LIBC_IMPORT(double, pow)(double x, double y);
 
 typedef struct web_sink {
     char *out;
-    size_t room, length; /* length: of the whole text, whether or not there was room */
+    size_t room, length; /* length: of the whole text, also if there was no room for it */
 } web_sink;
 
 static void sink_put(web_sink *s, const char *text, size_t count) {
@@ -79,7 +82,7 @@ static void put_padded(web_sink *s, const web_spec *spec, const char *text, size
 static void put_text(web_sink *s, const web_spec *spec, const char *text) {
     if (text == NULL) text = "(null)";
     size_t count = spec->precision >= 0 ? (size_t)spec->precision : SIZE_MAX;
-    const char *end = memchr(text, 0, count); /* SIZE_MAX: to the end, which there is */
+    const char *end = memchr(text, 0, count); /* SIZE_MAX: to the end, which exists */
     if (end != NULL) count = (size_t)(end - text);
     put_padded(s, spec, text, count, ' ');
 }
@@ -151,7 +154,7 @@ double strtod(const char *restrict text, char **restrict end) {
     (void)end;
     return web_js_parse_number(text);
 }
-/* Of environment variables, which a page has not. */
+/* Used for environment variables, which a page does not have. */
 long strtol(const char *restrict text, char **restrict end, int base) {
     (void)base;
     if (end != NULL) *end = (char *)(uintptr_t)text;
@@ -169,9 +172,11 @@ double expm1(double x) { return web_js_expm1(x); }
 double sin(double x) { return web_js_sin(x); }
 double cos(double x) { return web_js_cos(x); }
 double tanh(double x) { return web_js_tanh(x); }
-/* In C 1 to any power, NaN too, is 1, and so is -1 to an infinite one; in JavaScript they are NaN. */
+/* In C, 1 to any power (also NaN) is 1, and so is -1 to an infinite power; in JavaScript they are
+ * NaN. */
 double pow(double x, double y) { return x == 1.0 || (x == -1.0 && isinf(y)) ? 1.0 : web_js_pow(x, y); }
-/* 2 / sqrt(pi) e^(-x^2) (x + 2 x^3 / 3 + 4 x^5 / 15 ...): all terms of one sign. From 6 on it is 1. */
+/* 2 / sqrt(pi) e^(-x^2) (x + 2 x^3 / 3 + 4 x^5 / 15 ...): all terms have one sign. From 6 on erf is
+ * 1. */
 double erf(double x) {
     if (fabs(x) >= 6.0) return x > 0.0 ? 1.0 : -1.0;
     double term = x, sum = x;
@@ -214,8 +219,9 @@ char *strstr(const char *text, const char *part) {
 
 /* ---------------------------------------------------------------- memory
  *
- * Blocks are aligned to 64 bytes, of sizes 4, 5, 6 or 7 times a power of two, and go back to a list of their size. The core allocates
- * in arenas and doubling arrays, so few sizes are in use. */
+ * Blocks are aligned to 64 bytes. Their sizes are 4, 5, 6 or 7 times a power of two, and a freed
+ * block goes to the list of its size. The core allocates arenas and doubling arrays, so few sizes
+ * are in use. */
 
 enum { HEAP_ALIGN = 64, HEAP_PAGE = 65536, HEAP_CLASSES = 128 };
 typedef struct heap_block {

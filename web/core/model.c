@@ -1,4 +1,5 @@
-/* model: compiled models, their parameters and states. Must not decide anything: every check is made by what it calls. */
+/* model: exports for compiled models, their parameters and states. Must not decide anything: the
+ * functions that it calls make every check. */
 #include "boundary.gen.h"
 #include "core.h"
 

@@ -1,5 +1,5 @@
-/* module: starting the core, memory, errors and the last text. Owns the one context. Must not decide anything: every check is made by what
- * it calls. */
+/* module: exports for starting the core, memory, errors and the last text. Owns the one context.
+ * Must not decide anything: the functions that it calls make every check. */
 #include "boundary.gen.h"
 #include "core.h"
 
@@ -8,7 +8,7 @@
 tg_context *web_context;
 tg_text_buffer web_text;
 
-void __wasm_call_ctors(void); /* empty, but unless it is called the linker wraps it around every export */
+void __wasm_call_ctors(void); /* empty; unless it is called, the linker wraps it around every export */
 
 static void web_log(void *user, tg_log_level level, const char *message) {
     (void)user;

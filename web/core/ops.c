@@ -1,4 +1,5 @@
-/* ops: operations, leaves, gradients, and what tensors are. Must not decide anything: every check is made by what it calls. */
+/* ops: exports for operations, leaves, gradients, and the shapes and dtypes of tensors. Must not
+ * decide anything: the functions that it calls make every check. */
 #include "arguments.h"
 #include "boundary.gen.h"
 #include "core.h"
@@ -29,7 +30,7 @@ static tg_tensor web_side_by_side(tg_site site, tg_lstm_states s) { return tg_co
 tg_tensor web_lstm_fwd(tg_site site, tg_recurrent layer, tg_tensor x, tg_recurrent_start start) {
     return web_side_by_side(site, tg_nn_lstm_fwd_at(site, layer, x, start));
 }
-/* Of the states before, a plain cell and a GRU have h alone. */
+/* Of the states `before`, a plain cell and a GRU have only h. */
 tg_tensor web_rnn_step(tg_site site, tg_recurrent layer, tg_tensor x, tg_lstm_states before) {
     return tg_nn_rnn_step_at(site, layer, x, before.h);
 }
@@ -42,7 +43,8 @@ tg_tensor web_lstm_step(tg_site site, tg_recurrent layer, tg_tensor x, tg_lstm_s
 
 /* ---------------------------------------------------------------- leaves, gradients, tensors */
 
-/* A leaf needs a graph whose trace is in progress; the poison of one that is gone has an error already. */
+/* A leaf needs a graph whose trace is in progress. For a graph that is gone, the error is already
+ * recorded. */
 WEB_EXPORT(int32_t, param)
 (const char *file, int32_t line, int32_t graph, const char *name, const double *dims, int32_t rank, int32_t init, double scale,
  const float *data, int32_t count, int32_t decay, int32_t frozen) {
@@ -89,7 +91,7 @@ WEB_EXPORT(int32_t, capture)(const char *file, int32_t line, const char *name, i
     return tg_capture_at(tg_site_make(file, line), name, web_tensor_of(graph, id)).id;
 }
 
-/* The first `of` operands are what is differentiated, the rest what by. */
+/* Differentiates the first `of` operands with respect to the others. */
 static int32_t web_gradients(tg_site site, const web_operand *operands, int32_t count, int32_t of, int32_t *out) {
     const int32_t n = count - of;
     tg_tensor *tensors = web_tensors(operands, count);
@@ -117,7 +119,7 @@ WEB_EXPORT(int32_t, split)(const char *file, int32_t line, const web_operand *op
     tg_tensor x = web_tensor(operand);
     if (x.graph == NULL) return (int32_t)web_context->status;
     const tg_shape shape = tg_tensor_shape(x);
-    int64_t most = 0; /* parts that any axis can have: more are refused without room for them */
+    int64_t most = 0; /* the most parts of any axis: more are refused, so no room is needed */
     for (int32_t i = 0; i < shape.rank; i++) most = shape.dim[i] > most ? shape.dim[i] : most;
     if (equal && (n < 1 || n > most)) return (int32_t)tg_split_at(site, x, web_small(numbers[0]), NULL, n, NULL);
     int64_t *sizes = tg_alloc(web_context, sizeof *sizes * (size_t)(n > 0 ? n : 1));

@@ -1,5 +1,5 @@
-/* stubs: what the core refers to and a page has not: the export as C, second opinions on graphs, which only page and worker exchange, and
- * in the build for WebGPU alone the CPU. */
+/* stubs: functions that the core refers to and a page does without: the export as C, the checker of
+ * graphs (only page and worker exchange graphs), and, in the build for WebGPU alone, the CPU. */
 #include "emit/emit.h"
 #include "ir/rules.h"
 #include "run/executor.h"

@@ -1,5 +1,5 @@
-// Adam written as operations of a graph, for gradients that are given: what appendAdam(graph, grads, tensors, ...) appends. The compiler's
-// own, over flat parameters, is C's.
+// Adam written as operations of a graph, for given gradients: appendAdam(graph, grads, tensors,
+// ...) appends them. The compiler's own Adam, over flat parameters, is in C.
 
 import { defaults } from './boundary.gen.js'
 import { ArgumentError } from './errors.js'
@@ -12,17 +12,17 @@ import type { Tensor } from './tensor.js'
 type Record_<T> = Readonly<Record<string, T>>
 
 export interface AdamResult {
-  /** The parameters' and the states'; the graph has them already. */
+  /** Those of the parameters and the states; the graph has them already. */
   readonly writebacks: readonly WritebackDecl<Tensor>[]
   readonly config: Readonly<AdamConfig>
 }
 
-/** 1 - b^t, with all its digits where b^t is nearly 1. */
+/** 1 - b^t, accurate also where b^t is nearly 1. */
 function correction(b: number, t: Tensor): Operand {
   return b === 0 ? 1 : neg(expm1(mul(t, Math.log(b))))
 }
 
-/** In the trace in progress. state: makes a state. rate: the schedule at step t, an i32. */
+/** Appends to the trace in progress. state: makes a state. rate: the schedule at step t, an i32. */
 export function adamNodes(
   grads: Record_<Tensor>, tensors: Record_<Tensor>, config: AdamConfig, decays: (name: string) => boolean,
   state: (name: string, like: Tensor | null) => Tensor, rate: (t: Tensor) => Tensor,

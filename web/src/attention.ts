@@ -1,4 +1,4 @@
-// Attention, and layers made of layers: MLP, Sequential. Parameter names are those of C's tg_nn_*.
+// Attention, and layers made of layers: MLP, Sequential. Parameters are named as in C's tg_nn_*.
 
 import { ArgumentError } from './errors.js'
 import { capture, relu, rope } from './ops.js'
@@ -8,16 +8,17 @@ import { anything, callback, check, checkAll, checkOptions, count, flag, positiv
 import { describe, invoke, type Tensor } from './tensor.js'
 
 export interface AttentionMask {
-  /** Position i sees those up to i; as many keys as queries. Default false. */
+  /** Position i sees the positions up to i; there are as many keys as queries. Default false. */
   causal?: boolean
-  /** Bool, broadcast to [B, H, T, S]: what is seen; a row that sees nothing has weights 0. Default: all is. */
+  /** Bool, broadcast to [B, H, T, S]: true where a key is seen. A row that sees nothing has weights
+   *  0. Default: everything is seen. */
   mask?: Tensor
 }
 export interface AttentionOptions extends LinearOptions {
-  /** Heads of keys and values; it divides the heads. Default: as many. */
+  /** Heads of keys and values; must divide the number of heads, which is the default. */
   kvHeads?: number
   causal?: boolean
-  /** Queries and keys are turned by `rope` with this base. Default: not at all. */
+  /** Turn queries and keys by `rope` with this base. Default: do not. */
   ropeBase?: number
   /** Length of the vectors that keys and values are made of. Default: dim. */
   context?: number
@@ -30,7 +31,8 @@ export interface AttentionInputs {
   capture?: string
 }
 
-/** q [B, H, T, d], k [B, Hk, S, d], Hk dividing H -> softmax(q k^T / sqrt d) [B, H, T, S]; head h has the keys of head h Hk / H. */
+/** q [B, H, T, d], k [B, Hk, S, d], Hk dividing H -> softmax(q k^T / sqrt d) [B, H, T, S]; head h
+ *  has the keys of head h Hk / H. */
 export function attentionWeights(q: Tensor, k: Tensor, options: AttentionMask = {}): Tensor {
   const mask = options?.mask
   return invoke('nn_attention_weights', attentionWeights, mask === undefined ? [q, k] : [q, k, mask], () => {
@@ -43,7 +45,8 @@ export function attentionValues(weights: Tensor, v: Tensor): Tensor {
   return invoke('nn_attention_values', attentionValues, [weights, v])
 }
 
-/** x [B, T, dim] -> [B, T, dim]. Linear layers q [dim, dim], k and v [context, dim / heads kvHeads], o [dim, dim]. */
+/** x [B, T, dim] -> [B, T, dim]. Linear layers q [dim, dim], k and v [context, dim / heads
+ *  kvHeads], o [dim, dim]. */
 export class Attention extends Module {
   q: Linear
   k: Linear
@@ -89,7 +92,7 @@ export class Attention extends Module {
 /** One operand in, one out. */
 export type Layer = ((x: Tensor) => Tensor) | { fwd(x: Tensor): Tensor }
 
-/** Layers one after another, modules or functions. Names are by place: "0.W". */
+/** Layers one after another, modules or functions. Parameters are named by position: "0.W". */
 export class Sequential extends Module {
   readonly length: number
   constructor(...layers: Layer[]) {
@@ -115,11 +118,12 @@ export class Sequential extends Module {
 export interface MLPOptions extends LinearOptions {
   /** Between the layers. Default relu. */
   activation?: (x: Tensor) => Tensor
-  /** Behind the last layer too. Default false. */
+  /** Also after the last layer. Default false. */
   activateLast?: boolean
 }
 
-/** Linear layers of these sizes, [in, ..., out], with an activation between them. Names are by place: "0.W". */
+/** Linear layers of these sizes, [in, ..., out], with an activation between them. Parameters are
+ *  named by position: "0.W". */
 export class MLP extends Module {
   readonly length: number
   private readonly options: MLPOptions

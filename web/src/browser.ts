@@ -1,5 +1,5 @@
-// The package in one file for browsers: the core and the worker are inlined (by build.mjs), so that nothing else is to be fetched. Needs
-// `blob:` workers; pages whose policy forbids them take split.ts.
+// The package in one file for browsers: build.mjs inlines the core and the worker, so that nothing
+// else is fetched. Needs `blob:` workers; pages whose policy forbids them use split.ts.
 
 import { compileCore, notStarted } from './loading.js'
 import { setPlatform } from './platform.js'
@@ -20,7 +20,7 @@ function newWorker(name: string): Worker {
   return worker
 }
 
-/** A worker of its own unpacks and compiles: that is a second or so, too long for a page. */
+/** Unpacks and compiles in a worker of its own: it takes about a second, too long for a page. */
 function unpackAside(): Promise<WebAssembly.Module> {
   return new Promise((resolve, reject) => {
     const worker = newWorker(newWorkerName())
@@ -43,7 +43,8 @@ function startWorker() {
 }
 
 setPlatform({
-  // Where it cannot be: here, if only to hear why. Without workers, what starts one says so.
+  // If the worker fails, unpack here, if only to learn why. Without workers, starting one reports
+  // it.
   loadModule: () => unpackAside().catch(() => compileCore(unpackText(INLINED_CORE), 'the packed core')),
   loadModuleNow: () => {
     try {

@@ -1,4 +1,4 @@
-// Captures: the values of named tensors that a step or run brought back. Knows no devices.
+// Captures: the values of named tensors that a step or run brought back. Must not know devices.
 
 import { blame, NotFoundError } from './errors.js'
 import { shown } from './options.js'
@@ -29,7 +29,7 @@ export class Captures {
     return this.#items.has(name)
   }
 
-  /** Sorted. */
+  /** The names, sorted. */
   names(): string[] {
     return [...this.#items.keys()].sort()
   }

@@ -1,5 +1,6 @@
-// Names of version 0.4 over the package as it is: tensorgrad/compat. Everything of `tensorgrad` is here too, and what 0.4 calls otherwise or
-// means otherwise is in place of it. web/COMING-FROM.md has the list.
+// tensorgrad/compat: the names of version 0.4 over the package of today. Exports everything of
+// `tensorgrad`, except that names with another meaning in 0.4 have that meaning. web/COMING-FROM.md
+// has the list.
 
 import {
   add, appendAdam, appendGrad, ArgumentError, compileForward as compileForwardNow, compileModule, div, init, latestWins, lr as rates, matmul as matmulFlat,
@@ -45,7 +46,8 @@ export class Conv2d extends nn.Conv2d {
   }
 }
 
-/** Every gradient that `which` names (default: all) over its own norm: g / (||g|| + 1e-8). In a trace. */
+/** Divides every gradient that `which` names (default: all) by its own norm: g / (||g|| + 1e-8). In
+ *  a trace. */
 export function normalizeGrads(grads: Readonly<Record<string, Tensor>>, which: boolean | ((name: string) => boolean) = true): Record<string, Tensor> {
   const isMeant = (name: string): boolean => (typeof which === 'function' ? which(name) : which)
   return Object.fromEntries(Object.entries(grads).map(([name, g]) => [name, isMeant(name) ? div(g, add(norm(g), 1e-8)) : g]))
@@ -96,7 +98,8 @@ export type OptimizerConfig =
 
 const given = <O extends object>(options: O): O => Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as O
 
-/** Whether the package's own optimiser means the same: it normalises all gradients together, and its decay is no part of a momentum. */
+/** Whether the package's own optimiser computes the same. It normalises all gradients together, and
+ *  its decay is not part of a momentum. */
 const isOwn = (o: OptimizerConfig): boolean => !o.normalizeGrads && !(o.kind === 'sgd' && Boolean(o.weightDecay) && Boolean(o.momentum))
 
 function adamConfig(o: Exclude<OptimizerConfig, { kind: 'sgd' }>): AdamConfig {
@@ -110,7 +113,7 @@ function ownOptimizer(o: OptimizerConfig): Optimizers {
   return { sgd: given({ lr: o.lr, momentum: o.momentum, nesterov: o.nesterov, weightDecay: o.weightDecay, decayFilter: o.decayFilter, clipNorm }) as NonNullable<Optimizers['sgd']> }
 }
 
-/** min(1, most / (norm + 1e-6)) times each, the norm over all of them. */
+/** Multiplies each by min(1, most / (norm + 1e-6)), with the norm over all of them. */
 function clipped(grads: Record<string, Tensor>, most: number): Record<string, Tensor> {
   const squares = Object.values(grads).map((g) => sum(square(g)))
   if (squares.length === 0) return grads
@@ -120,7 +123,7 @@ function clipped(grads: Record<string, Tensor>, most: number): Record<string, Te
 
 const at = (model: Module, path: string): Tensor => path.split('.').reduce<unknown>((value, key) => (value as Record<string, unknown>)[key], model) as Tensor
 
-/** The update written out in the trace of a loss. */
+/** Appends the update to the trace of a loss. */
 function appendUpdate(model: Module, loss: Tensor, o: OptimizerConfig): void {
   const { graph, paramGrads } = appendGrad(loss), normal = normalizeGrads(paramGrads, o.normalizeGrads ?? false)
   const grads = o.clipGradNorm === undefined ? normal : clipped(normal, o.clipGradNorm), tensors = Object.fromEntries(Object.keys(grads).map((name) => [name, at(model, name)]))
@@ -166,7 +169,7 @@ export interface TrainingSpec<M extends Module, I extends InputDecls> {
 export interface ForwardSpec<M extends Module, I extends InputDecls, O extends 'f32' | 'i32' = 'f32'> {
   forward: ForwardFn<M, I>
   inputs: I
-  /** The output's dtype: another is an error. Default 'f32'. */
+  /** The output's dtype; any other is an error. Default 'f32'. */
   output?: O
   /** `maxSizes`. */
   maxCachedShapes?: number
@@ -180,7 +183,8 @@ type Ended = { kind: 'aborted' } | { kind: 'failed'; error: Error }
 export type StepResult = { kind: 'completed'; loss: number; captures: Captures } | Ended
 export type RunResult<O extends 'f32' | 'i32' = 'f32'> = { kind: 'completed'; output: O extends 'i32' ? Int32Array : Float32Array; captures: Captures } | Ended
 
-/** What a call that rejects has come to: the model was destroyed or replaced, or something was wrong. */
+/** The result of a call that rejects: aborted if the model was destroyed or replaced, else
+ *  failed. */
 function ended(error: unknown): Ended {
   return error instanceof StateError && /destroyed/.test(error.message) ? { kind: 'aborted' } : { kind: 'failed', error: error as Error }
 }
@@ -215,7 +219,7 @@ async function checkOutput<M extends Module>(made: ForwardNow<M>, output: Dtype 
   throw new ArgumentError(`attach: the output is ${made.outputDtype}, not ${output}: say output: '${made.outputDtype}'`)
 }
 
-/** `compileForward`, in 0.4's manner: results say how they came out, a model is replaced in place. */
+/** `compileForward` as in 0.4: a result has a kind, and a model is replaced within the object. */
 export class CompiledForward<M extends Module = Module, I extends InputDecls = InputDecls, O extends 'f32' | 'i32' = 'f32'> {
   readonly #find: () => Promise<ForwardNow<M>>
   #now: ForwardNow<M>
@@ -254,7 +258,7 @@ export class CompiledForward<M extends Module = Module, I extends InputDecls = I
   }
 }
 
-/** `compileModule`, in 0.4's manner. */
+/** `compileModule` as in 0.4. */
 export class CompiledTraining<M extends Module, I extends InputDecls = InputDecls> {
   readonly #spec: TrainingSpec<M, I>
   #model: CompiledModule<M>
@@ -267,7 +271,7 @@ export class CompiledTraining<M extends Module, I extends InputDecls = InputDecl
     this.#optimizer = spec.optimizer
     this.#seed = seed
   }
-  /** The model as the package itself has it. */
+  /** The package's own object for the model. */
   get model(): CompiledModule<M> {
     return this.#model
   }
@@ -300,7 +304,8 @@ export class CompiledTraining<M extends Module, I extends InputDecls = InputDecl
   downloadParams(): Promise<Record<string, Float32Array>> {
     return this.#model.downloadParams()
   }
-  /** `reset`, `resetOptimizerState`. params alone: the first values again, the optimiser as it is. */
+  /** `reset`, `resetOptimizerState`. With params alone: initial values again, the optimiser
+   *  unchanged. */
   async reset({ params = true, optimizer = true }: { params?: boolean; optimizer?: boolean } = {}): Promise<void> {
     if (params && optimizer) return this.#model.reset()
     if (optimizer) return this.#model.resetOptimizerState()
@@ -315,7 +320,8 @@ export class CompiledTraining<M extends Module, I extends InputDecls = InputDecl
   setLR(rate: LRSchedule): Promise<void> {
     return this.#model.setLR(rate)
   }
-  /** `replaceModel`: with a seed of its own unless one is given. Forward passes attached to this one follow. */
+  /** `replaceModel`, with a new seed unless one is given. Forward passes attached to this model
+   *  follow. */
   async replaceModel(model: M, options: { seed?: number; optimizer?: OptimizerConfig } = {}): Promise<void> {
     const seed = options.seed ?? anySeed(), optimizer = options.optimizer ?? this.#optimizer
     this.#model = await replaceModel(this.#model, () => train(this.#spec, model, optimizer, seed))
@@ -331,7 +337,8 @@ export class CompiledTraining<M extends Module, I extends InputDecls = InputDecl
   }
 }
 
-/** `compileModule(() => model, loss, { [optimizer.kind]: ..., inputs, seed })`; the seed is a random one unless given, see `.seed`. */
+/** `compileModule(() => model, loss, { [optimizer.kind]: ..., inputs, seed })`; the seed is random
+ *  unless given, see `.seed`. */
 export async function compile<M extends Module, const I extends InputDecls>(spec: TrainingSpec<M, I>): Promise<CompiledTraining<M, I>> {
   const seed = spec.seed ?? anySeed()
   return new CompiledTraining<M, I>({ ...spec }, await train(spec, spec.model, spec.optimizer, seed), seed)
@@ -346,7 +353,8 @@ export async function compileForward<M extends Module, const I extends InputDecl
   return new CompiledForward<M, I, O>(async () => made, made)
 }
 
-/** `model.compileForward(forward, { inputs })`: of what `compile` gave, or of a model of `compileModule`. */
+/** `model.compileForward(forward, { inputs })`, for the result of `compile` or of
+ *  `compileModule`. */
 export async function attach<M extends Module, const I extends InputDecls, O extends 'f32' | 'i32' = 'f32'>(
   to: { readonly model: CompiledModule<M> } | CompiledModule<M>, spec: ForwardSpec<M, I, O>,
 ): Promise<CompiledForward<M, I, O>> {
@@ -366,7 +374,8 @@ export async function attach<M extends Module, const I extends InputDecls, O ext
 
 export type SingleFlightResult<R> = { kind: 'completed'; value: R } | { kind: 'aborted' }
 
-/** `latestWins`: of calls that overlap the newest runs next, those overtaken come to 'aborted'. */
+/** `latestWins`: of calls that overlap, the newest runs next; the result of those overtaken is
+ *  'aborted'. */
 export function singleFlight<A, R>(fn: (argument: A) => Promise<R>): (argument: A) => Promise<SingleFlightResult<R>> {
   const newest = latestWins(async (argument: A) => ({ kind: 'completed' as const, value: await fn(argument) }))
   return async (argument) => (await newest(argument)) ?? { kind: 'aborted' }
@@ -380,10 +389,11 @@ interface Gpu {
 }
 const gpuHere = (): Gpu | undefined => (globalThis.navigator as { gpu?: Gpu } | undefined)?.gpu
 
-/** Whether there is WebGPU at all; not whether it has a GPU. */
+/** Whether there is WebGPU, with or without a GPU. */
 export const isWebGPUAvailable = (): boolean => gpuHere() !== undefined
 
-/** Whether WebGPU has an adapter here. Without one models run on the CPU: this is for pages that want to say so (`model.device` does too). */
+/** Whether WebGPU has an adapter here. Without one, models run on the CPU: for pages that want to
+ *  say so (`model.device` does too). */
 export async function checkWebGPU(): Promise<WebGPUSupport> {
   const gpu = gpuHere()
   if (gpu === undefined) return { ok: false, reason: 'no-webgpu', message: 'There is no WebGPU here: a newer browser may have it. Models run on the CPU.' }

@@ -1,4 +1,5 @@
-// Compiling: traces on the page, posts the graph's bytes to a worker, and gives the model that stands for what lives there.
+// Compiling: traces on the page, posts the graph's bytes to a worker, and returns the page's object
+// for the model there.
 
 import type { CompileForwardOptions, CompileGraphOptions, CompileOptions, Forward } from './compile-types.js'
 import { CompiledForward, CompiledModule } from './compiled.js'
@@ -19,7 +20,8 @@ import {
 import type { Device, InputSpecs, Precision } from './types.js'
 import { warn, warningOf } from './warnings.js'
 
-/** Compiles training: `forward` returns the loss, rank 0. The worker that it starts is the model's until `destroy`. */
+/** Compiles training: `forward` returns the loss, rank 0. It starts a worker, which the model owns
+ *  until `destroy`. */
 export async function compileModule<M extends Module, const I extends InputSpecs = {}>(
   factory: () => M,
   forward: Forward<M, I>,
@@ -41,7 +43,7 @@ export async function compileForward<M extends Module, const I extends InputSpec
   return new CompiledForward<M, I>(family, graph, message, sizes, source)
 }
 
-/** Compiles a graph traced by hand (see `trace`), its writebacks with it. */
+/** Compiles a graph traced by hand (see `trace`), with its writebacks. */
 export async function compileGraph(graph: Graph, options: CompileGraphOptions = {}): Promise<CompiledModule<Module, InputSpecs>> {
   const own = ownOptions('compileGraph', compileGraph, options, ofGraph)
   const plan: Plan<Module> = { what: 'compileGraph', above: compileGraph, factory: null, options: own }

@@ -1,4 +1,4 @@
-// A compiled model on the page: it stands for the one that lives in a worker, and posts calls there.
+// A compiled model on the page: its methods post calls to the model in the worker.
 
 import { Captures } from './captures.js'
 import type { AverageOption, CallOptions, Forward, ForwardOptions, RunResult, StepResult, TrainOptions } from './compile-types.js'
@@ -33,7 +33,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
   readonly #graph: number
   /** @internal Null: all inputs have fixed shapes. */
   protected readonly sizes: Sizes | null
-  /** Of the size whose call was answered last. */
+  /** The message of the size whose call was answered last. */
   #message: GraphMessage
   #device: string
   #precision: Precision
@@ -53,11 +53,13 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     this.#precision = message.precision
   }
 
-  /** Kernels of one step or run. Where inputs have a null axis, this and what follows are of the size whose call was answered last. */
+  /** Kernels of one step or run. If inputs have a null axis, this and the next properties belong to
+   *  the size whose call was answered last. */
   get kernelCount(): number {
     return this.#message.kernelCount
   }
-  /** Launches of one step or run: on a GPU one holds several kernels, and a large reduction is more than one. */
+  /** Launches of one step or run. On a GPU a launch can hold several kernels, and a large reduction
+   *  takes more than one. */
   get dispatchCount(): number {
     return this.#message.dispatchCount
   }
@@ -74,9 +76,10 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
   get paramNames(): readonly string[] {
     return this.#message.params.map((param) => param.name)
   }
-  /** What was compiled, as data: the graph with its gradients, the plan, the kernels as WGSL, whatever it runs on. Made when it is first
-   *  asked for, by tracing once more. Of inputs with a null axis: of the size compiled first. The optimiser's update is in the plan and the
-   *  kernels; `text` is the whole IR after the passes, of the call answered last. */
+  /** What was compiled, as data: the graph with its gradients, the plan, and the kernels as WGSL on
+   *  every device. Made at the first use, by tracing once more. With inputs that have a null axis
+   *  it is that of the size compiled first. The optimiser's update is in the plan and the kernels;
+   *  `text` is the whole IR after the passes, of the call answered last. */
   get ir(): CompiledIR {
     this.#ir ??= check(irGetter, () => this.source.ir(irGetter))
     return { ...this.#ir, text: this.#message.ir }
@@ -85,7 +88,8 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
   get device(): string {
     return this.#device
   }
-  /** Of contractions, in use: 'f32' where f16 was asked for and the device does not offer it. */
+  /** The precision of contractions in use: 'f32' if f16 was asked for and the device does not offer
+   *  it. */
   get precision(): Precision {
     return this.#precision
   }
@@ -99,7 +103,8 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     throw blame(new ArgumentError(`paramShape: there is no ${describe(name)} (parameters: ${this.paramNames.join(', ')})`), this.paramShape)
   }
 
-  /** The traced result for these inputs (the loss of a training model): no update, no writebacks. */
+  /** The traced result for these inputs (the loss of a training model), without update and
+   *  writebacks. */
   run<A extends DataArray = Float32Array, R extends Batch = never>(inputs: InputArrays<I> | AnyArrays<R>, options?: { withCaptures?: false }): Promise<A>
   run<A extends DataArray = Float32Array, R extends Batch = never>(
     inputs: InputArrays<I> | AnyArrays<R>,
@@ -118,7 +123,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     return withCaptures ? { output: answer.output, captures: new Captures(answer.captures ?? []) } : answer.output
   }
 
-  /** Writes parameters. Every name and length is checked before anything is written. partial: names may be missing. */
+  /** Writes parameters. Checks every name and length first. partial: names may be missing. */
   async uploadParams(params: Readonly<Record<string, Float32Array>>, options: { partial?: boolean } = {}): Promise<void> {
     const above = Compiled.prototype.uploadParams
     const { partial = false } = check(above, () => checkOptions('uploadParams', options, { partial: flag }))
@@ -133,19 +138,21 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     return byName(await this.ask({ kind: 'downloadParams', graph: this.#graph, average: averages }, above))
   }
 
-  /** Initial values again (the same seed, the same values); optimiser state, random numbers and step counter back to the start. */
+  /** Sets the initial values again (the same seed gives the same values), and puts optimiser state,
+   *  random numbers and step counter back to the start. */
   async reset(): Promise<void> {
     await this.ask({ kind: 'reset', graph: this.#graph }, Compiled.prototype.reset)
   }
 
-  /** After a lost GPU: opens a device again and goes on from the last snapshot. Nothing happens where none was lost. */
+  /** After a lost GPU: opens a device again and goes on from the last snapshot. Does nothing if no
+   *  GPU was lost. */
   async recover(): Promise<void> {
     const { device, precision } = await this.ask({ kind: 'recover', graph: this.#graph }, Compiled.prototype.recover)
     this.#device = device
     this.#precision = precision
   }
 
-  /** Keeps a copy of every parameter and state: what `recover` goes on from. */
+  /** Copies every parameter and state; `recover` goes on from this copy. */
   async snapshot(): Promise<void> {
     await this.ask({ kind: 'snapshot', graph: this.#graph }, Compiled.prototype.snapshot)
   }
@@ -159,7 +166,8 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     return this.ask({ kind: 'text', graph: this.#graph, what }, above, [], (sizes) => sizes.last.size)
   }
 
-  /** A forward pass that shares this model's parameters and worker. `forward` gets a new module of the same factory. */
+  /** A forward pass that shares this model's parameters and worker. `forward` gets a new module
+   *  from the same factory. */
   async compileForward<const J extends InputSpecs = {}>(
     forward: Forward<M, J>,
     options: ForwardOptions<J> & AverageOption = {},
@@ -177,7 +185,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     })
   }
 
-  /** The same of a graph traced by hand, whose parameters must all be this model's. */
+  /** The same for a graph traced by hand, whose parameters must all be this model's. */
   async compileGraph(graph: Graph, options: AverageOption = {}): Promise<CompiledForward<M, InputSpecs>> {
     const above = Compiled.prototype.compileGraph
     const { average: averages = false } = check(above, () => checkOptions('compileGraph', options, average))
@@ -208,7 +216,8 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     }
   }
 
-  /** Ends the model, its siblings and its worker (a sibling: itself alone). Calls in flight and later ones reject. Twice is fine. */
+  /** Ends the model, its siblings and its worker (a sibling ends only itself). Calls in flight and
+   *  later calls reject. A second call does nothing. */
   async destroy(): Promise<void> {
     if (this.#graph === ROOT) return this.#family.destroy()
     if (this.destroyed) return
@@ -219,7 +228,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     await connection.request({ kind: 'destroy', graph: this.#graph }, [], () => '').catch(() => undefined)
   }
 
-  /** @internal When all calls made so far, of its siblings too, have been answered. */
+  /** @internal Resolves when all calls so far, also those of siblings, have been answered. */
   settled(): Promise<void> {
     return this.#family.settled()
   }
@@ -240,7 +249,8 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     return this.#graph
   }
 
-  /** @internal size: which one the request is for, where there are several; `use` is told right before the request goes out. */
+  /** @internal `size`: the size that the request is for, if there are several. `use` is called
+   *  right before the request goes out. */
   protected async ask<K extends RequestKind>(
     body: Extract<RequestBody, { kind: K }>,
     above: unknown,
@@ -285,7 +295,8 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     })
   }
 
-  /** @internal Private copies, made now, that may be transferred. Names and lengths are checked by the core. */
+  /** @internal Private copies, made now, that may be transferred. The core checks names and
+   *  lengths. */
   protected arrays(
     what: string,
     kind: string,
@@ -299,7 +310,7 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
       throw blame(new ArgumentError(`${what}: takes ${kind}s by name, not ${describe(record)}`), above)
     const feeds: ArrayMessage[] = []
     for (const [name, value] of Object.entries(record)) {
-      if (value === undefined) continue // missing: the core says so
+      if (value === undefined) continue // missing: the core reports it
       const dtype = dtypeOfArray(value)
       if (dtype === null) throw blame(new ArgumentError(`${what}: the ${kind} ${name} is ${describe(value)}, ${typesText(kind)}`), above)
       feeds.push({ name, dtype, data: copyOf(value as DataArray) })
@@ -326,9 +337,10 @@ export type CompiledForwardModule<M extends Module = Module, I extends InputSpec
 
 /** A training model. */
 export class CompiledModule<M extends Module = Module, I extends InputSpecs = InputSpecs> extends Compiled<M, I> {
-  /** One training step; the loss. A loss that is not finite rejects with a NotFiniteError, the step made; with `skipNonFinite` of the
-   *  optimiser nothing but the count of steps is changed. So does a gradient that is not finite, with skipNonFinite, clipNorm or normalize
-   *  (the error's loss is NaN then). */
+  /** Makes one training step and returns the loss. A loss that is not finite rejects with a
+   *  NotFiniteError after the step was made; with the optimiser's `skipNonFinite` only the count of
+   *  steps changes. With skipNonFinite, clipNorm or normalize a gradient that is not finite rejects
+   *  too (the error's loss is then NaN). */
   step<R extends Batch = never>(inputs: InputArrays<I> | AnyArrays<R>, options?: { withCaptures?: false }): Promise<number>
   step<R extends Batch = never>(inputs: InputArrays<I> | AnyArrays<R>, options: { withCaptures: true }): Promise<StepResult>
   step<R extends Batch = never>(inputs: InputArrays<I> | AnyArrays<R>, options: CallOptions): Promise<number | StepResult>
@@ -346,8 +358,8 @@ export class CompiledModule<M extends Module = Module, I extends InputSpecs = In
     }
   }
 
-  /** Rows for inputs, [N, ...] where the input is [B, ...], uploaded once: all names, lengths and indices are checked here. batch: B of
-   *  inputs with a null axis; default: `batch` of the compile options. */
+  /** Uploads rows for inputs once, [N, ...] for an input [B, ...]. Checks all names, lengths and
+   *  indices. batch: B of inputs with a null axis; default: `batch` of the compile options. */
   async dataset(data: Partial<InputArrays<I>>, options: Pick<TrainOptions, 'batch'> = {}): Promise<Dataset> {
     const above = CompiledModule.prototype.dataset
     return this.#dataset('dataset', data, check(above, () => checkOptions('dataset', options, { batch: anything })).batch, above)
@@ -386,8 +398,9 @@ export class CompiledModule<M extends Module = Module, I extends InputSpecs = In
     return batch ?? sizes?.first.size ?? 0
   }
 
-  /** Many steps, on batches drawn from data that is on the device: `step` with those rows, again and again. The losses of the steps made.
-   *  Calls that change the model wait for it; those that read it (run, downloadParams, inspect, snapshot) are answered meanwhile. */
+  /** Makes many steps on batches drawn from data on the device, each like `step` with those rows.
+   *  Returns the losses of the steps made. Calls that change the model wait for it; those that read
+   *  it (run, downloadParams, inspect, snapshot) are answered meanwhile. */
   async train(options: TrainOptions<I>): Promise<Float32Array> {
     const above = CompiledModule.prototype.train
     const frames = holdFrames(above), run = call(above, () => trainArguments(options))
@@ -431,17 +444,18 @@ export class CompiledModule<M extends Module = Module, I extends InputSpecs = In
     return joined(parts)
   }
 
-  /** The gradients of the last step, before clipping, of every parameter (zeros of a frozen one). */
+  /** The gradients of the last step, before clipping, for every parameter (zeros for a frozen
+   *  one). */
   async downloadParamGrads(): Promise<Record<string, Float32Array>> {
     return byName(await this.ask({ kind: 'downloadParamGrads', graph: this.graph }, CompiledModule.prototype.downloadParamGrads))
   }
 
-  /** Optimiser state and step counter back to the start; parameters stay. */
+  /** Puts optimiser state and step counter back to the start; parameters stay. */
   async resetOptimizerState(): Promise<void> {
     await this.ask({ kind: 'resetOptimizer', graph: this.graph }, CompiledModule.prototype.resetOptimizerState)
   }
 
-  /** Replaces the rate or schedule; a schedule begins at its start now. */
+  /** Replaces the rate or schedule; a schedule begins at its start. */
   async setLR(rate: LR): Promise<void> {
     const above = CompiledModule.prototype.setLR
     const lr = call(above, () => rateArgument('setLR', rate))

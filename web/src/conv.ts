@@ -1,5 +1,5 @@
-// Convolutions, poolings and upsampling: names, arguments and defaults. Channels first, as PyTorch has them: [N, C, L] or [N, C, H, W].
-// What they compute and what they say of shapes that do not fit is the core's.
+// Convolutions, poolings and upsampling: names, arguments and defaults. Channels come first, as in
+// PyTorch: [N, C, L] or [N, C, H, W]. The core computes, and reports shapes that do not fit.
 
 import { PaddingMode, type OpNumbers, type PaddingFields } from './boundary.gen.js'
 import { ArgumentError } from './errors.js'
@@ -8,7 +8,8 @@ import { describe, invoke, pair, whole, type OpLike, type Tensor } from './tenso
 
 /** One number for every axis, or one for H and one for W. */
 export type Pair = number | readonly [number, number]
-/** On every side; of H and of W; before and after of each axis; as many outputs as inputs (stride 1); none. */
+/** One number for every side; [H, W]; [before, after] for each axis; 'same': as many outputs as
+ *  inputs (stride 1); 'valid': none. */
 export type Padding = number | readonly [number, number] | readonly (readonly [number, number])[] | 'same' | 'valid'
 
 export interface ConvOptions {
@@ -24,23 +25,25 @@ export interface ConvOptions {
   bias?: Tensor
 }
 export interface ConvTransposeOptions extends ConvOptions {
-  /** Further elements at the end of each axis; under the stride or the dilation. Default 0. */
+  /** Extra elements at the end of each axis; less than the stride or the dilation. Default 0. */
   outputPadding?: Pair
 }
 export interface PoolOptions {
   /** Default: the kernel. */
   stride?: Pair
-  /** Under the kernel. Default none. */
+  /** Less than the kernel. Default none. */
   padding?: Padding
-  /** A last window may reach beyond the end, if it begins before it. Default false. */
+  /** The last window may reach beyond the end if it begins before it. Default false. */
   ceilMode?: boolean
-  /** Averages: divide by the elements of x alone. Default false: padding counts as zeros. */
+  /** For averages: divide by the number of elements of x in the window. Default false: padding
+   *  counts as zeros. */
   excludePadding?: boolean
 }
 export interface UpsampleOptions {
   /** Default 2. */
   factor?: Pair
-  /** Bilinear: the first and last elements stay first and last. Default false: elements are areas. */
+  /** Bilinear: map the centres of the first and last elements to each other. Default false: map the
+   *  edges. */
   alignCorners?: boolean
 }
 
@@ -59,7 +62,7 @@ function paddingFields(op: string, value: Padding | undefined, axes: Axes): Padd
   return { before: sides.map(([before]) => before), after: sides.map(([, after]) => after) }
 }
 
-/** Nothing where nothing is given: the core has a default. */
+/** Returns nothing if nothing is given: the core has a default. */
 const pairOrNone = (op: string, what: string, value: unknown, axes: Axes, least: number) =>
   value === undefined || value === null ? undefined : pair(op, what, value, axes, least)
 
@@ -83,7 +86,8 @@ function conv(op: ConvOp, above: unknown, x: Tensor, w: Tensor, options: ConvTra
   return invoke(op, above, operands, () => convNumbers(op, options, axes))
 }
 
-/** A cross-correlation: x [N, C, L], w [O, C / groups, k] -> [N, O, (L + padding - dilation (k - 1) - 1) / stride + 1]. */
+/** A cross-correlation: x [N, C, L], w [O, C / groups, k] -> [N, O, (L + padding - dilation (k - 1)
+ *  - 1) / stride + 1]. */
 export function conv1d(x: Tensor, w: Tensor, options: ConvOptions = {}): Tensor {
   return conv('conv1d', conv1d, x, w, options, 1)
 }
@@ -91,7 +95,7 @@ export function conv1d(x: Tensor, w: Tensor, options: ConvOptions = {}): Tensor 
 export function conv2d(x: Tensor, w: Tensor, options: ConvOptions = {}): Tensor {
   return conv('conv2d', conv2d, x, w, options, 2)
 }
-/** The gradient of a convolution by its input: x [N, C, L], w [C, O / groups, k] ->
+/** The gradient of a convolution with respect to its input: x [N, C, L], w [C, O / groups, k] ->
  *  [N, O, (L - 1) stride + dilation (k - 1) + 1 - padding + outputPadding]. */
 export function convTranspose1d(x: Tensor, w: Tensor, options: ConvTransposeOptions = {}): Tensor {
   return conv('conv_transpose1d', convTranspose1d, x, w, options, 1)
@@ -114,7 +118,8 @@ function pool(op: `${'max' | 'avg'}_pool${Axes}d`, above: unknown, x: Tensor, ke
     }
   })
 }
-/** The largest of each window: [N, C, L] -> [N, C, out]. Padding never wins; equal elements share the gradient; NaN wins. */
+/** The largest of each window: [N, C, L] -> [N, C, out]. Padding never wins; equal elements share
+ *  the gradient; NaN wins. */
 export function maxPool1d(x: Tensor, kernel: number, options: PoolOptions = {}): Tensor {
   return pool('max_pool1d', maxPool1d, x, kernel, options, 1)
 }
@@ -147,7 +152,8 @@ function upsample(op: OpLike<'upsample_nearest'>, above: unknown, x: Tensor, opt
 export function upsampleNearest(x: Tensor, options: UpsampleOptions = {}): Tensor {
   return upsample('upsample_nearest', upsampleNearest, x, options)
 }
-/** Between the two nearest elements of each axis: [N, C, H, W] (or [N, C, L]). As torch.nn.functional.interpolate. */
+/** Between the two nearest elements of each axis: [N, C, H, W] (or [N, C, L]). As
+ *  torch.nn.functional.interpolate. */
 export function upsampleBilinear(x: Tensor, options: UpsampleOptions = {}): Tensor {
   return upsample('upsample_bilinear', upsampleBilinear, x, options)
 }

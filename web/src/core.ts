@@ -1,5 +1,6 @@
-// The C core compiled to WebAssembly: loading it, and its exports (boundary.gen.ts) as typed functions. Strings, arrays and records cross here;
-// nothing is decided here. Every failure is thrown as the error of its status.
+// The C core compiled to WebAssembly. Loads it and gives its exports (boundary.gen.ts) as typed
+// functions: converts strings, arrays and records, and throws each failure as the error of its
+// status. Must not decide anything.
 
 import {
   BatchOrder, CallKind, Choice, DeviceKind, DRAW_WORDS, dtypeArrays, dtypeBytes, dtypes, Precision as PrecisionNumber, Status, Text,
@@ -30,7 +31,8 @@ export function newArray(dtype: Dtype, count: number): DataArray {
 /** tg_choice */
 const choice = (flag: boolean | undefined): number => (flag === undefined ? Choice.default : flag ? Choice.yes : Choice.no)
 
-/** A tensor as the core knows it, a number where the operation takes one, or null for a tensor that is left out. */
+/** A tensor of the core, a number where the operation takes one, or null for a tensor that is left
+ *  out. */
 export type CoreOperand = { readonly graph: GraphAddress; readonly id: number } | number | null
 
 export interface NodeInfo { id: number; shape: number[]; dtype: number }
@@ -60,10 +62,10 @@ export interface ModelInfo {
   captures: string[]
   output: { shape: number[]; dtype: number }
   params: ParamInfo[]
-  /** Slots of states; gradients -1: there are none, all are 0. */
+  /** Slots of states. gradients is -1 if there are none: then all are 0. */
   parameters: number
   gradients: number
-  /** -1: there are none. */
+  /** -1 if there are none. */
   average: number
   states: { name: string; dtype: number; count: number }[]
   total: number
@@ -76,10 +78,11 @@ export interface ModelInfo {
 }
 export interface CaptureInfo { name: string; shape: number[]; dtype: number; count: number; data: Address }
 
-/** Part of a buffer. Blocks 0 to 3 are a program's, 4 to 6 a feeder's, those from 7 on the device's states: see src/run/replay.h. */
+/** Part of a buffer. Blocks 0 to 3 belong to a program, 4 to 6 to a feeder, 7 and above are the
+ *  device's states: see src/run/replay.h. */
 export type SliceInfo = [block: number, offset: number, bytes: number]
 
-/** What gpu_load is given: see src/run/web/web.h. */
+/** The argument of gpu_load: see src/run/web/web.h. */
 export interface ProgramInfo {
   blocks: number[]
   readback: number
@@ -92,7 +95,7 @@ export interface ProgramInfo {
   buffers: [storage: number, dtype: number, count: number, offset: number, slot: number][]
 }
 
-/** What gpu_feeder is given: see src/run/web/web.h. */
+/** The argument of gpu_feeder: see src/run/web/web.h. */
 export interface FeederInfo {
   executable: number
   blocks: number[]
@@ -115,33 +118,34 @@ export interface TrainNumbers {
 }
 /** A training run: its address, and the block of its feeds. */
 export interface TrainAddress { train: Address; feeds: Address }
-/** end: tg_train_end; 0: all steps were made. */
+/** end is a tg_train_end; 0 means that all steps were made. */
 export interface TrainResult { steps: number; end: number; loss: number; best: number }
 
 export interface ModelOptions {
   training: boolean
   seed: bigint
-  /** The page or the worker has chosen already. */
+  /** Chosen by the page or the worker. */
   device: 'cpu' | 'webgpu'
   noFusion: boolean
   checkFinite: boolean
   precision: Precision
-  /** 0: the core's own. */
+  /** 0 means the core's default. */
   lossScale: number
   optimizer: OptimizerFields | null
 }
 
-/** maxStorageBufferBindingSize, storage buffers per stage (at most 64), invocations per workgroup, workgroup bytes, workgroups per
- *  dimension, maxBufferSize, 1 of a processor in disguise (else 0), 1 where shaders have f16. */
+/** maxStorageBufferBindingSize, storage buffers per stage (at most 64), invocations per workgroup,
+ *  workgroup bytes, workgroups per dimension, maxBufferSize, 1 for a software adapter (else 0), 1
+ *  where shaders have f16. */
 export type GpuLimits = [number, number, number, number, number, number, number, number]
 
-/** The WebGPU executor as the core calls it (src/run/web/web.h). All return at once. */
+/** The WebGPU executor as the core calls it (src/run/web/web.h). All functions return at once. */
 export interface GpuHooks {
   open(): { device: number; limits: GpuLimits } | null
   close(device: number): void
   isLost(device: number): boolean
   makeState(device: number, slot: number, dtype: Dtype, count: number): void
-  /** `data` is a view of the memory: read it before returning. Bool is one byte an element. */
+  /** `data` is a view of the memory: read it before returning. A bool is one byte. */
   writeState(device: number, slot: number, first: number, data: DataArray): void
   load(device: number, program: ProgramInfo): number
   unload(device: number, executable: number): void
@@ -160,29 +164,29 @@ const noGpu: GpuHooks = {
   open: () => null, close() {}, isLost: () => false, makeState() {}, writeState() {}, load: () => 0, unload() {}, makeFeeder: () => 0, dropFeeder() {},
 }
 
-/** What a core with threads (core-threads.wasm) runs on: see threads.ts. */
+/** The memory and threads of core-threads.wasm: see threads.ts. */
 export interface SharedMemory {
   memory: WebAssembly.Memory
-  /** With the core's own. */
+  /** The core's own thread included. */
   threads: number
-  /** False: there is none left. Else one of the threads calls thread_main(worker) on that stack. */
+  /** One of the threads calls thread_main(worker) on that stack. False if no thread is left. */
   start(worker: Address, stackTop: Address): boolean
 }
 
-/** The body of a trace: what it gives is the result. */
+/** The body of a trace. Returns the result. */
 type Build = (graph: GraphAddress) => { graph: GraphAddress; id: number }
 
 export class Core {
   readonly #x: Exports
   readonly #files = new Map<string, Address>()
-  #room: Address = 0 // of short arguments: reused from its start by every call
+  #room: Address = 0 // for short arguments; each call reuses it from its start
   #used = 0
   #extra: Address[] = [] // longer ones, freed after the call
   #feeds: { block: Address; bytes: number } = { block: 0, bytes: 0 }
   #build: Build | null = null
   #thrown: { error: unknown } | null = null
 
-  /** Told of what the core's log says. */
+  /** Called with each warning that the core logs. */
   onWarning: (message: string) => void = () => undefined
 
   private constructor(module: WebAssembly.Module, gpu: GpuHooks, shared: SharedMemory | null) {
@@ -192,10 +196,10 @@ export class Core {
       thread_start: (worker: number, stackTop: number) => Number(shared?.start(worker, stackTop) ?? false),
       build: (graph: number, out: number) => this.#runBuild(graph, out),
       warn: (message: number) => this.onWarning(inJavaScript(this.text(message))),
-      // of the module's C library (web/core/libc.c)
+      // for the module's C library (web/core/libc.c)
       format_number: (value: number, precision: number, out: number) => {
         const text = value.toPrecision(precision).replace(/(\.\d*?)0+(?=$|e)/, '$1').replace(/\.(?=$|e)/, '').toLowerCase()
-        const bytes = encoder.encode(text.replace('infinity', 'inf')) // not encodeInto: it refuses memory that is shared
+        const bytes = encoder.encode(text.replace('infinity', 'inf')) // not encodeInto, which refuses shared memory
         this.u8(out, 32).set(bytes)
         return bytes.length
       },
@@ -221,7 +225,8 @@ export class Core {
     if (this.#x.init() === 0 || (this.#room = this.#x.alloc(ROOM)) === 0) throw errorOfStatus(Status.memory, 'out of memory: the core cannot start')
   }
 
-  /** A module compiled (or posted) before; instantiating one costs little. Without hooks there is no WebGPU. */
+  /** `module` was compiled (or posted) before; instantiating it costs little. Without hooks there
+   *  is no WebGPU. */
   static create(module: WebAssembly.Module, gpu: GpuHooks = noGpu, shared: SharedMemory | null = null): Core {
     return new Core(module, gpu, shared)
   }
@@ -242,7 +247,7 @@ export class Core {
   text(at: Address): string {
     if (at === 0) this.#fail()
     const all = new Uint8Array(this.#x.memory.buffer, at)
-    return decoder.decode(all.slice(0, all.indexOf(0))) // a copy: it refuses memory that is shared
+    return decoder.decode(all.slice(0, all.indexOf(0))) // a copy: decode refuses shared memory
   }
 
   alloc(bytes: number): Address {
@@ -288,7 +293,7 @@ export class Core {
     })
     return at
   }
-  /** Kept for good: a program has few files. */
+  /** Never freed: a program has few files. */
   #file(name: string): Address {
     let at = this.#files.get(name)
     if (at === undefined) {
@@ -302,7 +307,8 @@ export class Core {
 
   // ---------------------------------------------------------------- errors
 
-  /** The core's error, thrown and forgotten: an operation that is caught does not spoil the trace. */
+  /** Throws the core's error and clears it, so that a program that catches it can go on with the
+   *  trace. */
   #fail(): never {
     const x = this.#x, status = x.error_status(), at = x.error_message()
     const message = status === 0 ? 'the core failed without saying why' : this.text(at)
@@ -323,7 +329,7 @@ export class Core {
     this.#release()
     return result
   }
-  /** Records an error of JavaScript's own for call_next. */
+  /** Records an error made in JavaScript for call_next. */
   setError(status: number, message: string): void {
     this.#x.error_clear()
     this.#x.error_set(status, this.#string(message))
@@ -340,7 +346,7 @@ export class Core {
       this.#thrown = { error }
     }
   }
-  /** A call of the core that runs `build`. What that throws passes through, after `undo`. */
+  /** A call of the core that runs `build`. Throws what `build` throws, after `undo`. */
   #building(build: Build, run: () => number, undo: (result: number) => void = () => undefined): number {
     const outer = this.#build
     this.#build = build
@@ -354,18 +360,19 @@ export class Core {
     this.#x.error_clear()
     throw thrown.error
   }
-  /** Runs build in a fresh trace. Destroy the graph with destroyGraph, when no tensor of it is left. */
+  /** Runs build in a new trace. Destroy the graph with destroyGraph once no tensor of it is in
+   *  use. */
   trace(build: Build): GraphAddress {
     return this.#made(this.#building(build, () => this.#x.trace(), (graph) => { if (graph !== 0) this.#x.graph_destroy(graph) }))
   }
-  /** Goes on with a trace that has ended. */
+  /** Continues a trace that has ended. */
   traceInto(graph: GraphAddress, build: Build): void {
     this.#ok(this.#building(build, () => this.#x.trace_into(graph)))
   }
   destroyGraph(graph: GraphAddress): void { this.#x.graph_destroy(graph) }
   describeGraph(graph: GraphAddress): GraphInfo { return JSON.parse(this.text(this.#x.graph_describe(graph))) as GraphInfo }
   graphNodes(graph: GraphAddress): GraphNodes { return JSON.parse(this.text(this.#x.graph_nodes(graph))) as GraphNodes }
-  /** What parameter i begins with. */
+  /** The initial values of parameter i. */
   initialValues(graph: GraphAddress, i: number, count: number, seed: bigint): Float32Array {
     const at = this.#argument(count * 4 + 1)
     this.#x.graph_initial(graph, i, ...halves(seed), at, count)
@@ -375,21 +382,22 @@ export class Core {
   }
   graphText(graph: GraphAddress): string { return this.text(this.#x.graph_text(graph)) }
   setDecay(graph: GraphAddress, i: number, decay: boolean): void { this.#x.graph_set_decay(graph, i, Number(decay)) }
-  /** Forgets all parameter groups. */
+  /** Removes all parameter groups. */
   unmark(graph: GraphAddress): void { this.#x.graph_unmark(graph) }
   markGroup(graph: GraphAddress, group: ParamGroup): void {
     const { match, rate, weightDecay, decay, frozen, plain } = group
     const numbers = pack('paramGroup', { rate, weightDecay, decay: choice(weightDecay === 0 ? false : decay), frozen, plain })
     this.#ok(this.#x.graph_mark_group(graph, this.#string(match), this.#numbers(numbers)))
   }
-  /** Where the graph has a site of `from`, whose lines ascend, it has the one of `to` then. */
+  /** Replaces each site of `from` in the graph by that of `to` at the same index. The lines of
+   *  `from` ascend. */
   settleSites(graph: GraphAddress, from: readonly CoreSite[], to: readonly CoreSite[]): void {
     const files = to.map((site) => this.#file(site.file)), at = this.#argument(from.length * SITE_BYTES)
     this.i32(at, from.length * 3).set(from.flatMap((site, i) => [site.line, files[i] as Address, to[i]?.line ?? 0]))
     this.#x.graph_settle_sites(graph, at, from.length)
     this.#release()
   }
-  /** A copy of the graph's bytes: they may be posted. */
+  /** A copy of the graph's bytes, which may be posted. */
   writeGraph(graph: GraphAddress): Uint8Array<ArrayBuffer> {
     const size = this.#x.graph_write(graph)
     if (size < 0) this.#fail()
@@ -402,7 +410,7 @@ export class Core {
     const { number, numbers } = packOp(op, values)
     return this.#made(this.#x.op(number, this.#file(site.file), site.line, this.#operands(operands), operands.length, this.#numbers(numbers), numbers.length))
   }
-  /** init: tg_init_kind. decay, frozen: undefined is the default. */
+  /** init is a tg_init_kind. For decay and frozen, undefined is the default. */
   param(site: CoreSite, graph: GraphAddress, name: string, shape: readonly number[], init: number, scale: number, data: Float32Array | null,
     decay?: boolean, frozen?: boolean): number {
     return this.#made(this.#x.param(this.#file(site.file), site.line, graph, this.#string(name), this.#numbers(shape), shape.length, init,
@@ -426,14 +434,14 @@ export class Core {
     return this.#made(this.#x.constant(this.#file(site.file), site.line, graph, this.#numbers(shape), shape.length, dtypeNumber(dtype),
       this.#array(data), data.length))
   }
-  /** kind: DrawKind; rand_int of [lo, hi), bernoulli of p. */
+  /** kind is a DrawKind. rand_int draws from [lo, hi), bernoulli with probability p. */
   draw(site: CoreSite, graph: GraphAddress, kind: number, shape: readonly number[], lo = 0, hi = 0, p: CoreOperand = 0): number {
     return this.#made(this.#x.draw(this.#file(site.file), site.line, graph, kind, this.#numbers(shape), shape.length, lo, hi, this.#operands([p])))
   }
   capture(site: CoreSite, name: string, graph: GraphAddress, id: number): number {
     return this.#made(this.#x.capture(this.#file(site.file), site.line, this.#string(name), graph, id))
   }
-  /** ids of d loss / d wrt[i]. */
+  /** The ids of d loss / d wrt[i]. */
   grad(site: CoreSite, loss: CoreOperand, wrt: readonly CoreOperand[]): number[] { return this.#gradients('grad', site, [loss], wrt) }
   vjp(site: CoreSite, y: CoreOperand, cotangent: CoreOperand, wrt: readonly CoreOperand[]): number[] {
     return this.#gradients('vjp', site, [y, cotangent], wrt)
@@ -443,7 +451,7 @@ export class Core {
     this.#ok(this.#x[which](this.#file(site.file), site.line, this.#operands(all), all.length, out))
     return [...this.i32(out, wrt.length)]
   }
-  /** ids of the parts along an axis: of these sizes, or a number of equal ones. */
+  /** The ids of the parts along an axis: parts of these sizes, or a number of equal ones. */
   split(site: CoreSite, x: { graph: GraphAddress; id: number }, axis: number, parts: number | readonly number[]): number[] {
     const equal = typeof parts === 'number', most = Math.max(1, ...this.shapeOf(x.graph, x.id))
     const count = equal ? parts : parts.length, out = this.#argument(4 * Math.min(Math.max(count, 1), most))
@@ -489,7 +497,7 @@ export class Core {
   upload(model: ModelAddress, params: readonly Feed[], partial: boolean): void {
     this.#ok(this.#x.model_upload(model, this.#feedList(params), params.length, Number(partial)))
   }
-  /** CPU models. */
+  /** For CPU models. */
   readState(model: ModelAddress, slot: number, dtype: Dtype, first: number, count: number): DataArray {
     const at = this.#argument(count * bytesOf(dtype))
     const status = this.#x.model_read(model, slot, first, at, count)
@@ -503,7 +511,7 @@ export class Core {
   resetOptimizer(model: ModelAddress): void { this.#ok(this.#x.model_reset_optimizer(model)) }
   setLR(model: ModelAddress, lr: LrFields): void { this.#ok(this.#x.model_set_lr(model, this.#numbers(pack('lr', lr)))) }
   steps(model: ModelAddress): number { return this.#x.model_steps(model) }
-  /** Every state of a WebGPU model, read by JavaScript, by slot. */
+  /** Gives the core every state of a WebGPU model, by slot, as JavaScript has read it. */
   snapshot(model: ModelAddress, states: readonly DataArray[]): void {
     states.forEach((data, slot) => {
       this.#x.snapshot_put(model, slot, this.#array(data))
@@ -517,15 +525,16 @@ export class Core {
 
   createCall(model: ModelAddress): CallAddress { return this.#made(this.#x.call_create(model)) }
   destroyCall(call: CallAddress): void { this.#x.call_destroy(call) }
-  /** Throws when something is refused; nothing has changed then. The feeds are copied: one call at a time in this core. */
+  /** Throws if something is refused; then nothing has changed. Copies the feeds: a core makes one
+   *  call at a time. */
   begin(call: CallAddress, kind: CallKindNumber, feeds: readonly Feed[]): void { this.#ok(this.#x.call_begin(call, kind, this.#callFeeds(feeds), feeds.length)) }
-  /** The executable to run now, 0: done. */
+  /** The executable to run now; 0 when the call is done. */
   program(call: CallAddress): number { return this.#x.call_program(call) }
   isLast(call: CallAddress): boolean { return this.#x.call_is_last(call) !== 0 }
   inputs(call: CallAddress, count: number): Uint32Array { return this.u32(this.#x.call_inputs(call), count) }
   outputs(call: CallAddress, count: number): Uint32Array { return this.u32(this.#x.call_outputs(call), count) }
   next(call: CallAddress, status = 0): void { this.#ok(this.#x.call_next(call, status)) }
-  /** CPU: to the end. */
+  /** CPU: runs the call to its end. */
   run(call: CallAddress): void { this.#ok(this.#x.call_run(call)) }
   result(call: CallAddress, dtype: Dtype, count: number): DataArray { return this.view(dtype, this.#x.call_result(call), count).slice() }
   loss(call: CallAddress): number { return this.f32(this.#x.call_result(call), 1)[0] as number }
@@ -539,7 +548,7 @@ export class Core {
   }
   destroyDataset(dataset: Address): void { this.#x.dataset_destroy(dataset) }
   feederOf(dataset: Address): number { return this.#x.dataset_feeder(dataset) }
-  /** Throws when something is refused; nothing has changed then. The feeds are copied. */
+  /** Throws if something is refused; then nothing has changed. Copies the feeds. */
   beginTraining(model: ModelAddress, dataset: Address, options: TrainNumbers, feeds: readonly Feed[]): TrainAddress {
     const numbers = pack('trainOptions', { ...options, order: BatchOrder[options.order] })
     const block = this.alloc(this.#feedBytes(feeds) + 64)
@@ -547,32 +556,33 @@ export class Core {
     if (train === 0) this.#x.free(block)
     return { train: this.#made(train), feeds: block }
   }
-  /** Steps that the next submission may have, 0: no more; `exact`: as many as that. */
+  /** How many steps the next submission may have, 0 when training ends; `exact`: it must have that
+   *  many. */
   nextSteps({ train }: TrainAddress): { most: number; exact: boolean } {
     return { most: this.#x.train_most(train), exact: this.#x.train_exact(train) !== 0 }
   }
-  /** For the GPU: the drawing kernel's words, the step's executable and its inputs. */
+  /** For the GPU: the words of the kernel that draws, the step's executable and its inputs. */
   submission({ train }: TrainAddress, inputs: (program: number) => number): { control: Uint32Array<ArrayBuffer>; program: number; inputs: number[] } {
     const program = this.#x.train_program(train)
     return {
       control: this.u32(this.#x.train_control(train), DRAW_WORDS).slice(), program, inputs: [...this.u32(this.#x.train_inputs(train), inputs(program))],
     }
   }
-  /** A submission was made. */
+  /** Tells the core of a submission that was made. */
   trained({ train }: TrainAddress, losses: Float32Array): void {
     this.f32(this.#x.train_losses(train), losses.length).set(losses)
     this.#ok(this.#x.train_next(train, 0, losses.length))
   }
-  /** It failed, and with it the run. */
+  /** Tells the core that a submission failed, and with it the run. */
   failTraining({ train }: TrainAddress, status: number, message: string): void {
     this.setError(status, message)
     this.#x.train_next(train, status, 0)
     this.#x.error_clear()
   }
-  /** CPU: so many steps, fewer where training ends. Throws after the last of them. */
+  /** CPU: makes `count` steps, fewer if training ends. Throws after the last of them. */
   trainOnCpu({ train }: TrainAddress, count: number): void { this.#ok(this.#x.train_run(train, count)) }
   lossesOf({ train }: TrainAddress, count: number): Float32Array { return this.f32(this.#x.train_losses(train), count).slice() }
-  /** One step in `call`, on a batch that the core has made. */
+  /** Makes one step in `call`, on a batch that the core has made. */
   beginStep({ train }: TrainAddress, call: CallAddress): void { this.#ok(this.#x.train_step(train, call)) }
   trainResult({ train }: TrainAddress): TrainResult {
     const [steps, end, loss, best] = this.f64(this.#x.train_result(train), 4) as unknown as [number, number, number, number]
@@ -594,7 +604,7 @@ export class Core {
     })
     return list
   }
-  /** The same in one block that lives on: a call reads its feeds until it ends. */
+  /** The same in one block that outlives this function: a call reads its feeds until it ends. */
   #callFeeds(feeds: readonly Feed[]): Address {
     const need = this.#feedBytes(feeds)
     if (need > this.#feeds.bytes) {

@@ -1,4 +1,4 @@
-// The data set of trainings, and what a training is asked for. Knows no worker.
+// The data set of trainings, and the options of a training. Must not know a worker.
 
 import { MOST_STEPS } from './boundary.gen.js'
 import type { TrainOptions } from './compile-types.js'
@@ -14,7 +14,7 @@ export class Dataset {
   readonly #drop: (atOnce: boolean) => Promise<unknown>
   /** @internal */
   readonly owner: object
-  /** @internal The one whose batches it makes. */
+  /** @internal The graph whose batches it makes. */
   readonly graph: number
   /** @internal */
   readonly number: number
@@ -30,9 +30,9 @@ export class Dataset {
   get destroyed(): boolean {
     return this.#destroyed
   }
-  /** Gives its memory back, after the runs that use it. Twice is fine. */
+  /** Frees its memory, after the runs that use it. A second call does nothing. */
   destroy(): Promise<void>
-  /** @internal atOnce: in a run's own turn. */
+  /** @internal atOnce: without waiting for a turn, because a run has it. */
   destroy(atOnce: boolean): Promise<void>
   async destroy(atOnce = false): Promise<void> {
     if (this.#destroyed) return
@@ -73,7 +73,8 @@ export function trainArguments(options: TrainOptions): TrainRun {
   return { message, onProgress, signal }
 }
 
-/** The caller may change or reuse the arrays at once. What is no array is refused when its turn comes. */
+/** Copies, so that the caller may change or reuse the arrays at once. Anything that is not an array
+ *  is refused later. */
 export function copiesOf<R extends Readonly<Record<string, unknown>>>(record: R): R {
   return Object.fromEntries(Object.entries(record).map(([name, value]) => [name, dtypeOfArray(value) === null ? value : copyOf(value as DataArray)])) as R
 }

@@ -1,21 +1,23 @@
-// Errors: one class for each kind of mistake, where in the user's program it was made, and how an error crosses to the page. Stacks begin
-// with the user's frames, in the formats of V8, Firefox and Safari. Knows nothing of tensors or workers.
+// Errors: owns one class for each kind of mistake, where in the user's program it was made, and how
+// an error crosses to the page. Stacks begin with the user's frames, in the formats of V8, Firefox
+// and Safari. Must not know tensors or workers.
 
 import { Status } from './boundary.gen.js'
 import { inJavaScript, namedFirst } from './names.js'
 import type { CaptureMessage } from './protocol.js'
 import { fromCore, NOWHERE, siteText, withTrueSites, type CoreSite } from './sites.js'
 
-/** A place in the user's program. `file` is a URL or a path as the engine has it; line and column count from 1; 0: not known. */
+/** A position in the user's program. `file` is a URL or a path as the engine has it. line and
+ *  column count from 1; 0 means unknown. */
 export interface Site {
   file: string
   line: number
   column: number
 }
 
-/** Every error the library makes. `status` is the C core's number (tg_status). */
+/** The base of every error of the library. `status` is the C core's number (tg_status). */
 export class TensorgradError extends Error {
-  /** The place of the call or the tensor that the error names. */
+  /** Where the call or the tensor that the error names was made. */
   site: Site | null = null
   constructor(
     message: string,
@@ -27,7 +29,7 @@ export class TensorgradError extends Error {
   }
 }
 
-// The names are spelt out: a minifier may rename classes, and names are what crosses the worker's boundary.
+// Names are spelt out, because they cross the worker's boundary and a minifier may rename classes.
 function named<T extends abstract new (...a: never[]) => TensorgradError>(type: T, name: string): T {
   Object.defineProperty(type, 'name', { value: name, configurable: true })
   return type
@@ -106,7 +108,7 @@ export class LimitError extends TensorgradError {
 /** The loss is NaN or infinite. The step has been made. */
 export class NotFiniteError extends TensorgradError {
   loss = NaN
-  /** What the step captured, when it was asked to: see `Captures`. */
+  /** The step's captures, if it had any: see `Captures`. */
   captures: unknown = null
   constructor(message: string) {
     super(message, Status.notFinite)
@@ -129,7 +131,8 @@ export class InternalError extends TensorgradError {
     super(message, Status.internal)
   }
 }
-/** The worker died or could not start, or the core could not be loaded: the message says what to do. */
+/** The worker died or could not start, or the core could not be loaded: the message says what to
+ *  do. */
 export class WorkerError extends TensorgradError {
   constructor(message: string) {
     super(message, Status.ok)
@@ -178,7 +181,7 @@ const byStatus: Record<number, new (message: string, status?: number) => Tensorg
   [Status.internal]: InternalError,
 }
 
-/** The error of a C status. `site`: the place of the mistake, as the C core reports it. */
+/** The error of a C status. `site`: where the mistake was made, as the C core reports it. */
 export function errorOfStatus(status: number, message: string, site: CoreSite | null = null): TensorgradError {
   const error = new (byStatus[status] ?? TensorgradError)(inJavaScript(withTrueSites(message)), status)
   error.site = site && fromCore(site)
@@ -193,7 +196,7 @@ export interface SerialisedError {
   stack: string
   status: number
   site: Site | null
-  /** Of a NotFiniteError alone. */
+  /** Only of a NotFiniteError. */
   loss?: number
   captures?: CaptureMessage[] | null
 }
@@ -215,8 +218,9 @@ export function serialiseError(thrown: unknown): SerialisedError {
   return plain
 }
 
-/** The error as its own class. Its stack: the site it names (a line of the user's, kept by the graph), then the frames of the call. An
- *  error that the library did not make is a fault in the worker, and keeps the worker's frames. */
+/** Makes the error again, of its own class. Its stack is the site that it names (a line of the
+ *  user's, kept by the graph), then the frames of the call. An error that is not the library's is a
+ *  fault in the worker and keeps the worker's frames. */
 export function restoreError(plain: SerialisedError, callFrames: string): Error {
   const type = (byName as Record<string, new (message: string, status?: number) => TensorgradError>)[plain.name]
   if (type === undefined) {
@@ -240,8 +244,8 @@ export function restoreError(plain: SerialisedError, callFrames: string): Error 
 // ---------------------------------------------------------------- frames
 
 const ownUrl: string = import.meta.url
-// As source, the library is the folder of this file; bundled, it is one file (which an application may have become part of: then
-// captureStackTrace alone keeps its frames out).
+// As source, the library is the folder of this file. Bundled, it is one file. If that file holds
+// the application too, only captureStackTrace keeps the library's frames out.
 const ownFolder = /\/src\/errors\.[jt]s$/.test(ownUrl) ? ownUrl.slice(0, ownUrl.lastIndexOf('/') + 1) : null
 const ownPath = ownUrl.replace(/^file:\/\//, '')
 // Beside it: src/compat.ts.
@@ -253,7 +257,8 @@ function isOwn(file: string): boolean {
   return file === ownUrl || file === ownPath || file === compatUrl || file === compatPath
 }
 
-/** "    at f (file:12:3)", "    at file:12:3" (V8); "f@file:12:3" (Firefox, Safari). Null for any other line. */
+/** " at f (file:12:3)", " at file:12:3" (V8); "f@file:12:3" (Firefox, Safari). Null for other
+ *  lines. */
 export function parseFrame(line: string): Site | null {
   const place = /:(\d+):(\d+)\)?$/.exec(line)
   if (place === null) return null
@@ -268,7 +273,8 @@ function isUsers(line: string): boolean {
   return frame !== null && !isOwn(frame.file) && !frame.file.startsWith('node:')
 }
 
-/** The frames of a stack without the library's and the engine's own, without the header. Where nothing would be left, all of them. */
+/** The frames of a stack, without its header and without the library's and the engine's frames. If
+ *  none would be left, all of them. */
 export function userFrames(stack: string | undefined): string {
   const frames = (stack ?? '').split('\n').filter((line) => parseFrame(line) !== null)
   const users = frames.filter(isUsers)
@@ -283,14 +289,14 @@ function withHeader(error: Error, frames: string): string {
 type Capturing = typeof Error & { captureStackTrace?(target: object, above?: unknown): void; stackTraceLimit?: number }
 const engine = Error as Capturing
 
-/** A stack kept for later: it costs little until it is asked for. */
+/** A stack kept for later: it costs little until it is called. */
 export type Frames = () => string
-/** The same of a site. */
+/** The same for a site. */
 export type HeldSite = () => Site
 
 export const ALL_FRAMES = 50
 const SITE_FRAMES = 4
-const OWN_FRAMES = 12 // of the library's, at most, above a call, where the engine cannot leave them out
+const OWN_FRAMES = 12 // the most frames of the library above a call, where the engine cannot leave them out
 
 function capture(above: unknown, limit: number): { stack?: string } {
   const saved = engine.stackTraceLimit
@@ -302,7 +308,8 @@ function capture(above: unknown, limit: number): { stack?: string } {
   return holder
 }
 
-/** The user's frames now, those of `above` (the public function being called) and its callees left out. */
+/** Keeps the user's frames of now, without those of `above` (the public function being called) and
+ *  its callees. */
 export function holdFrames(above: unknown): Frames {
   const holder = capture(above, ALL_FRAMES)
   return () => userFrames(holder.stack)
@@ -313,7 +320,7 @@ export function framesAbove(above: unknown): string {
   return holdFrames(above)() || userFrames(capture(undefined, ALL_FRAMES).stack) // `above` may be on no stack
 }
 
-/** The user's frame that is nearest to the call of `above`. */
+/** Keeps the user's frame that called `above`. */
 export function holdSite(above: unknown): HeldSite {
   let holder: { stack?: string } | null = capture(above, SITE_FRAMES)
   let site = NOWHERE
@@ -326,13 +333,14 @@ export function holdSite(above: unknown): HeldSite {
   }
 }
 
-/** Where kept frames begin. */
+/** The site at which kept frames begin. */
 export function siteOf(frames: string): Site {
   const end = frames.indexOf('\n')
   return parseFrame(end < 0 ? frames : frames.slice(0, end)) ?? NOWHERE
 }
 
-/** `error` with the user's frames at the call of `above`, or with `frames` kept from an earlier call. */
+/** Gives `error` the user's frames at the call of `above`, or `frames` kept from an earlier
+ *  call. */
 export function blame<E extends Error>(error: E, above: unknown, frames: string = framesAbove(above)): E {
   error.stack = withHeader(error, frames)
   blamed.add(error)
@@ -341,12 +349,13 @@ export function blame<E extends Error>(error: E, above: unknown, frames: string 
 
 const blamed = new WeakSet<Error>()
 
-/** The same where `error` is the library's own and has no frames yet: an error of an operation keeps those of its line. */
+/** The same if `error` is the library's own and has no frames yet: an error of an operation keeps
+ *  those of its line. */
 export function blameOnce(error: unknown, frames: Frames): unknown {
   return error instanceof TensorgradError && !blamed.has(error) ? blame(error, null, frames()) : error
 }
 
-/** A number that means itself, where a 0 would be the core's default. */
+/** Checks a number for which 0 would mean the core's default. */
 export function given(op: string, what: string, value: number): number {
   if (value === 0) throw new ArgumentError(`${op}: ${what} is 0`)
   return value

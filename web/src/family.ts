@@ -1,5 +1,5 @@
-// A model and its siblings: the worker that they share, and the queue of their calls. Calls go out in their order; what they check and
-// change is the core's, in the worker.
+// A model and its siblings: owns the worker that they share and the queue of their calls. Calls go
+// out in order. Must not check or change anything itself: the core in the worker does.
 
 import type { Forward } from './compile-types.js'
 import { StateError, type Frames } from './errors.js'
@@ -10,16 +10,17 @@ import { refuseNested } from './tensor.js'
 import { writtenModel, type Plan } from './traced.js'
 import type { InputSpecs } from './types.js'
 
-export const ROOT = 1 // a root's graph number
+export const ROOT = 1 // the graph number of a root
 
 /** What a model and its siblings share: the worker, its device, its parameters. */
 export class Family<M extends Module> {
   #lastGraph = ROOT
-  /** What siblings take where they are not told otherwise. */
+  /** The sizes that siblings use by default. */
   sizes: SizeArguments | null = null
-  /** Until the size being compiled is there, and the calls after it have gone out; null: none is. */
+  /** Resolves when the size being compiled is ready and the calls after it have gone out. Null if
+   *  none is compiled. */
   #line: Promise<void> | null = null
-  /** Until the training runs asked for have ended; null: there are none. */
+  /** Resolves when the training runs asked for have ended. Null if there are none. */
   turn: Promise<void> | null = null
   constructor(
     readonly connection: Connection,
@@ -29,9 +30,9 @@ export class Family<M extends Module> {
   nextGraph(): number {
     return ++this.#lastGraph
   }
-  /** Of a data set: as those of graphs. */
+  /** Numbers of data sets count like those of graphs. */
   readonly nextDataset = this.nextGraph
-  /** Runs `body` when the runs before it have ended. */
+  /** Runs `body` after the training runs before it have ended. */
   inTurn<R>(body: () => Promise<R>): Promise<R> {
     const before = this.turn
     const result = before === null ? body() : before.then(body)
@@ -41,7 +42,8 @@ export class Family<M extends Module> {
     this.turn = turn
     return turn.then(() => undefined).then(() => result) // after the calls that waited for it
   }
-  /** Posts when the calls before have been posted, in their order, and when what `prepare` begins is there. */
+  /** Posts after the calls before have been posted, in order, and after what `prepare` begins has
+   *  ended. */
   send<R>(prepare: () => void | Promise<void>, post: () => Promise<R>): Promise<R> {
     const ready = this.#line === null ? prepare() : this.#line.then(prepare)
     if (ready === undefined) return post()
@@ -52,7 +54,8 @@ export class Family<M extends Module> {
     this.#line = line
     return result
   }
-  /** Every call made so far has been answered; a training run: as far as it has been asked for. */
+  /** Resolves when every call so far has been answered; of a training run, the steps asked for so
+   *  far. */
   async settled(): Promise<void> {
     await this.#line
     await this.connection.settled()
@@ -62,7 +65,8 @@ export class Family<M extends Module> {
   }
 }
 
-/** What changes a model waits for the training runs before it. What reads it is served between their submissions. */
+/** Requests that change a model wait for the training runs before them. Those that read it are
+ *  served between submissions. */
 export const WAITS_FOR_TRAINING: ReadonlySet<RequestKind> = new Set<RequestKind>([
   'step', 'uploadParams', 'reset', 'resetOptimizer', 'setLR', 'recover', 'compileForward',
 ])
@@ -73,7 +77,7 @@ export interface Started<M extends Module> {
   message: GraphMessage
 }
 
-/** How the other sizes of a model come about, where it has any. */
+/** How the other sizes of a model are compiled, if it has any. */
 export function sizesOf<M extends Module>(
   plan: Plan<M>,
   forward: Forward<M, InputSpecs>,

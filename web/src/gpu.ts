@@ -1,24 +1,28 @@
-// The WebGPU executor: one device, the states on it, and programs that it replays. A program comes from the core as a replay
-// (ProgramInfo): what lies where, what is bound, what is sent and read back was decided there. Pipelines compile in parallel; one compute pass a run, in one submission unless that keeps the GPU
-// busy for so long that a page could not draw. What goes wrong is thrown by the call that caused it. Knows no graphs and no messages.
+// The WebGPU executor: owns one device, the states on it, and the programs that it replays. The
+// core has decided where the data of a program is, what each stage binds, and what is sent and read
+// back (ProgramInfo). Pipelines compile in parallel. A run is one compute pass in one submission,
+// or several if one would keep the GPU busy for too long for a page to draw. The call that causes
+// an error throws it. Must not know graphs or messages.
 
 import { newArray, type Address, type Core, type FeederInfo, type GpuLimits, type ProgramInfo, type SliceInfo } from './core.js'
 import { dtypes } from './core.js'
 import { DeviceError, DeviceLostError, MemoryError } from './errors.js'
 import type { DataArray, Dtype } from './types.js'
 
-// Numbers of the WebGPU specification: not every home has the constants as globals.
+// Numbers of the WebGPU specification: not every platform has the constants as globals.
 const USAGE = { mapRead: 1, copySource: 4, copyDestination: 8, storage: 128 }
 const MAP_READ = 1
 const COMPUTE_STAGE = 4
 const MAX_BINDINGS = 64
 
-/** A submission that takes longer than this makes the next ones shorter: a page draws every 16 ms. */
+/** A submission that takes longer than this makes the next ones shorter: a page draws every 16
+ *  ms. */
 const SLOW_MS = 12
-/** Steps of one submission at most (TG_MOST_STEPS), and how many times as many as the one before. */
+/** The most steps of one submission (TG_MOST_STEPS). It also has at most GROWS times as many as the
+ *  one before. */
 const MOST_STEPS = 4096
 const GROWS = 16
-/** How long the news that a device is lost may come after a call has failed of it. */
+/** How long after a failed call the news may come that the device is lost. */
 const LOSS_SETTLES_MS = 200
 
 const alignUp = (bytes: number, to: number): number => Math.ceil(bytes / to) * to
@@ -26,10 +30,11 @@ const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout
 
 // ---------------------------------------------------------------- adapters
 
-/** `executes`: false is an adapter that takes every command and does nothing; it was asked for by name. */
+/** `executes` is false for an adapter that takes every command and does nothing. It is used only if
+ *  asked for by name. */
 export interface FoundAdapter { adapter: GPUAdapter; name: string; executes: boolean }
 
-/** Says why WebGPU is not to be had. */
+/** Says why there is no WebGPU. */
 export class NoGpu extends Error {}
 
 function adapterName(adapter: GPUAdapter): string {
@@ -40,7 +45,7 @@ function adapterName(adapter: GPUAdapter): string {
 const isSoftware = (adapter: GPUAdapter): boolean =>
   adapter.info.isFallbackAdapter || /swiftshader|llvmpipe|basic render/i.test(adapterName(adapter))
 
-/** Dawn offers its Null backend where it finds no driver. */
+/** Dawn offers its Null backend if it finds no driver. */
 const executesNothing = (adapter: GPUAdapter): boolean => /\bnull backend\b/i.test(`${adapter.info.device} ${adapterName(adapter)}`)
 
 /** A browser that has just started may have no adapter at first. */
@@ -51,7 +56,8 @@ async function askTwice(gpu: GPU, options: GPURequestAdapterOptions): Promise<GP
   return gpu.requestAdapter(options)
 }
 
-/** The fastest adapter, or the first whose name contains `wanted`. `real`: one that is no processor in disguise. */
+/** The fastest adapter, or the first whose name contains `wanted`. `real`: not a software
+ *  adapter. */
 export async function findAdapter(gpu: GPU | null | undefined, wanted: string, real: boolean): Promise<FoundAdapter> {
   if (gpu == null) throw new NoGpu('this home has no WebGPU')
   const seen: string[] = []
@@ -73,8 +79,8 @@ const WANTED_LIMITS = [
   'maxComputeWorkgroupSizeY', 'maxComputeWorkgroupStorageSize', 'maxComputeWorkgroupsPerDimension', 'maxBufferSize',
 ] as const
 
-/** All that the adapter offers of what we use; halves, so that the core may use them where a model asks for them. A device that does not
- *  compute as it should is NoGpu. */
+/** Asks for everything that the library uses and the adapter offers, also f16, which the core uses
+ *  if a model asks for it. Throws NoGpu if the device does not compute correctly. */
 export async function openGpu({ adapter, name, executes }: FoundAdapter): Promise<Gpu> {
   const requiredLimits: Record<string, number> = {}
   for (const limit of WANTED_LIMITS) requiredLimits[limit] = adapter.limits[limit]
@@ -105,8 +111,8 @@ function proofAnswer(given: Uint32Array): Uint32Array {
   return given.map((word, i) => (Math.imul(word, 2654435761) + (given[(i * 7 + 3) % PROOF_WORDS] as number)) ^ (bits[i] as number))
 }
 
-/** New words each time, so that no answer of another time is one: null, or what is wrong. There are adapters that execute nothing, and drivers
- *  that are broken, and neither says so. */
+/** Returns null, or what is wrong. Each call sends new words, so that an old answer is never right.
+ *  Some adapters execute nothing and some drivers are broken, and neither reports it. */
 async function prove(gpu: Gpu): Promise<string | null> {
   const { storage, copyDestination, copySource, mapRead } = USAGE, { device } = gpu
   const given = Uint32Array.from({ length: PROOF_WORDS }, () => Math.random() * 2 ** 32)
@@ -191,7 +197,7 @@ export class Gpu {
     if (this.#lost !== null) throw new DeviceLostError(`webgpu: the device (${this.name}) was lost: ${this.#lost}`)
   }
 
-  /** `body`, and every error that the device finds in what it did. */
+  /** Runs `body` and throws every error that the device finds in what it did. */
   async guarded<R>(what: string, body: () => R | Promise<R>): Promise<R> {
     this.checkAlive()
     for (const filter of ['validation', 'out-of-memory', 'internal'] as const) this.device.pushErrorScope(filter)
@@ -221,7 +227,7 @@ export class Gpu {
     if (error != null) throw new DeviceError(`webgpu: ${what}: ${error}`)
   }
 
-  /** A call fails of a lost device before we hear that it is lost. */
+  /** A call on a lost device fails before the news of the loss comes. */
   async #settleLoss(): Promise<void> {
     if (this.#lost === null) await Promise.race([this.device.lost, sleep(LOSS_SETTLES_MS)])
   }
@@ -240,7 +246,7 @@ export class Gpu {
   }
 
   makeState(slot: number, dtype: Dtype, count: number): void {
-    this.drop(this.states[slot]?.buffer ?? null) // of a model that was refused
+    this.drop(this.states[slot]?.buffer ?? null) // left by a model that was refused
     this.states[slot] = { buffer: this.buffer(count * 4, USAGE.storage | USAGE.copySource | USAGE.copyDestination), dtype, count }
   }
   writeState(slot: number, first: number, data: DataArray): void {
@@ -248,14 +254,14 @@ export class Gpu {
     this.write(buffer, first * 4, dtype, data)
   }
 
-  /** What is 32 bits wide is sent from where it lies. */
+  /** Elements of 32 bits are sent without a copy. */
   write(buffer: GPUBuffer, offset: number, dtype: Dtype, data: DataArray): void {
     const wide = dtype === 'bool' ? Uint32Array.from(data) : data
-    // not every engine sends from memory that is shared
+    // not every engine sends from shared memory
     this.device.queue.writeBuffer(buffer, offset, wide.buffer instanceof ArrayBuffer ? wide : wide.slice())
   }
 
-  /** Elements of states, in one read. */
+  /** Reads elements of states, all in one go. */
   async readStates(ranges: readonly StateRange[]): Promise<DataArray[]> {
     const slices = ranges.map(({ slot, first, count }) => ({ buffer: (this.states[slot] as State).buffer, offset: first * 4, size: count * 4 }))
     const results = ranges.map(({ slot, count }) => newArray((this.states[slot] as State).dtype, count))
@@ -289,7 +295,7 @@ export class Gpu {
     }))
   }
 
-  /** Equal sources share a pipeline; it compiles beside others. */
+  /** Equal sources share a pipeline. Pipelines compile in parallel. */
   pipeline(source: string, bindings: number, label: string): Promise<GPUComputePipeline> {
     const key = `${bindings}\n${source}`
     let pipeline = this.#pipelines.get(key)
@@ -316,7 +322,7 @@ export class Gpu {
   }
 }
 
-/** Offsets of slices in one buffer, and its size. */
+/** The offsets of slices in one buffer, then its size. */
 function offsetsOf(slices: readonly Slice[]): number[] {
   const offsets = [0]
   for (const { size } of slices) offsets.push((offsets.at(-1) as number) + alignUp(size, 16))
@@ -326,7 +332,8 @@ function offsetsOf(slices: readonly Slice[]): number[] {
 const copySlice = (encoder: GPUCommandEncoder, { buffer, offset, size }: Slice, to: GPUBuffer, at: number): void =>
   encoder.copyBufferToBuffer(buffer, offset, to, at, size)
 
-/** The kernel's operations, what the compiler says, and the shader with numbered lines. */
+/** The error of a shader: the kernel's operations, what the compiler says, and the lines with
+ *  numbers. */
 async function shaderError(module: GPUShaderModule, source: string, label: string, device: string, said: string): Promise<DeviceError> {
   const info = await module.getCompilationInfo().catch(() => null)
   const errors = (info?.messages ?? []).filter((message) => message.type === 'error')
@@ -341,17 +348,18 @@ interface Stage { source: number; group: GPUBindGroup; groups: [number, number, 
 
 const INPUTS = 2, CONSTANTS = 3, FIRST_STATE = 7
 
-/** A data set on the GPU, and the kernel that draws a batch from it before each step: src/base/draw.h. */
+/** A data set on the GPU, and the kernel that draws a batch from it before each step
+ *  (src/base/draw.h). */
 export interface Feeder {
   info: FeederInfo
-  /** The kernel's two ways round. */
+  /** The kernel's two bind groups, used in turn. */
   groups: GPUBindGroup[]
   pipeline: Promise<GPUComputePipeline>
   loss: Slice
   buffers: { data: GPUBuffer; control: GPUBuffer; history: GPUBuffer; readback: GPUBuffer }
-  /** Steps of the next submission. */
+  /** How many steps the next submission has. */
   next: number
-  /** The inputs that it gives. */
+  /** The inputs that it fills. */
   given: ReadonlySet<number>
 }
 
@@ -365,12 +373,13 @@ export class Executable {
   readonly #stages: Stage[]
   readonly #pipelines: Promise<GPUComputePipeline[]>
   readonly #blocks: GPUBuffer[]
-  readonly #readbacks: GPUBuffer[] = [] // those that no run is using
+  readonly #readbacks: GPUBuffer[] = [] // those that no run uses now
   readonly #outputs: Slice[]
   #perSubmission: number
-  #lastDone = 0 // when the last submission had run: one that was waiting meanwhile began then
+  #lastDone = 0 // when the last submission ended: one that waited for it began then
 
-  /** Everything is started here, synchronously; `ready` says how it went. `core` holds the constants' data. */
+  /** Starts everything here, synchronously; `ready` reports the result. `core` holds the data of
+   *  the constants. */
   constructor(readonly gpu: Gpu, readonly program: ProgramInfo, core: Core) {
     const { storage, copySource, copyDestination } = USAGE
     this.#blocks = program.blocks.map((bytes) => gpu.buffer(bytes, storage | copySource | copyDestination))
@@ -383,7 +392,7 @@ export class Executable {
     this.#perSubmission = Math.max(1, this.#stages.length)
   }
 
-  /** Rejects with what the shader compiler said. */
+  /** Rejects with the message of the shader compiler. */
   async ready(): Promise<void> {
     await this.#pipelines
   }
@@ -401,7 +410,7 @@ export class Executable {
     this.gpu.write(to, offset, name, core.view(name, data, count))
   }
 
-  /** `more`: a feeder's blocks. */
+  /** `more`: the blocks of a feeder. */
   #slice([block, offset, size]: SliceInfo, more: readonly GPUBuffer[] = []): Slice {
     const buffer = block < FIRST_STATE ? [...this.#blocks, ...more][block] : this.gpu.states[block - FIRST_STATE]?.buffer
     return { buffer: buffer as GPUBuffer, offset, size }
@@ -413,7 +422,7 @@ export class Executable {
 
   // ---- many steps
 
-  /** The data is copied here. `core` holds it. */
+  /** Copies the data, which `core` holds. */
   makeFeeder(info: FeederInfo, core: Core): Feeder {
     const { gpu } = this
     const { storage, copySource, copyDestination, mapRead } = USAGE
@@ -430,7 +439,8 @@ export class Executable {
     for (const buffer of Object.values(feeder.buffers)) this.gpu.drop(buffer)
   }
 
-  /** At most `most` steps in one submission, their losses. `exact`: no fewer; but a step that takes too long is alone, and cut. */
+  /** Makes at most `most` steps in one submission and returns their losses. `exact`: no fewer. A
+   *  step that takes too long is alone, and is cut into several submissions. */
   async train(core: Core, feeder: Feeder, control: Uint32Array<ArrayBuffer>, inputs: readonly Address[], most: number, exact: boolean): Promise<Float32Array> {
     const [pipelines, draw] = await Promise.all([this.#pipelines, feeder.pipeline])
     const all = this.#stages.length, isSlow = this.#perSubmission < all
@@ -461,8 +471,9 @@ export class Executable {
 
   // ---- one run
 
-  /** `inputs`: addresses in the core's memory, one for each input, read before `submitted` is called: from then on another run may begin;
-   *  `outputs`: where results go, 0: not wanted. Nothing moves those meanwhile. */
+  /** `inputs`: addresses in the core's memory, one for each input, read before `submitted` is
+   *  called. After that another run may begin. `outputs`: where the results go, 0 for one that is
+   *  not wanted; they must not move meanwhile. */
   async run(core: Core, inputs: readonly Address[], outputs: readonly Address[], submitted = (): void => undefined): Promise<void> {
     const pipelines = await this.#pipelines
     this.#writeInputs(core, inputs)
@@ -494,8 +505,8 @@ export class Executable {
     })
   }
 
-  /** Stages [begin, end), `count` times, each time behind the drawing of a batch where there is one, and what `more` encodes behind them,
-   *  in one submission. Waits for what `done` gives. */
+  /** Makes one submission: stages [begin, end), `count` times, each time after the kernel that
+   *  draws a batch, if there is one; then what `more` encodes. Waits for the promise of `done`. */
   async #submit(
     pipelines: GPUComputePipeline[], begin: number, end: number, done: () => Promise<unknown>, more = (_: GPUCommandEncoder): void => undefined,
     feeder: Feeder | null = null, draw: GPUComputePipeline | null = null, count = 1,
@@ -530,7 +541,8 @@ export class Executable {
     }
   }
 
-  /** A submission of so many stages has kept the GPU busy for that long. */
+  /** Adapts the size of submissions: one of `stages` stages has kept the GPU busy for `ms`
+   *  milliseconds. */
   #adapt(stages: number, ms: number): void {
     const all = this.#stages.length
     if (ms > SLOW_MS && stages > 1) this.#perSubmission = Math.max(1, Math.floor((stages * SLOW_MS) / ms))

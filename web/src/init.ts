@@ -1,11 +1,11 @@
-// Initial values: what a parameter begins with. Values are made by the core, from the seed and the parameter's name.
+// Initial values of parameters. The core makes the values, from the seed and the parameter's name.
 
 import { defaults, InitKind } from './boundary.gen.js'
 import { ArgumentError, blame } from './errors.js'
 import { anything, check, checkOptions, fromZero, type Kinds } from './options.js'
 
-/** Plain data. scale: the standard deviation (randn), default 0.02. gain (kaiming: std = gain / sqrt(shape[0])), default sqrt 2. bound
- *  (uniform). A name alone means its defaults. */
+/** Plain data. scale: the standard deviation (randn), default 0.02. gain (kaiming: std = gain /
+ *  sqrt(shape[0])), default sqrt 2. bound (uniform). A name alone stands for its defaults. */
 export type InitSpec =
   | 'randn'
   | 'zeros'
@@ -21,7 +21,7 @@ export type Init = InitSpec
 
 export const DEFAULT_STD = defaults.init.randn
 
-/** What each kind may say of itself. */
+/** The options of each kind. */
 const fields: Readonly<Record<string, Kinds>> = { randn: { scale: fromZero }, kaiming: { gain: fromZero }, uniform: { bound: fromZero }, literal: { data: anything } }
 
 export const init = {
@@ -59,7 +59,8 @@ function literal(data: Float32Array): InitSpec {
 type Spec = Exclude<InitSpec, string>
 const named = ['randn', 'zeros', 'ones'] as const
 
-/** C's tg_init_kind and scale. decays: whether weight decay acts on it by default; undefined: the rule of the core. */
+/** C's tg_init_kind and scale. decays: whether weight decay acts on it by default; undefined means
+ *  the core's rule. */
 export function initNumbers(value: InitSpec = 'randn'): { kind: number; scale: number; data: Float32Array | null; decays: true | undefined } {
   const isName = typeof value === 'string', known: readonly unknown[] = isName ? named : Object.keys(InitKind)
   if (!known.includes(isName ? value : value?.kind)) throw new ArgumentError(`param: the initial value is ${JSON.stringify(value)}: one of init.*, 'randn', 'zeros' or 'ones'`)
@@ -71,7 +72,7 @@ export function initNumbers(value: InitSpec = 'randn'): { kind: number; scale: n
   return { kind: InitKind[spec.kind], scale: scale ?? 0, data, decays: undefined }
 }
 
-/** null: the kind has none. */
+/** null if the kind has none. */
 function scaleOf(spec: Spec): number | null {
   switch (spec.kind) {
     case 'randn':

@@ -1,5 +1,6 @@
-// The open IR: traces as values, gradients and optimisers appended to them, and what the compiler makes of them without any device. So that
-// an optimiser or an op is user code. Knows no worker.
+// The open IR: traces as values, gradients and optimisers appended to them, and what the compiler
+// makes of them without a device, so that users can write an optimiser or an op. Must not know a
+// worker.
 
 import { planned, coreNow } from './platform.js'
 import { Text, type GraphAddress, type GraphInfo, type ModelInfo, type ProgramInfo } from './core.js'
@@ -28,7 +29,7 @@ export interface GraphParam {
   readonly frozen: boolean
 }
 
-/** A trace that has ended. `traceInto` goes on with it. */
+/** A trace that has ended. `traceInto` continues it. */
 export class Graph {
   /** @internal */
   readonly trace: Trace
@@ -58,11 +59,11 @@ export class Graph {
   get tensors(): readonly TensorNode[] {
     return this.#data().tensors
   }
-  /** What the traced function returned, the first of several. */
+  /** The result of the traced function; the first if there are several. */
   get result(): Tensor {
     return this.trace.tensor(this.#info().result.id)
   }
-  /** All of what it returned, as ids. The second is captured as "output.1", and so on. */
+  /** All its results, as ids. The second is captured as "output.1", and so on. */
   get outputs(): readonly number[] {
     return [this.#info().result.id, ...this.trace.more].map((node) => node - 1)
   }
@@ -114,8 +115,9 @@ function tracedArgument(op: string, above: unknown, fn: unknown): void {
   if (typeof fn !== 'function') throw blame(new ArgumentError(`${op}: takes a function that is traced, not ${describe(fn)}`), above)
 }
 
-/** Runs fn in a fresh trace. Operations on its tensors need `traceInto` from then on. Of several tensors that it returns the first is the
- *  graph's result, what runs give and gradients are of; the others come as captures, "output.1" and so on. */
+/** Runs fn in a new trace. Later operations on its tensors need `traceInto`. If fn returns several
+ *  tensors, the first is the graph's result, which runs return and gradients differentiate. The
+ *  others become captures: "output.1" and so on. */
 export function trace(fn: () => Tensor | readonly Tensor[]): Graph {
   tracedArgument('trace', trace, fn)
   return new Graph(
@@ -133,7 +135,8 @@ export function trace(fn: () => Tensor | readonly Tensor[]): Graph {
   )
 }
 
-/** Goes on with a graph: fn may use its tensors. What fn returns is the graph's result from now on; nothing leaves it as it is. */
+/** Continues a graph: fn may use its tensors. What fn returns becomes the graph's result; if it
+ *  returns nothing, the result stays. */
 export function traceInto<R>(graph: Graph, fn: () => R): R {
   graphArgument('traceInto', traceInto, graph)
   tracedArgument('traceInto', traceInto, fn)
@@ -145,7 +148,7 @@ export function traceInto<R>(graph: Graph, fn: () => R): R {
   return made as R
 }
 
-/** A parameter of that name. Parameters are f32: another dtype is refused. */
+/** A parameter of that name. Parameters are f32; any other dtype is refused. */
 export function paramInput(name: string, shape: Shape, options: ParamOptions | Dtype = {}): Tensor {
   return call(paramInput, (site) => {
     const trace = currentTrace('param'), own = checkOptions('param', typeof options === 'string' ? { dtype: options } : options, ofParam)
@@ -171,13 +174,15 @@ export type InitFn = (size?: number, shape?: Shape, seed?: number | bigint) => F
 export interface MaterializedParams {
   /** Every parameter by name. */
   readonly tensors: Readonly<Record<string, Tensor>>
-  /** What each begins with, for a model of that seed (default 0). Its size and shape are known. */
+  /** The initial values of each, for a model of that seed (default 0). Size and shape are those of
+   *  the parameter. */
   readonly initFns: Readonly<Record<string, InitFn>>
-  /** Whether weight decay acts on it. */
+  /** Whether weight decay acts on each. */
   readonly decayFlags: Readonly<Record<string, boolean>>
 }
 
-/** Every parameter of a module as a tensor of the trace in progress, by name: the module's fields can be used in it from now on. */
+/** Every parameter of a module as a tensor of the trace in progress, by name: the module's fields
+ *  can be used in it from now on. */
 export function materializeParams(module: Module, options: MaterializeOptions = {}): MaterializedParams {
   return call(materializeParams, () => {
     const own = checkOptions('materialize_params', options, ofMaterialize), trace = currentTrace('param')
@@ -195,12 +200,12 @@ export function materializeParams(module: Module, options: MaterializeOptions = 
 export interface MaterializeOptions {
   /** Overrides the parameters' decay flags. */
   decayFilter?: ((name: string) => boolean) | undefined
-  /** Names of parameters that are frozen, for any option of their own. '*' matches any characters, '?'
+  /** Names of parameters to freeze, whatever their own option is. '*' matches any characters, '?'
    *  any one. */
   frozen?: string | readonly string[] | undefined
 }
 
-/** @internal forward: initial values do not matter (a sibling shares its parent's). */
+/** @internal forward: initial values do not matter (a sibling shares those of its parent). */
 export function materialize(trace: Trace, module: Module, options: MaterializeOptions, keepInit = true): Record<string, Tensor> {
   const entries: [string, Tensor][] = [], declared = [...namedParams(module)]
   const names = declared.filter(([parameter]) => parameter.stateValue === null).map(([, name]) => name)
@@ -214,7 +219,7 @@ export function materialize(trace: Trace, module: Module, options: MaterializeOp
   return Object.fromEntries(entries)
 }
 
-/** The names that a pattern fits: each must fit one. */
+/** The names that match a pattern. Each pattern must match one. */
 function frozenNames(names: readonly string[], patterns: unknown): Set<string> {
   const fit = new Set<string>()
   for (const pattern of (Array.isArray(patterns) ? patterns : [patterns]) as unknown[]) {
@@ -233,12 +238,13 @@ function frozenNames(names: readonly string[], patterns: unknown): Set<string> {
 
 export interface GradResult {
   readonly graph: Graph
-  /** d loss / d parameter by name, of every parameter that is not frozen. */
+  /** d loss / d parameter by name, for every parameter that is not frozen. */
   readonly paramGrads: Readonly<Record<string, Tensor>>
   readonly loss: Tensor
 }
 
-/** The gradients of the loss: of a graph's result (appended to it), or of a tensor of the trace in progress. */
+/** The gradients of a loss: a graph's result (they are appended to it), or a tensor of the trace in
+ *  progress. */
 export function appendGrad(of: Graph | Tensor): GradResult {
   if (!(of instanceof Graph)) return gradients(new Graph(call(appendGrad, () => currentTrace('grad'))), of)
   const loss = of.result
@@ -261,12 +267,12 @@ function gradients(graph: Graph, loss: Tensor): GradResult {
   return { graph, loss, paramGrads: Object.fromEntries(params.map(({ name }, i) => [name, grads[i] as Tensor])) }
 }
 
-/** Appends Adam: gradients, update, writebacks, step counter. Compile the graph without an optimiser of its own then. Once a graph, after
- *  its last parameter. */
+/** Appends Adam: gradients, update, writebacks, step counter. Then compile the graph without an
+ *  optimiser. Call it once for a graph, after its last parameter. */
 export function appendAdam(to: Graph | GradResult | Tensor, config: AdamConfig): void
-/** The same of gradients that are given, whatever was done to them, as operations of the graph: for each the states adam_m_NAME and
- *  adam_v_NAME, and one adam_t for all. decayFlags (see materializeParams) goes before the config's decayFilter; where neither says
- *  anything, a parameter decays as it was declared. */
+/** The same for given gradients, changed in any way, as operations of the graph: the states
+ *  adam_m_NAME and adam_v_NAME for each, and one adam_t for all. decayFlags (see materializeParams)
+ *  comes before the config's decayFilter; without either, a parameter decays as it was declared. */
 export function appendAdam(
   graph: Graph, grads: Readonly<Record<string, Tensor>>, tensors: Readonly<Record<string, Tensor>>, config: AdamConfig,
   decayFlags?: Readonly<Record<string, boolean>>,
@@ -295,13 +301,13 @@ export function appendAdam(
   return { config: own, writebacks: isTracing(graph) ? body() : inGraph(appendAdam, graph, body) }
 }
 
-/** Of an optimizer that must be there. */
+/** The configuration of an optimizer that must be given. */
 function configOf(kind: OptimizerKind, config: OptimizerConfig | undefined): OptimizerConfig & AdamConfig {
   if (config === undefined) throw new ArgumentError(`${kind}: the options are undefined`)
   return chooseOptimizer({ [kind]: config }).config as OptimizerConfig & AdamConfig
 }
 
-/** fn in a graph, whose result stays. */
+/** Runs fn in a graph, whose result stays. */
 function inGraph<R>(above: unknown, graph: Graph, fn: () => R): R {
   const { result } = graph
   let made: R | undefined
@@ -312,7 +318,7 @@ function inGraph<R>(above: unknown, graph: Graph, fn: () => R): R {
   return made as R
 }
 
-/** In the trace in progress: those that the graph does not have yet. */
+/** Writes, in the trace in progress, those writebacks that the graph does not have yet. */
 function writeBack(graph: Graph, declared: readonly WritebackDecl<Tensor>[]): void {
   const have = new Map(graph.writebacks.map(({ destKind, destName, source }) => [`${destKind} ${destName}`, source.id]))
   for (const { source, destName, destKind } of declared) {
@@ -328,7 +334,7 @@ export function appendSGD(to: Graph | GradResult | Tensor, config: SGDConfig): v
   append(appendSGD, to, 'sgd', config)
 }
 
-/** The same of any optimiser: `appendOptimizer(loss, { lion: { lr: 0.001 } })`. */
+/** The same for any optimiser: `appendOptimizer(loss, { lion: { lr: 0.001 } })`. */
 export function appendOptimizer(to: Graph | GradResult | Tensor, options: Optimizers): void {
   const { kind, config } = call(appendOptimizer, () => chooseOptimizer(checkOptions('append_optimizer', options, optimizers)))
   if (config === null) throw blame(new ArgumentError('append_optimizer: the optimizer is missing'), appendOptimizer)
@@ -363,7 +369,8 @@ function isTracing(graph: Graph): boolean {
   }
 }
 
-/** @internal What the optimiser's decayFilter and groups say of the parameters, written into the graph. */
+/** @internal Writes into the graph what the optimiser's decayFilter and groups mean for its
+ *  parameters. */
 export function markParams(graph: GraphAddress, config: OptimizerConfig | null): void {
   const core = coreNow(), decayFilter = config?.decayFilter
   if (decayFilter !== undefined) core.describeGraph(graph).params.forEach(({ name }, i) => core.setDecay(graph, i, decayFilter(name)))
@@ -371,7 +378,8 @@ export function markParams(graph: GraphAddress, config: OptimizerConfig | null):
   for (const group of config?.groups ?? []) core.markGroup(graph, group)
 }
 
-/** The rate at step t = 1, 2, ...: of a number as a number, of an i32 rank-0 tensor as an f32 rank-0 tensor. */
+/** The rate at step t = 1, 2, ...: a number for a number, an f32 rank-0 tensor for an i32 rank-0
+ *  tensor. */
 export function resolveLR(schedule: LR, step: number): number
 export function resolveLR(schedule: LR, step: Tensor): Tensor
 export function resolveLR(schedule: LR, step: number | Tensor): number | Tensor {
@@ -386,27 +394,29 @@ export function resolveLR(schedule: LR, step: number | Tensor): number | Tensor 
 // ---------------------------------------------------------------- what the compiler makes of it
 
 export interface IROptions extends Optimizers {
-  /** Training: differentiate the result (rank 0) and keep the gradients. Default: whether the result is rank 0. */
+  /** Training: differentiate the result (rank 0) and keep the gradients. Default: whether the
+   *  result is rank 0. */
   training?: boolean
 }
 
 export interface BufferSpec {
-  /** Its place in the plan's list. */
+  /** Its index in the plan's list. */
   readonly id: number
   readonly kind: 'param' | 'param_grad' | 'tensor_input' | 'state' | 'intermediate' | 'output' | 'constant'
-  /** Of a parameter, its gradient, an input, a state; else null. */
+  /** The name of a parameter, its gradient, an input or a state; else null. */
   readonly name: string | null
   readonly byteSize: number
   readonly dtype: Dtype
-  /** Of what has a name. */
+  /** Null if it has no name. */
   readonly shape: Shape | null
   readonly storage: 'workspace' | 'input' | 'state' | 'constant'
   readonly count: number
   /** Bytes within the workspace or the state. */
   readonly offset: number
 }
-/** First the buffers that kernels bind, then the parameters and gradients by name, which lie in two flat states. A step's kernels write
- *  parameters and states where they lie: `writebacks` says which. Values within a kernel have no buffer. */
+/** First the buffers that kernels bind, then the parameters and gradients by name, which are parts
+ *  of two flat states. A step's kernels write parameters and states in place: `writebacks` lists
+ *  them. Values within a kernel have no buffer. */
 export interface BufferPlan {
   readonly buffers: readonly BufferSpec[]
   /** Buffers by name. */
@@ -425,22 +435,23 @@ export interface PlannedWriteback {
   readonly destKind: 'param' | 'state'
   readonly bytes: number
 }
-/** One dispatch: a kernel, or several that are launched together. */
+/** One dispatch: a kernel, or several that start together. */
 export interface KernelSpec {
-  /** What it does: the operation that it is named for. */
+  /** The operation that it is named for. */
   readonly opKind: string
   readonly label: string
   readonly wgsl: string
   readonly workgroups: readonly [number, number, number]
   readonly workgroupSize: number
-  /** Invocations, those beyond the last element counted. */
+  /** Invocations, including those beyond the last element. */
   readonly threads: number
-  /** Buffers of the plan by binding; below 0 a whole block: -1 scratch, -2 the workspace, -3 the inputs, -4 the constants, -5 - s state s. */
+  /** Buffers of the plan by binding. A number below 0 is a whole block: -1 scratch, -2 the
+   *  workspace, -3 the inputs, -4 the constants, -5 - s state s. */
   readonly bindings: readonly number[]
 }
 export interface CompiledIR {
   readonly graph: Graph
-  /** Of a training graph; else there are none. */
+  /** Empty unless the graph is a training graph. */
   readonly paramGrads: Readonly<Record<string, Tensor>>
   /** The result. */
   readonly loss: Tensor
@@ -480,7 +491,7 @@ function planGraph(what: string, above: unknown, graph: Graph, options: IROption
       optimizer: config === null ? null : optimizerOf(kind, config),
     })
     try {
-      const program = planned[0] // the model's own; one that checks computed indices may follow
+      const program = planned[0] // the model's own; a program that checks computed indices may follow
       if (program === undefined) throw new ArgumentError('the graph gives no program')
       return { program, info: core.describeModel(model), plan: core.modelText(model, Text.plan), ir: core.modelText(model, Text.ir) }
     } finally {
@@ -489,7 +500,7 @@ function planGraph(what: string, above: unknown, graph: Graph, options: IROption
   })
 }
 
-/** What a plan was made with: its kernels are made with the same. */
+/** The graph and options of a plan: its kernels are made from the same. */
 const plannedWith = new WeakMap<BufferPlan, { graph: Graph; options: IROptions }>()
 
 function bufferPlan(graph: Graph, options: IROptions, { program, info, plan }: Planned, grads: readonly string[]): BufferPlan {
@@ -537,8 +548,9 @@ const trainable = (graph: Graph): string[] => graph.params.filter(({ frozen }) =
 
 /** Where each value of a step or run is. */
 export function planBuffers(graph: Graph, options?: IROptions): BufferPlan
-/** The same of a graph whose gradients and update are written out: `grads` (of appendGrad; {}: a forward pass) are those whose places are
- *  named, and `writebacks` (of appendAdam, or your own) are made part of the graph. */
+/** The same for a graph whose gradients and update are written out. The plan names the buffers of
+ *  `grads` (from appendGrad; {} for a forward pass), and `writebacks` (from appendAdam, or your
+ *  own) become part of the graph. */
 export function planBuffers(graph: Graph, grads: Readonly<Record<string, Tensor>>, writebacks?: readonly WritebackDecl<Tensor>[]): BufferPlan
 export function planBuffers(
   graph: Graph, second: IROptions | Readonly<Record<string, Tensor>> = { training: undefined as never }, writebacks?: readonly WritebackDecl<Tensor>[],
@@ -570,7 +582,7 @@ function checkGrads(graph: Graph, grads: Readonly<Record<string, Tensor>>, write
     if (!(source instanceof Tensor) || source.trace !== graph.trace) throw new ArgumentError(`planBuffers: what goes into ${destName} is no tensor of the graph`)
 }
 
-/** The kernels of a step or run, in order; of a plan: those that it was made for. */
+/** The kernels of a step or run, in order. Given a plan: the kernels that it was made for. */
 export function emitKernels(graph: Graph, options: IROptions | BufferPlan = {}): KernelSpec[] {
   graphArgument('emitKernels', emitKernels, graph)
   const known = plannedWith.get(options as BufferPlan)
@@ -578,7 +590,8 @@ export function emitKernels(graph: Graph, options: IROptions | BufferPlan = {}):
   return kernelList(planGraph('emitKernels', emitKernels, graph, known?.options ?? (options as IROptions)))
 }
 
-/** Everything that compiling gives but a device: no worker, no GPU, at once. The gradients of a training graph are appended to it. */
+/** Everything that compiling gives except a device, at once, without worker or GPU. The gradients
+ *  of a training graph are appended to it. */
 export function compileToIR(of: Graph | (() => Tensor), options: IROptions = {}): CompiledIR {
   if (!(of instanceof Graph) && typeof of !== 'function')
     throw blame(new ArgumentError(`compileToIR: takes a graph or a function, not ${describe(of)}`), compileToIR)

@@ -1,4 +1,5 @@
-// The life of models on a page: one takes the place of another, and of calls that overlap only the newest matters.
+// The life of models on a page: replacing one by another, and keeping only the newest of calls that
+// overlap.
 
 import { ArgumentError } from './errors.js'
 import { check, checkOptions, flag } from './options.js'
@@ -9,14 +10,15 @@ import { describe } from './tensor.js'
 type AnyModel = CompiledModule<any, any> | CompiledForward<any, any>
 
 export interface ReplaceOptions {
-  /** The new model gets the old one's values of parameters that both have, by name and shape. Default false. */
+  /** Copy the values of parameters that both models have, by name and shape, to the new one.
+   *  Default false. */
   carry?: boolean
 }
 
-/** Puts a model that `make` compiles in the place of `old`. When the new model is there (and has its
- *  parameters), waits for the calls in flight on `old` and destroys it. Training runs of `old` end at
- *  their next submission, and so do the calls that wait for them. If anything fails before that, it
- *  is thrown and `old` stays as it was. `old` null: there is none yet. */
+/** Replaces `old` (null: there is none yet) by a model that `make` compiles. When the new model is
+ *  ready and has its parameters, waits for the calls in flight on `old` and destroys it. Training
+ *  runs of `old` end at their next submission, and so do the calls that wait for them. If anything
+ *  fails before that, throws, and `old` stays as it was. */
 export async function replaceModel<C extends AnyModel>(old: AnyModel | null, make: () => Promise<C>, options: ReplaceOptions = {}): Promise<C> {
   const { carry = false } = check(replaceModel, () => checkOptions('replaceModel', options, { carry: flag }))
   if (typeof make !== 'function') throw new ArgumentError(`replaceModel: make is ${describe(make)}, not a function that compiles a model`)
@@ -46,8 +48,9 @@ async function carryParams(from: AnyModel, to: AnyModel): Promise<void> {
   await to.uploadParams(Object.fromEntries(to.paramNames.filter(fits).map((name) => [name, params[name] as Float32Array])), { partial: true })
 }
 
-/** Of calls that overlap only the newest matters: while `fn` runs for one, the last of those made meanwhile waits for it, and the others
- *  never begin: their promises resolve with undefined. What `fn` returns or throws is its own caller's. */
+/** Keeps only the newest of calls that overlap. While `fn` runs for one call, the last call made
+ *  meanwhile waits for it; the others never begin, and their promises resolve with undefined. Each
+ *  caller gets what `fn` returned or threw for its own call. */
 export function latestWins<A extends unknown[], R>(fn: (...args: A) => R | Promise<R>): (...args: A) => Promise<R | undefined> {
   if (typeof fn !== 'function') throw new ArgumentError(`latestWins: takes a function, not ${describe(fn)}`)
   let running = false

@@ -1,4 +1,4 @@
-// What keeps the core from loading, in words that say what to do about it. Knows no home and no worker.
+// Loading the core, with errors that say what to do. Must not know a platform or a worker.
 
 import { WorkerError } from './errors.js'
 
@@ -18,7 +18,7 @@ function remedy(message: string): string {
   return ''
 }
 
-/** The core's bytes, compiled. `from`: where they come from. */
+/** Compiles the core's bytes. `from`: where they come from. */
 export async function compileCore(bytes: Uint8Array<ArrayBuffer>, from: string): Promise<WebAssembly.Module> {
   const start = String.fromCharCode(...bytes.subarray(0, 4))
   if (start !== '\0asm')
@@ -42,5 +42,5 @@ export async function fetchCore(url: URL): Promise<WebAssembly.Module> {
   const bytes = await response.arrayBuffer().catch((error: Error) => {
     throw failed(error.message, 'the connection broke off: try again')
   })
-  return compileCore(new Uint8Array(bytes), url.href) // not streaming: servers often name another type
+  return compileCore(new Uint8Array(bytes), url.href) // not compileStreaming, since servers often send another type
 }

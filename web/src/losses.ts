@@ -1,4 +1,4 @@
-// Losses: names, arguments and defaults. What they compute and what they say of shapes that do not fit is the core's.
+// Losses: names, arguments and defaults. The core computes, and reports shapes that do not fit.
 
 import { Reduction } from './boundary.gen.js'
 import { ArgumentError } from './errors.js'
@@ -6,7 +6,8 @@ import { anything, belowOne, checkOptions, flag, oneOf, positive, whole as whole
 import { invoke, whole, type Tensor } from './tensor.js'
 
 export interface LossOptions {
-  /** 'mean' (default) and 'sum' over all elements (all positions that count): rank 0. 'none': one for each. */
+  /** 'mean' (default) and 'sum' over all elements (all positions that count) have rank 0. 'none':
+   *  one value for each. */
   reduction?: 'mean' | 'sum' | 'none'
 }
 export interface NLLOptions extends LossOptions {
@@ -14,11 +15,11 @@ export interface NLLOptions extends LossOptions {
   ignore?: number
 }
 export interface CrossEntropyOptions extends NLLOptions {
-  /** e in [0, 1): (1 - e) of the loss and e times its mean over all classes. Default 0. */
+  /** e in [0, 1): the loss times (1 - e), plus e times its mean over all classes. Default 0. */
   labelSmoothing?: number
 }
 export interface HuberOptions extends LossOptions {
-  /** Over 0. Default 1. */
+  /** More than 0. Default 1. */
   delta?: number
 }
 export interface BCEOptions extends LossOptions {
@@ -30,24 +31,26 @@ export interface KLOptions extends LossOptions {
   logTarget?: boolean
 }
 
-/** tg_reduction, once the options are known to be some. */
+/** Checks the options and returns the tg_reduction. */
 function reduction(op: string, options: LossOptions, more: Kinds = {}): number {
   checkOptions(op, options, { reduction: oneOf(...Object.keys(Reduction)), ...more })
   return Reduction[options.reduction ?? 'mean']
 }
 
-/** logits [..., V], targets i32 [...] -> -log softmax(logits)[target] at each position, [...]. A target outside [0, V) rejects the call. */
+/** logits [..., V], targets i32 [...] -> -log softmax(logits)[target] at each position, [...]. A
+ *  target outside [0, V) rejects the call. */
 export function crossEntropyLast(logits: Tensor, targets: Tensor): Tensor {
   return invoke('nn_cross_entropy_last', crossEntropyLast, [logits, targets])
 }
 
-/** A target: an i32. Default -1. */
+/** Checks the target to ignore: an i32, default -1. */
 function ignored(op: string, ignore = -1): number {
   if (whole(op, 'ignore', ignore) !== (ignore | 0)) throw new ArgumentError(`${op}: ignore is ${ignore}, which is no i32`)
   return ignore
 }
 
-/** crossEntropyLast over the positions whose target is not `ignore` (the options may be that number); every target ignored: 0. */
+/** crossEntropyLast over the positions whose target is not `ignore` (the options may be that
+ *  number); 0 if every target is ignored. */
 export function crossEntropy(logits: Tensor, targets: Tensor, options: number | CrossEntropyOptions = {}): Tensor {
   const op = 'cross_entropy'
   return invoke('nn_cross_entropy', crossEntropy, [logits, targets], () => {
@@ -57,7 +60,8 @@ export function crossEntropy(logits: Tensor, targets: Tensor, options: number | 
   })
 }
 
-/** -logProbabilities[target] over the positions whose target is not `ignore`: logProbabilities [..., V], targets i32 [...]. */
+/** -logProbabilities[target] over the positions whose target is not `ignore`: logProbabilities
+ *  [..., V], targets i32 [...]. */
 export function nll(logProbabilities: Tensor, targets: Tensor, options: NLLOptions = {}): Tensor {
   return invoke('nn_nll', nll, [logProbabilities, targets], () => {
     const how = reduction('nll', options, { ignore: wholeNumber })
@@ -75,7 +79,8 @@ export function l1(prediction: Tensor, target: Tensor, options: LossOptions = {}
   return invoke('nn_l1', l1, [prediction, target], () => ({ reduction: reduction('l1', options) }))
 }
 
-/** With e = |prediction - target|: e^2 / 2 up to delta, delta (e - delta / 2) beyond. Shapes must be equal. */
+/** With e = |prediction - target|: e^2 / 2 up to delta, delta (e - delta / 2) beyond. Shapes must
+ *  be equal. */
 export function huber(prediction: Tensor, target: Tensor, options: HuberOptions = {}): Tensor {
   return invoke('nn_huber', huber, [prediction, target], () => {
     const how = reduction('huber', options, { delta: positive })
@@ -83,7 +88,8 @@ export function huber(prediction: Tensor, target: Tensor, options: HuberOptions 
   })
 }
 
-/** -w t log sigmoid(x) - (1 - t) log sigmoid(-x) of logits x and targets t. Shapes must be equal. */
+/** -w t log sigmoid(x) - (1 - t) log sigmoid(-x) of logits x and targets t. Shapes must be
+ *  equal. */
 export function bceWithLogits(logits: Tensor, target: Tensor, options: BCEOptions = {}): Tensor {
   const weight = options?.positiveWeight
   return invoke('nn_bce_with_logits', bceWithLogits, weight === undefined ? [logits, target] : [logits, target, weight], () => ({
@@ -91,7 +97,8 @@ export function bceWithLogits(logits: Tensor, target: Tensor, options: BCEOption
   }))
 }
 
-/** p (log p - log q), the prediction given as log q, the target as p; 0 where p is 0. Summed over a row: KL(p || q). Shapes must be equal. */
+/** p (log p - log q), the prediction given as log q, the target as p; 0 where p is 0. Summed over a
+ *  row: KL(p || q). Shapes must be equal. */
 export function klDiv(logPrediction: Tensor, target: Tensor, options: KLOptions = {}): Tensor {
   return invoke('nn_kl_div', klDiv, [logPrediction, target], () => ({
     reduction: reduction('kl_div', options, { logTarget: flag }), logTarget: options.logTarget,

@@ -1,14 +1,17 @@
-// Learning rates: plain values that travel to the worker and are evaluated in the step itself, at t = 1, 2, ...
+// Learning rates: plain values that are sent to the worker and evaluated in the step itself, at t =
+// 1, 2, ...
 
 import { ArgumentError } from './errors.js'
 import { rateKinds, scheduleOf } from './numbers.js'
 import { anything, check, checkOptions, list, numeric, type Kinds } from './options.js'
 
-/** Schedules as plain data. constant: value. linearDecay: peak + (final - peak) min(t / steps, 1). cosineDecay: final + (peak - final)
- *  (1 + cos(pi min(t / steps, 1))) / 2. warmup: peakLr t / warmupSteps up to warmupSteps, then `after` from its start, which may be a
- *  warm-up itself, with no third after it. staircase: `steps` updates at each rate, then factor of it. multiStep: after each milestone (a number
- *  of updates, at most 6 of them) factor of the rate. oneCycle: along a cosine from initial to peak in `rise` updates, then to final at
- *  `steps`. `linear` and `cosine` are short for linearDecay and cosineDecay. */
+/** Schedules as plain data. constant: value. linearDecay: peak + (final - peak) min(t / steps, 1).
+ *  cosineDecay: final + (peak - final) (1 + cos(pi min(t / steps, 1))) / 2. warmup: peakLr t /
+ *  warmupSteps up to warmupSteps, then `after` from its start; `after` may be a second warm-up, but
+ *  not a third. staircase: multiplies the rate by factor after every `steps` updates. multiStep:
+ *  multiplies the rate by factor after each milestone (a number of updates; at most 6 milestones).
+ *  oneCycle: along a cosine from initial to peak in `rise` updates, then to final at `steps`.
+ *  `linear` and `cosine` are short for linearDecay and cosineDecay. */
 export type Schedule =
   | { readonly kind: 'constant'; readonly value: number }
   | { readonly kind: 'linearDecay' | 'linear'; readonly peak: number; readonly final: number; readonly steps: number }
@@ -29,7 +32,7 @@ export type LRSchedule = number | Schedule
 /** The same. */
 export type LR = LRSchedule
 
-/** A schedule of these options: errors are thrown at the line that called `above`. */
+/** Makes a schedule of these options. Errors are thrown at the line that called `above`. */
 function make<K extends Schedule['kind']>(kind: K, above: unknown, options: object): Extract<Schedule, { kind: K }> {
   return check(above, () => scheduleArgument(`lr.${kind}`, { ...checkOptions(`lr.${kind}`, options, fields[kind]), kind } as unknown as Schedule, '')) as Extract<Schedule, { kind: K }>
 }
@@ -56,7 +59,7 @@ function multiStep(options: { peak: number; factor: number; milestones: readonly
   return make('multiStep', multiStep, options)
 }
 
-/** initial: peak / 25, final: peak / 250,000, rise: three tenths of the steps, unless said. */
+/** Defaults: initial peak / 25, final peak / 250,000, rise three tenths of the steps. */
 function oneCycle(options: { peak: number; steps: number; initial?: number; final?: number; rise?: number }): Schedule {
   const { peak, steps } = options ?? {}, rise = Math.max(1, Math.floor((steps * 3) / 10))
   return make('oneCycle', oneCycle, { initial: peak / 25, final: peak / 250000, rise, ...options })
@@ -65,7 +68,7 @@ function oneCycle(options: { peak: number; steps: number; initial?: number; fina
 export const lr = { constant, linearDecay, cosineDecay, warmup, staircase, multiStep, oneCycle }
 
 const linear: Kinds = { peak: numeric, final: numeric, steps: numeric }
-/** What each kind holds; whether the numbers are any good is the core's to judge. */
+/** The fields of each kind. The core judges the numbers. */
 const fields: Readonly<Record<Schedule['kind'], Kinds>> = {
   constant: { value: numeric },
   linearDecay: linear,
@@ -87,7 +90,7 @@ export function rateArgument(what: string, rate: unknown, name = 'lr'): LRSchedu
   return scheduleArgument(what, rate as Schedule, name)
 }
 
-/** The same of an object that has a kind. */
+/** The same for an object that has a kind. */
 function scheduleArgument(what: string, schedule: Schedule, name: string): Schedule {
   const own = checkOptions(name === '' ? what : `${what}: ${name}`, schedule, { kind: anything, ...fields[schedule.kind] }) as Schedule
   for (const field of Object.keys(fields[own.kind]))

@@ -1,5 +1,6 @@
-// Modules: classes whose fields are parameters, other modules, and arrays of these. Owns the walk that gives every parameter its dotted
-// name. Knows no graph: a parameter here is a declaration, which each trace turns into a node.
+// Modules: classes whose fields are parameters, other modules, and arrays of these. Owns the walk
+// that gives every parameter its dotted name. Must not know a graph: a parameter here is a
+// declaration, which each trace turns into a node.
 
 import { ArgumentError, holdFrames, TraceError } from './errors.js'
 import type { Init } from './init.js'
@@ -14,9 +15,9 @@ export interface ParamOptions {
   dtype?: Dtype
   /** Default 'randn' with std 0.02. */
   init?: Init
-  /** Whether weight decay acts on it. Default: true, but false for zeros and ones. */
+  /** Whether weight decay acts on it. Default true, except for zeros and ones. */
   decay?: boolean
-  /** No gradient, and no optimiser ever changes it. */
+  /** It has no gradient, and no optimiser changes it. */
   frozen?: boolean
 }
 
@@ -24,22 +25,25 @@ export interface ParamOptions {
 export const ofParam: Kinds = { dtype: anything, init: anything, decay: flag, frozen: flag }
 
 export abstract class Module {
-  /** Declares a parameter: keep it in a field (or an array in a field), whose path becomes its name. */
+  /** Declares a parameter: keep it in a field (or an array in a field), whose path becomes its
+   *  name. */
   protected param(shape: Shape, options: ParamOptions = {}): Tensor {
     const above = this.param
     const own = check(above, () => wholes('param', 'shape', shape))
     return new Parameter(own, check(above, () => checkOptions('param', options, ofParam)), holdFrames(above))
   }
-  /** Declares an f32 value that is kept between steps beside the parameters, and first filled with `init`: keep it in a field, whose path
-   *  becomes its name. What a step leaves in it says `writeback`. */
+  /** Declares an f32 value that is kept between steps beside the parameters, and first filled with
+   *  `init`. Keep it in a field, whose path becomes its name. `writeback` sets its value after a
+   *  step. */
   protected state(shape: Shape, options: { init?: number } = {}): Tensor {
     const above = this.state
     const own = check(above, () => wholes('state', 'shape', shape)), { init = 0 } = check(above, () => checkOptions('state', options, { init: finite }))
     return new Parameter(own, {}, holdFrames(above), init)
   }
 
-  /** Freezes the parameters that it has now, those of its modules too: no gradient is computed for them, nor for what leads to them alone,
-   *  and no optimiser changes them. false: trains them again. Takes effect where a model is compiled from it. */
+  /** Freezes its present parameters, also those of its modules: no gradient is computed for them,
+   *  nor for values that lead only to them, and no optimiser changes them. false: train them again.
+   *  Models compiled from it later are affected. */
   freeze(frozen = true): this {
     check(this.freeze, () => {
       checkOptions('freeze', { frozen }, { frozen: flag })
@@ -56,7 +60,8 @@ function isForeignModule(value: object): boolean {
   return BRAND in value && !(value instanceof Module)
 }
 
-/** Every parameter and state of a module once, under the path by which it is reached first: "layers.0.attn.q.W". */
+/** Every parameter and state of a module once, under the first path that reaches it:
+ *  "layers.0.attn.q.W". */
 export function namedParams(root: Module): Map<Parameter, string> {
   if (!(root instanceof Module)) {
     const foreign = typeof root === 'object' && root !== null && isForeignModule(root)
@@ -73,7 +78,7 @@ const anotherCopy = (what: string) =>
 class Walk {
   readonly names = new Map<Parameter, string>()
   readonly #done = new Set<object>() // modules reached before: tied
-  readonly #open = new Map<object, string>() // on the path to here, with their own paths
+  readonly #open = new Map<object, string>() // modules on the path to this one, with their own paths
 
   enter(value: unknown, path: string[]): void {
     if (typeof value !== 'object' || value === null) return

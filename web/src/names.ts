@@ -1,8 +1,9 @@
-// The names of the C library in JavaScript. Messages of the core are worded for both languages; their
-// names are replaced here, where an error is made. Names that a user gave stay: they are in quotes,
-// before a shape or after a path.
+// The names of the C library in JavaScript. Messages of the core are worded for both languages;
+// their names are replaced here, where an error is made. Names that a user gave stay: they are in
+// quotes, before a shape or after a path.
 
-/** Where the name in JavaScript is not the C one in camel case. Some are kinds of messages to the worker. */
+/** Names in JavaScript that are not the C name in camel case. Some are kinds of messages to the
+ *  worker. */
 const OTHERS: Readonly<Record<string, string>> = {
   set_lr: 'setLR', resolve_lr: 'resolveLR', step_async: 'step', params_upload: 'uploadParams', param_upload: 'uploadParams', params_carry: 'carry',
   param_download: 'downloadParams', param_average_download: 'downloadParams', param_grad_download: 'downloadParamGrads',
@@ -17,10 +18,10 @@ const WITHIN = new Set([
 
 const named = (name: string): string => OTHERS[name] ?? name.replaceAll(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase())
 
-/** What a message begins with: "log_softmax: ". */
+/** Replaces the name that a message begins with: "log_softmax: ". */
 export const namedFirst = (message: string): string => message.replace(/^\w+(?=:)/, named)
 
-/** All of a message of the core; its first line alone, as the others are places. */
+/** Replaces the names in the first line of a message of the core. The other lines are sites. */
 export function inJavaScript(message: string): string {
   const end = message.indexOf('\n'), line = end < 0 ? message : message.slice(0, end)
   const spoken = namedFirst(line).replaceAll(/"[^"]*"|[\w./]*\w\[?/g, (word) => {

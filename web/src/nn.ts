@@ -1,4 +1,5 @@
-// Layers. Parameter names are those of C's tg_nn_*: Linear has W and b, Embedding W, LayerNorm g and b.
+// Layers. Parameter names are those of C's tg_nn_*: Linear has W and b, Embedding W, LayerNorm g
+// and b.
 
 import { Captures } from './captures.js'
 import { ArgumentError, blame, ShapeError } from './errors.js'
@@ -13,7 +14,7 @@ export interface LinearOptions {
   bias?: boolean
   /** Of W. Default kaiming. */
   init?: Init
-  /** Its parameters are not trained: no gradient, no update, as by `freeze()`. Default false. */
+  /** Do not train its parameters: no gradient, no update, like `freeze()`. Default false. */
   frozen?: boolean
 }
 
@@ -57,7 +58,8 @@ export class Embedding extends Module {
   }
 }
 
-/** While training x / (1 - p) with probability 1 - p, else 0, each element on its own; x when predicting. p in [0, 1). */
+/** In training, each element independently becomes x / (1 - p) with probability 1 - p, else 0. In
+ *  predicting it stays x. p in [0, 1). */
 export class Dropout extends Module {
   readonly p: number
   constructor(p: number) {
@@ -65,8 +67,9 @@ export class Dropout extends Module {
     checkAll('dropout', Dropout, { p }, belowOne)
     this.p = p
   }
-  /** `training` is by default what is being compiled: yes in compileModule and in a trace made by hand, no in compileForward. So `run` of a
-   *  training model drops; a forward pass compiled beside it does not. */
+  /** `training` is true by default in compileModule and in a trace made by hand, false in
+   *  compileForward. So `run` of a training model drops elements; a forward pass compiled beside it
+   *  does not. */
   fwd(x: Tensor, training?: boolean): Tensor {
     return invoke('dropout', Dropout.prototype.fwd, [x], () => ({ p: (training ?? currentTrace('dropout').training) ? this.p : 0 }))
   }
@@ -75,9 +78,10 @@ export class Dropout extends Module {
 export interface ConvLayerOptions extends Omit<ConvOptions, 'bias'> {
   /** Default true. */
   bias?: boolean
-  /** Of W. Default kaiming: std = gain / sqrt(fan in), fan in = in / groups times the kernel's elements. */
+  /** Of W. Default kaiming: std = gain / sqrt(fan in), fan in = in / groups times the kernel's
+   *  elements. */
   init?: Init
-  /** Its parameters are not trained: no gradient, no update, as by `freeze()`. Default false. */
+  /** Do not train its parameters: no gradient, no update, like `freeze()`. Default false. */
   frozen?: boolean
 }
 export interface ConvTransposeLayerOptions extends ConvLayerOptions {
@@ -91,13 +95,13 @@ export * from './recurrent.js'
 
 const product = (numbers: readonly number[]) => numbers.reduce((a, b) => a * b, 1)
 
-/** Kaiming by the numbers that meet in an output; what is no kaiming is as given. */
+/** Sets the fan-in of a kaiming init; any other init is returned as given. */
 function convInit(value: Init | undefined, fanIn: number): Init {
   if (value !== undefined && (typeof value === 'string' || value.kind !== 'kaiming')) return value
   return init.randn({ scale: (value?.gain ?? Math.SQRT2) / Math.sqrt(fanIn) })
 }
 
-/** What the three layers share: W and b, and the options of their operation. */
+/** Shared by the three layers: W and b, and the options of their operation. */
 abstract class Conv extends Module {
   W: Tensor
   b: Tensor | null = null
@@ -145,7 +149,8 @@ export class Conv2d extends Conv {
   }
 }
 
-/** [N, in, H, W] -> [N, out, ..., ...]. W [in, out / groups, kh, kw] (kaiming, fan in over the strides), b [out] (zeros). */
+/** [N, in, H, W] -> [N, out, ..., ...]. W [in, out / groups, kh, kw] (kaiming, fan in over the
+ *  strides), b [out] (zeros). */
 export class ConvTranspose2d extends Conv {
   constructor(inDim: number, outDim: number, kernel: Pair, options: ConvTransposeLayerOptions = {}) {
     super('conv_transpose2d', inDim, outDim, kernel, 2, options, true)

@@ -23,24 +23,26 @@ const loadModuleNow = (): WebAssembly.Module => moduleOf('./tensorgrad.wasm')
 let threaded: Promise<WebAssembly.Module> | null = null
 const loadThreaded = (): Promise<WebAssembly.Module> =>
   (threaded ??= (async () => moduleOf('./tensorgrad-threads.wasm'))().catch((error) => {
-    threaded = null // another try may find it
+    threaded = null // a later try may find it
     throw error
   }))
 
 let keeper: Worker | null = null
 
-/** Each model's thread has Dawn open its own device. With the last of them the GPU's driver would be unloaded, and some can be loaded only so
- *  often in a process (NVIDIA's some thirty times): from the first model on a GPU on, one more thread keeps it, asleep. */
+/** Keeps the GPU's driver loaded by one more thread, asleep, from the first model on a GPU on. In
+ *  each model's thread Dawn opens a device. With the last of these the driver would be unloaded,
+ *  and some drivers can be loaded only a limited number of times in a process (NVIDIA's about
+ *  thirty times). */
 function keepDriver(): void {
   if (keeper !== null) return
   keeper = new Worker(new URL('./node-worker.js', import.meta.url), { execArgv: [], workerData: 'keep the driver' })
-  keeper.on('error', () => undefined) // then the driver comes and goes
+  keeper.on('error', () => undefined) // then the driver is loaded and unloaded with the models
   keeper.unref()
 }
 
 /** A thread keeps the process alive only while a call is in flight. */
 function startWorker(): Port {
-  const worker = new Worker(new URL('./node-worker.js', import.meta.url), { execArgv: [] }) // flags of the program are not the thread's
+  const worker = new Worker(new URL('./node-worker.js', import.meta.url), { execArgv: [] }) // the thread does not get the program's flags
   let inFlight = 0, ended = false, answered = false
   worker.unref()
   return {

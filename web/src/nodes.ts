@@ -1,10 +1,11 @@
-// A graph as data: its operations in the order they were made, and what a program that walks them meets. Knows no trace and no compiler.
+// A graph as data: the types of its operations, in the order they were made, and of their tensors.
+// Must not know a trace or a compiler.
 
 import { dtypes, type GraphNodes } from './core.js'
 import { fromCore, siteText } from './sites.js'
 import type { Dtype, Shape } from './types.js'
 
-/** The place of an operation in the user's program. line and column count from 1; 0: not known. */
+/** Where an operation is in the user's program. line and column count from 1; 0 means unknown. */
 export interface CallSite {
   readonly opName: string
   readonly file: string
@@ -14,8 +15,8 @@ export interface CallSite {
   readonly stack: string
 }
 
-/** One of C's primitives ("add", "contract", "reduce_max", ...); parameters, inputs and states are 'param_input', 'tensor_input' and
- *  'state_input'. */
+/** One of C's primitives ("add", "contract", "reduce_max", ...); parameters, inputs and states are
+ *  'param_input', 'tensor_input' and 'state_input'. */
 export type OpKind = 'param_input' | 'tensor_input' | 'state_input' | (string & {})
 
 /** What an operation has besides its inputs. */
@@ -25,7 +26,7 @@ export interface OpAttributes {
   readonly perm?: readonly number[]
   /** Of slice and pad. */
   readonly start?: readonly number[]
-  /** Of a constant that is one number, and a state's first one. */
+  /** Of a constant that is one number, and the first value of a state. */
   readonly value?: number | string
   /** Of a constant with data: how many numbers. */
   readonly count?: number
@@ -37,13 +38,13 @@ export interface OpAttributes {
 
 export interface OpNode {
   readonly kind: OpKind
-  /** The tensor it makes, as `graph.tensors` and `graph.ops` count. */
+  /** The tensor it makes: an index in `graph.tensors` and `graph.ops`. */
   readonly out: number
   /** Tensors, in the order of its operands. */
   readonly inputs: readonly number[]
   readonly shape: Shape
   readonly dtype: Dtype
-  /** Of a parameter, input or state; else what messages call it, or null. */
+  /** The name of a parameter, input or state; else its name in messages, or null. */
   readonly name: string | null
   readonly site: CallSite | null
   readonly attributes: OpAttributes
@@ -54,12 +55,12 @@ export interface TensorNode {
   readonly id: number
   readonly shape: Shape
   readonly dtype: Dtype
-  /** The operation that makes it; null: a parameter, an input or a state. */
+  /** The operation that makes it; null for a parameter, an input or a state. */
   readonly source: number | null
   readonly site: CallSite | null
 }
 
-/** After a step the value of `source` goes into a parameter or a state. */
+/** After a step a parameter or a state gets the value of `source`. */
 export interface WritebackDecl<T = { readonly id: number }> {
   readonly source: T
   readonly destName: string

@@ -1,4 +1,5 @@
-// Normalisations. Names of parameters and states are those of C's tg_nn_*: g, b, mean, var. What they compute is the core's.
+// Normalisations. Parameters and states are named as in C's tg_nn_*: g, b, mean, var. The core
+// computes them.
 
 import { defaults } from './boundary.gen.js'
 import { ArgumentError } from './errors.js'
@@ -9,11 +10,11 @@ import { currentTrace, invoke, type Tensor } from './tensor.js'
 export interface LayerNormOptions {
   /** Default 1e-5. */
   eps?: number
-  /** Its parameters are not trained: no gradient, no update, as by `freeze()`. Default false. */
+  /** Do not train its parameters: no gradient, no update, like `freeze()`. Default false. */
   frozen?: boolean
 }
 export interface BatchNormOptions extends LayerNormOptions {
-  /** In (0, 1], of the newest batch. Default 0.1. */
+  /** The weight of the newest batch, in (0, 1]. Default 0.1. */
   momentum?: number
 }
 
@@ -21,7 +22,7 @@ function settle(layer: Module, options: number | LayerNormOptions): void {
   if (typeof options === 'object' && options.frozen) layer.freeze()
 }
 
-/** eps, once the options are known to be some. */
+/** Checks the options and returns eps. */
 function epsOf(op: 'layer_norm' | 'rms_norm' | 'group_norm' | 'batch_norm', above: unknown, options: number | LayerNormOptions, more: Kinds = {}): number {
   const given = typeof options === 'number' ? { eps: options } : options
   check(above, () => {
@@ -30,7 +31,8 @@ function epsOf(op: 'layer_norm' | 'rms_norm' | 'group_norm' | 'batch_norm', abov
   return given.eps ?? defaults[op].eps
 }
 
-/** (x - mean) / sqrt(variance + eps) g + b over the last axis, biased variance. g [d] (ones), b [d] (zeros). */
+/** (x - mean) / sqrt(variance + eps) g + b over the last axis, biased variance. g [d] (ones), b [d]
+ *  (zeros). */
 export class LayerNorm extends Module {
   g: Tensor
   b: Tensor
@@ -70,8 +72,8 @@ export class RMSNorm extends Module {
   }
 }
 
-/** x [N, C, ...]: LayerNorm over each group of channels and all axes after them, then g and b of the
- *  channel, [channels] (ones, zeros). */
+/** x [N, C, ...]: LayerNorm over each group of channels and all axes after them, then g and b of
+ *  the channel, [channels] (ones, zeros). */
 export class GroupNorm extends Module {
   g: Tensor
   b: Tensor
@@ -97,8 +99,10 @@ export class GroupNorm extends Module {
   }
 }
 
-/** x [N, C, ...] -> (x - mean) / sqrt(var + eps) g + b for each channel: g, b [channels] (ones, zeros). Training: by the batch, whose mean and
- *  unbiased variance go into the states mean and var [channels] (zeros, ones) after each step. Predicting: by those states. */
+/** x [N, C, ...] -> (x - mean) / sqrt(var + eps) g + b for each channel: g, b [channels] (ones,
+ *  zeros). Training uses the mean and variance of the batch; after each step the states mean and
+ *  var [channels] (zeros, ones) move towards its mean and unbiased variance. Predicting uses those
+ *  states. */
 export class BatchNorm extends Module {
   g: Tensor
   b: Tensor
@@ -117,7 +121,7 @@ export class BatchNorm extends Module {
     this.mean = this.state([channels])
     this.var = this.state([channels], { init: 1 })
   }
-  /** `training` is by default what is being compiled, as of nn.Dropout. */
+  /** `training` has the same default as in nn.Dropout. */
   fwd(x: Tensor, training?: boolean): Tensor {
     const operands = [x, this.g, this.b, this.mean, this.var]
     return invoke('nn_batch_norm_fwd', BatchNorm.prototype.fwd, operands, () => ({

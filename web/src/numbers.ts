@@ -1,5 +1,5 @@
-// Rates and optimisers as the structs of the core: what page and worker share of them. What is given has been checked (lr.ts,
-// optimizer.ts).
+// Rates and optimisers as the structs of the core, for page and worker. Their input has been
+// checked (lr.ts, optimizer.ts).
 
 import { EpsMode, LrKind, OptimizerKind as KindNumber, type LrFields, type OptimizerFields } from './boundary.gen.js'
 import type { LRSchedule, Schedule } from './lr.js'
@@ -29,7 +29,7 @@ function plainFields(schedule: Schedule): { kind: number; peak: number; final: n
   }
 }
 
-/** What some kinds have beside those. */
+/** The further fields of some kinds. */
 function furtherFields(schedule: Schedule): LrFields {
   switch (schedule.kind) {
     case 'staircase':
@@ -43,14 +43,15 @@ function furtherFields(schedule: Schedule): LrFields {
   }
 }
 
-/** Warm-ups, one after another, and what follows the last. */
+/** The warm-ups, one after another, and the schedule after the last. */
 function warmups(schedule: Schedule): { ramps: [peak: number, steps: number][]; after: Schedule } {
   const ramps: [number, number][] = []
   for (; schedule.kind === 'warmup'; schedule = scheduleOf(schedule.after)) ramps.push([schedule.peakLr, schedule.warmupSteps])
   return { ramps, after: schedule }
 }
 
-/** C's tg_lr. Of more warm-ups or milestones than it has room for the count is kept: the core refuses it. */
+/** C's tg_lr. If there are more warm-ups or milestones than it has room for, it keeps their count,
+ *  and the core refuses it. */
 export function lrFields(rate: LRSchedule): LrFields {
   const schedule = scheduleOf(rate), { ramps, after } = warmups(schedule), more = ramps.slice(1)
   const fields: LrFields = { ...plainFields(schedule), ...furtherFields(after) }
@@ -66,7 +67,7 @@ export function lrFields(rate: LRSchedule): LrFields {
 
 export const optimizerKinds = /* @__PURE__ */ Object.keys(KindNumber).filter((kind) => kind !== 'none') as OptimizerKind[]
 
-/** As the core takes a number: 0 is "not given" there, and -0 a 0 on purpose. */
+/** A number for the core, where 0 means "not given" and -0 means 0. */
 export const told = (value: number | undefined): number => (value === undefined ? 0 : value === 0 ? -0 : value)
 
 /** C's tg_optimizer. */

@@ -1,5 +1,5 @@
-// Operations: names, arguments and defaults. What they compute, which shapes they take and what they say when these do not fit is the
-// core's. Broadcasting is NumPy's; axes may be negative.
+// Operations: names, arguments and defaults. The core computes, knows the shapes that each takes,
+// and reports those that do not fit. Broadcasting follows NumPy; axes may be negative.
 
 import { DrawKind, Status } from './boundary.gen.js'
 import { dtypeNumber, dtypes } from './core.js'
@@ -111,7 +111,7 @@ export const pow = /* @__PURE__ */ binary('pow')
 export const minimum = /* @__PURE__ */ binary('minimum')
 /** NaN wins; a tie shares its gradient half and half. */
 export const maximum = /* @__PURE__ */ binary('maximum')
-/** -> bool, no gradient; so are the next five. */
+/** Result bool, no gradient; the same holds for the next five. */
 export const less = /* @__PURE__ */ binary('less')
 export const lessEqual = /* @__PURE__ */ binary('less_equal')
 export const greater = /* @__PURE__ */ binary('greater')
@@ -154,10 +154,12 @@ function reduce(op: OpLike<'sum'>): Reduce {
   return f
 }
 
-/** Over the given axes, which are dropped unless keepDims; over everything without axes (rank 0). f32, i32. */
+/** Over the given axes, which are dropped unless keepDims; over everything without axes (rank 0).
+ *  f32, i32. */
 export const sum = /* @__PURE__ */ reduce('sum')
 export const mean = /* @__PURE__ */ reduce('mean')
-/** NaN wins; tied elements share the gradient equally. For the larger of two tensors see `maximum`. */
+/** NaN wins; tied elements share the gradient equally. For the larger of two tensors see
+ *  `maximum`. */
 export const max = /* @__PURE__ */ reduce('max')
 export const min = /* @__PURE__ */ reduce('min')
 
@@ -312,7 +314,7 @@ function join(op: 'concat' | 'stack', above: unknown, parts: readonly Tensor[], 
 export function concat(parts: readonly Tensor[], axis: number): Tensor {
   return join('concat', concat, parts, axis)
 }
-/** Parts of one shape along a new axis. */
+/** Joins parts of one shape along a new axis. */
 export function stack(parts: readonly Tensor[], axis: number): Tensor {
   return join('stack', stack, parts, axis)
 }
@@ -324,12 +326,14 @@ function pair(op: OpLike<'matmul'>): Pair {
   const f: Pair = (a, b) => invoke(op, f, [a, b])
   return f
 }
-/** [batch..., M, K] x [batch..., K, N] -> [batch..., M, N]; batch dims broadcast; [K] is a row on the left, a column on the right. */
+/** [batch..., M, K] x [batch..., K, N] -> [batch..., M, N]; batch dims broadcast; [K] is a row on
+ *  the left, a column on the right. */
 export const matmul = /* @__PURE__ */ pair('matmul')
 /** The same, of matrices alone. */
 export const matmulBatched = /* @__PURE__ */ pair('matmul_batched')
 
-/** Rows of a table [V, D] by i32 indices [...] -> [..., D]. An index outside [0, V) rejects the step or run. */
+/** Rows of a table [V, D] by i32 indices [...] -> [..., D]. An index outside [0, V) rejects the
+ *  step or run. */
 export function embedding(table: Tensor, indices: Tensor): Tensor {
   return invoke('embedding', embedding, [table, indices])
 }
@@ -339,12 +343,13 @@ export function oneHot(indices: Tensor, depth: number, dtype: Dtype = 'f32'): Te
   return invoke('one_hot', oneHot, [indices], () => ({ depth: whole('one_hot', 'the depth', depth), dtype: dtypeArgument('one_hot', dtype) }))
 }
 
-/** x [A.., n, B..] by i32 indices [I..] into the axis (the first by default) -> [A.., I.., B..]. An index outside [0, n) rejects the
- *  step or run, as in the next two. */
+/** x [A.., n, B..] by i32 indices [I..] into the axis (the first by default) -> [A.., I.., B..]. An
+ *  index outside [0, n) rejects the step or run, as in the next two. */
 export function gather(x: Tensor, indices: Tensor, axis = 0): Tensor {
   return invoke('gather', gather, [x, indices], along('gather', axis))
 }
-/** y[.., i, ..] = x[.., indices[.., i, ..], ..]: indices have the shape of x, except along the axis. */
+/** y[.., i, ..] = x[.., indices[.., i, ..], ..]: indices have the shape of x, except along the
+ *  axis. */
 export function takeAlongAxis(x: Tensor, indices: Tensor, axis = -1): Tensor {
   return invoke('take_along_axis', takeAlongAxis, [x, indices], along('take_along_axis', axis))
 }
@@ -362,7 +367,8 @@ function order(op: 'sort' | 'argsort'): Order {
     })
   return f
 }
-/** Elements of an axis in order: stable, NaN last; n^2 comparisons. The gradient goes back where each came from. */
+/** Elements of an axis in order: stable, NaN last; n^2 comparisons. The gradient goes back where
+ *  each came from. */
 export const sort = /* @__PURE__ */ order('sort')
 /** i32 positions that sort. No gradient. */
 export const argsort = /* @__PURE__ */ order('argsort')
@@ -382,7 +388,8 @@ export function einsum(equation: string, ...operands: readonly Tensor[]): Tensor
   return invoke('einsum', einsum, operands, () => ({ equation }))
 }
 
-/** Rotary position embedding of x [..., T, D]: pair i at position t is turned by t base^(-2 i / D). */
+/** Rotary position embedding of x [..., T, D]: pair i at position t is turned by t base^(-2 i /
+ *  D). */
 export function rope(x: Tensor, options: RopeOptions = {}): Tensor {
   const positions = options?.positions
   return invoke('rope', rope, positions === undefined ? [x] : [x, positions], () => {
@@ -405,7 +412,8 @@ export const logsumexp = /* @__PURE__ */ alongAxis('logsumexp')
 export function logSoftmaxLast(x: Tensor): Tensor {
   return invoke('log_softmax', logSoftmaxLast, [x], () => ({ axis: -1 }))
 }
-/** softmax over the elements where the bool mask, which broadcasts to x, is true; 0 elsewhere. A row that hides everything is 0. */
+/** softmax over the elements where the bool mask, which broadcasts to x, is true; 0 elsewhere. A
+ *  row that hides everything is 0. */
 export function maskedSoftmax(x: Tensor, mask: Tensor, axis = -1): Tensor {
   return invoke('masked_softmax', maskedSoftmax, [x, mask], along('masked_softmax', axis))
 }
@@ -425,8 +433,9 @@ export function whereCausal(x: Tensor, fill: number): Tensor {
 }
 
 // ---------------------------------------------------------------- random numbers
-// Drawn anew by every step and every run, from the seed, the number of the step and the operation's place in the trace: the same on every
-// home. Runs have a count of their own and leave what steps draw alone; `reset` begins again. No gradient goes through a draw.
+// Every step and run draws anew, from the seed, the number of the step and the operation's position
+// in the trace: the same on every platform. Runs have their own count and do not change what steps
+// draw; `reset` begins again. No gradient goes through a draw.
 
 /** f32, uniform in [0, 1). */
 export function rand(shape: Shape): Tensor {
@@ -443,16 +452,19 @@ export function randInt(shape: Shape, lo: number, hi: number): Tensor {
     return coreNow().draw(site, trace.graph, DrawKind.randInt, wholes('rand_int', 'shape', shape), ...ends)
   })
 }
-/** bool, true with probability p: a number in [0, 1], or an f32 tensor that broadcasts to the shape. */
+/** bool, true with probability p: a number in [0, 1], or an f32 tensor that broadcasts to the
+ *  shape. */
 export function bernoulli(shape: Shape, p: Operand): Tensor {
   return leaf('bernoulli', bernoulli, (site, trace) => {
     const chance = numberOrTensor('bernoulli', p, 'p')
     return coreNow().draw(site, trace.graph, DrawKind.bernoulli, wholes('bernoulli', 'shape', shape), 0, 0, chance)
   })
 }
-/** i32: index i along the axis (the last one by default), which is dropped, with probability softmax(logits)[i]. */
+/** i32: index i along the axis (the last one by default), which is dropped, with probability
+ *  softmax(logits)[i]. */
 export const categorical = /* @__PURE__ */ alongAxis('categorical')
-/** x / (1 - p) with probability 1 - p, else 0; p in [0, 1), 0 is x. It drops in runs too: see `nn.Dropout`, which does not when predicting. */
+/** x / (1 - p) with probability 1 - p, else 0; p in [0, 1), 0 is x. It drops in runs too;
+ *  `nn.Dropout` does not when predicting. */
 export function dropout(x: Tensor, p: number): Tensor {
   return invoke('dropout', dropout, [x], () => ({ p: numeric('dropout', 'p', p) }))
 }
@@ -491,7 +503,8 @@ export function constant(shape: Shape, data: DataArray): Tensor {
 
 // ---------------------------------------------------------------- captures, gradients, writebacks
 
-/** Names t, so that a step or run with `withCaptures` returns its value. Returns t; outside a trace it does nothing else. */
+/** Names t, so that a step or run with `withCaptures` brings back its value. Returns t; outside a
+ *  trace it does only that. */
 export function capture(name: string, t: Tensor): Tensor {
   if (!isTracing()) return t
   return call(capture, (site) => {
@@ -506,7 +519,7 @@ function tensorList(op: string, values: readonly Tensor[]): { graph: number; id:
   return values.map((value, i) => tensorOperand(op, value, `wrt[${i}]`))
 }
 
-/** d loss / d wrt[i], ordinary tensors of the trace: differentiate them again at will. */
+/** d loss / d wrt[i], ordinary tensors of the trace, which can be differentiated again. */
 export function grad(loss: Tensor, wrt: readonly Tensor[]): Tensor[] {
   return call(grad, (site) => {
     const trace = currentTrace('grad')
@@ -527,7 +540,8 @@ export function vjp(y: Tensor, cotangent: Tensor, wrt: readonly Tensor[]): Tenso
   })
 }
 
-/** After the step, `destination` (a parameter or state of this trace) holds `source`. All writebacks read the values from before it. */
+/** After the step, `destination` (a parameter or state of this trace) holds `source`. All
+ *  writebacks read values from before the step's writebacks. */
 export function writeback(destination: Tensor, source: Tensor): void {
   call(writeback, (site) => {
     const to = tensorOperand('writeback', destination, 'the destination')

@@ -1,5 +1,5 @@
-// Optimisers as plain values: what a user writes, what is posted, and C's tg_optimizer. Formulas and sources: beside
-// tg_optimizer in the C header.
+// Optimisers as plain values: a user's options, and the message that is posted. Formulas and
+// sources are beside tg_optimizer in the C header.
 
 import type { OptimizerFields } from './boundary.gen.js'
 import { ArgumentError } from './errors.js'
@@ -8,15 +8,16 @@ import { rateArgument, type LR } from './lr.js'
 import { optimizerFields, optimizerKinds } from './numbers.js'
 import type { OptimizerMessage } from './protocol.js'
 
-/** Options for the parameters whose names match. '*' matches any characters, '?' any one. A parameter
- *  belongs to the first group that matches its name; a group that gets none is a NotFoundError. */
+/** Options for the parameters whose names match. '*' matches any characters, '?' any one. A
+ *  parameter belongs to the first group that matches its name; a group without parameters is a
+ *  NotFoundError. */
 export interface ParamGroup {
   match: string
-  /** Factor of the schedule's rate, also for decay. Default 1. */
+  /** Factor on the schedule's rate, also for decay. Default 1. */
   rate?: number
-  /** For those that decay; 0: none does. Default: the optimiser's. */
+  /** The decay of its parameters that decay; 0: none does. Default: the optimiser's. */
   weightDecay?: number
-  /** Whether they decay. Default: as their own flag (or decayFilter) says. */
+  /** Whether its parameters decay. Default: their own flags (or decayFilter). */
   decay?: boolean
   /** Not trained; no gradient is computed. */
   frozen?: boolean
@@ -31,22 +32,26 @@ interface Common {
   /** Which parameters decay: overrides their flags. */
   decayFilter?: (name: string) => boolean
   groups?: readonly ParamGroup[]
-  /** Scales all gradients by min(1, clipNorm / norm), the norm over all parameters. Default, and 0: off. */
+  /** Scales all gradients by min(1, clipNorm / norm), the norm over all parameters. Default, and 0:
+   *  off. */
   clipNorm?: number
-  /** Cuts each element of the gradient to [-clipValue, clipValue], before clipNorm. Default, and 0: off. */
+  /** Cuts each element of the gradient to [-clipValue, clipValue], before clipNorm. Default, and 0:
+   *  off. */
   clipValue?: number
   /** The gradient over its norm; not together with clipNorm. */
   normalize?: boolean
-  /** A step whose loss or gradient is not finite leaves parameters and optimiser as they were; it still
-   *  rejects. Default false. */
+  /** A step whose loss or gradient is not finite leaves parameters and optimiser as they were; it
+   *  still rejects. Default false. */
   skipNonFinite?: boolean
   /** Parameters change once in this many steps, by the mean of their gradients. Default 1. */
   accumulate?: number
-  /** Keep avg <- avg + (1 - average) (p - avg) of the parameters, over 0 and below 1: see `compileForward(..., { average: true })`. Default: off. */
+  /** Keep averages of the parameters, avg <- avg + (1 - average) (p - avg), with average in (0, 1):
+   *  see `compileForward(..., { average: true })`. Default: off. */
   average?: number
 }
 
-/** m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g g; p -= lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt v + eps). */
+/** m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g g; p -= lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt v
+ *  + eps). */
 export interface AdamConfig extends Common {
   /** Default 0.9. */
   b1?: number
@@ -54,7 +59,8 @@ export interface AdamConfig extends Common {
   b2?: number
   /** Default 1e-8. */
   eps?: number
-  /** 'corrected': eps is added to the bias-corrected sqrt v, as in PyTorch. Default 'uncorrected', as above. */
+  /** 'corrected': eps is added to the bias-corrected sqrt v, as in PyTorch. Default 'uncorrected',
+   *  as above. */
   epsMode?: 'uncorrected' | 'corrected'
 }
 /** Adam with a default weightDecay of 0.01. */
@@ -75,7 +81,8 @@ export interface LionConfig extends Common {
   b2?: number
 }
 
-/** v = b2 v + (1 - b2) g g; d = g / (sqrt v + eps); with momentum buf = momentum buf + d, d = buf; p -= lr d. */
+/** v = b2 v + (1 - b2) g g; d = g / (sqrt v + eps); with momentum buf = momentum buf + d, d = buf;
+ *  p -= lr d. */
 export interface RMSPropConfig extends Common {
   /** Default 0.99. */
   b2?: number
@@ -91,13 +98,14 @@ export interface AdagradConfig extends Common {
   eps?: number
 }
 
-/** Matrices: momentum, then the nearest orthogonal matrix by five Newton-Schulz steps, 0.2 sqrt(max(rows, columns)) of it; the others: Adam. */
+/** For matrices: momentum, then the nearest orthogonal matrix by five Newton-Schulz steps, times
+ *  0.2 sqrt(max(rows, columns)). For all other parameters: Adam. */
 export interface MuonConfig extends AdamConfig {
   /** Default 0.95. */
   momentum?: number
 }
 
-/** At most one of them is given. */
+/** Give at most one of them. */
 export interface Optimizers {
   sgd?: SGDConfig
   adam?: AdamConfig
@@ -116,7 +124,7 @@ const common: Kinds = {
   skipNonFinite: flag, accumulate: count, average: betweenOnes,
 }
 const adam: Kinds = { b1: belowOne, b2: belowOne, eps: fromZero, epsMode: oneOf('uncorrected', 'corrected') }
-/** The options of each kind beside the common ones. */
+/** The options of each kind, besides the common ones. */
 const known: Readonly<Record<OptimizerKind, Kinds>> = {
   sgd: { momentum: belowOne, nesterov: flag },
   adam,
@@ -151,7 +159,8 @@ export function chooseOptimizer(options: Optimizers): { kind: OptimizerKind; con
   return { kind, config: checkConfig(kind, config) }
 }
 
-/** As it is posted: without decayFilter and groups, which mark the graph. Undefined fields are left out. */
+/** The message to post: without decayFilter and groups, which mark the graph, and without undefined
+ *  fields. */
 export function optimizerMessage(kind: OptimizerKind, config: OptimizerConfig): OptimizerMessage {
   const { lr, b1, b2, eps, epsMode, weightDecay, momentum, nesterov, clipNorm, clipValue, normalize, skipNonFinite, accumulate, average } = config
   const all = {

@@ -1,5 +1,6 @@
-// Options as a program without types may give them. An unknown option, or a wrong value, is an error.
-// Owns the kinds of values, the name of a value in a message, and the nearest name. Knows no operation.
+// Options as a program without types may give them. An unknown option or a wrong value is an error.
+// Owns the kinds of values, the name of a value in a message, and the nearest name. Must not know
+// an operation.
 
 import { ArgumentError, blame } from './errors.js'
 
@@ -18,7 +19,8 @@ export function describe(value: unknown): string {
 
 const INSPECT = Symbol.for('nodejs.util.inspect.custom')
 
-/** What a text and console.log of Node make of the objects of a class, whose fields are of no use to a reader. */
+/** Sets how texts and Node's console.log show the objects of a class, whose fields do not help a
+ *  reader. */
 export function shown<T extends object>(type: { prototype: T }, text: (object: T) => string): void {
   const value = function (this: T): string {
     return text(this)
@@ -28,7 +30,7 @@ export function shown<T extends object>(type: { prototype: T }, text: (object: T
 
 const plainly = (value: unknown): string => (typeof value === 'object' || typeof value === 'function' ? describe(value) : typeof value === 'string' ? JSON.stringify(value) : String(value))
 
-/** What an option may hold: `text` ends "keepDims is 1, not ...". */
+/** The values of an option. `text` ends "keepDims is 1, not ...". */
 export interface Kind {
   readonly text: string
   is(value: never): boolean
@@ -40,7 +42,7 @@ export type Hints = Readonly<Record<string, string>>
 const number = (text: string, is: (value: number) => boolean): Kind => ({ text, is: (value: unknown) => typeof value === 'number' && is(value) })
 const typed = (text: string, type: string): Kind => ({ text, is: (value: unknown) => typeof value === type })
 
-/** What is checked elsewhere: tensors among the operands, groups, data. */
+/** For values that are checked elsewhere: tensors among the operands, groups, data. */
 export const anything: Kind = { text: '', is: () => true }
 export const flag = /* @__PURE__ */ typed('true or false', 'boolean')
 export const text = /* @__PURE__ */ typed('a string', 'string')
@@ -48,7 +50,7 @@ export const text = /* @__PURE__ */ typed('a string', 'string')
 export const record: Kind = { text: 'an object', is: (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value) }
 export const list: Kind = { text: 'an array', is: Array.isArray }
 export const callback = /* @__PURE__ */ typed('a function', 'function')
-/** NaN and infinities too: for what the core judges. */
+/** NaN and infinities too: the core judges the value. */
 export const numeric = /* @__PURE__ */ typed('a number', 'number')
 export const finite = /* @__PURE__ */ number('a finite number', Number.isFinite)
 export const positive = /* @__PURE__ */ number('a finite number over 0', (x) => x > 0 && x < Infinity)
@@ -65,7 +67,7 @@ export function oneOf(...values: readonly unknown[]): Kind {
   return { text: texts.length > 1 ? `${texts.slice(0, -1).join(', ')} or ${texts.at(-1)}` : texts.join(), is: (value) => values.includes(value) }
 }
 
-/** Values that must be there, by name; sizes by default. */
+/** Checks values that must be given, by name; sizes by default. */
 export function checkAll(op: string, above: unknown, values: Readonly<Record<string, unknown>>, kind: Kind = count): void {
   check(above, () => {
     for (const [name, value] of Object.entries(values))
@@ -73,8 +75,9 @@ export function checkAll(op: string, above: unknown, values: Readonly<Record<str
   })
 }
 
-/** `options`, if it is an object of these options alone with values of their kinds: a plain copy, without those that are undefined and with
- *  those of a prototype. `hints`: what to say of a name that is none, where the nearest one does not tell. */
+/** Checks that `options` is an object with only these options and values of their kinds. Returns a
+ *  plain copy, without undefined options and with those of a prototype. `hints`: what to say of an
+ *  unknown name, where the nearest name would not help. */
 export function checkOptions<O extends object>(op: string, options: O, kinds: Kinds, hints: Hints = {}): O {
   if (typeof options !== 'object' || options === null || Array.isArray(options) || TENSOR in options)
     throw new ArgumentError(`${op}: the options are ${describe(options)}`)
@@ -95,14 +98,15 @@ function unknownOption(op: string, name: string, names: readonly string[], hints
   return `${op}: there is no option ${name}${hint ? `: ${hint}` : ''} (options: ${names.join(', ')})`
 }
 
-/** The one of `names` that was meant by `name`, if one looks like it. */
+/** The one of `names` that `name` most likely means, if one is similar. */
 export function nearest(name: string, names: readonly string[]): string | null {
   const wanted = plain(name)
   let best: string | null = null, least = Infinity
   for (const each of names) {
     const known = plain(each), [short, long] = known.length < wanted.length ? [known, wanted] : [wanted, known]
     const distance = edits(wanted, known)
-    // few letters differ, or four begin both, or one is the other with letters left out (beta1, b1)
+    // few letters differ, the first four agree, or one is the other with letters left out (beta1,
+    // b1)
     const isNear = distance <= Math.max(1, Math.floor(long.length / 3)) || (short.length > 3 && long.startsWith(short.slice(0, 4))) || (short[0] === long[0] && isWithin(short, long))
     if (isNear && (short.length > 1 || short[0] === long[0]) && distance < least) [best, least] = [each, distance]
   }
@@ -117,7 +121,7 @@ function isWithin(short: string, long: string): boolean {
   return at === short.length
 }
 
-/** Letters changed, left out, put in, or swapped with the next. */
+/** How many letters are changed, left out, inserted, or swapped with the next. */
 function edits(a: string, b: string): number {
   const rows = [Array.from({ length: b.length + 1 }, (_, j) => j)]
   for (let i = 1; i <= a.length; i++) {
@@ -133,7 +137,7 @@ function edits(a: string, b: string): number {
 
 const MAX_SEED = (1n << 64n) - 1n
 
-/** Of initial values, random numbers and orders. */
+/** Checks the seed of initial values, random numbers or an order. */
 export function seedArgument(what: string, seed: number | bigint = 0): bigint {
   const whole = typeof seed === 'bigint' || Number.isSafeInteger(seed)
   const value = whole ? BigInt(seed) : -1n
@@ -141,7 +145,8 @@ export function seedArgument(what: string, seed: number | bigint = 0): bigint {
   return value
 }
 
-/** Runs checks of a constructor or method: what they throw is thrown at the line that called `above`. */
+/** Runs checks of a constructor or method. Their errors are thrown at the line that called
+ *  `above`. */
 export function check<R>(above: unknown, body: () => R): R {
   try {
     return body()

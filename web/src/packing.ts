@@ -1,15 +1,15 @@
-// Numbers for the core: what has names here becomes the doubles that web/core/boundary.gen.c reads, in the order of a layout. Knows no
-// operation and no struct: those are in boundary.gen.ts.
+// Numbers for the core: turns named values into the doubles that web/core/boundary.gen.c reads, in
+// the order of a layout. Must not know an operation or a struct: those are in boundary.gen.ts.
 
 import { layouts, opLayouts, type OpName, type OpNumbers } from './boundary.gen.js'
 
 type Value = number | boolean | bigint | string | readonly number[] | object | null | undefined
-/** Names of a layout, each with what follows it there. */
+/** The names of a layout, each with what follows it there. */
 type Layout = readonly (readonly [name: string, more: string])[]
 
 const parsed = (layout: string): Layout => [...layout.matchAll(/(\w+)(\S*)/g)].map(([, name = '', more = '']) => [name, more])
 const counted = (values: readonly number[]): number[] => [values.length, ...values]
-/** Low and high 32 bits. */
+/** The low and the high 32 bits. */
 export function halves(value: bigint): [low: number, high: number] {
   const bits = BigInt.asUintN(64, value)
   return [Number(bits & 0xffffffffn), Number(bits >> 32n)]
@@ -36,7 +36,7 @@ function numbersOf(value: Value, more: string): number | number[] {
 const packed = (values: object, layout: Layout): number[] =>
   layout.flatMap(([name, more]) => numbersOf((values as Readonly<Record<string, Value>>)[name], more))
 
-/** The numbers of a struct; what is left out is 0. */
+/** The numbers of a struct. A field that is left out is 0. */
 export const pack = (struct: keyof typeof layouts, values: object): number[] => packed(values, parsed(layouts[struct]))
 
 let operations: ReadonlyMap<string, { readonly number: number; readonly layout: Layout }> | null = null
@@ -50,7 +50,7 @@ function readOperations(): NonNullable<typeof operations> {
   return found
 }
 
-/** What the core calls an operation by, and the numbers that it takes. */
+/** The number of an operation in the core, and the numbers that it takes. */
 export function packOp<O extends OpName>(op: O, values: OpNumbers[O]): { number: number; numbers: number[] } {
   operations ??= readOperations()
   const { number, layout } = operations.get(op) as { number: number; layout: Layout }

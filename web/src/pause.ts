@@ -1,6 +1,6 @@
-// Work that would keep a page from drawing, cut into pieces. Knows not what the work is.
+// Cuts work that would keep a page from drawing into pieces. Must not know what the work is.
 
-/** A piece's length: a page draws every 16 ms, and other work wants its share. */
+/** The length of a piece: a page draws every 16 ms, and other work needs time too. */
 const SLICE_MS = 8
 
 /** Lets everything that waits for this thread run, drawing included. */
@@ -15,7 +15,7 @@ export function pause(): Promise<void> {
   })
 }
 
-/** body of each item, in their order, with pauses between. */
+/** Calls body for each item, in order, with pauses between. */
 export async function inSlices<T>(items: readonly T[], body: (item: T) => void): Promise<void> {
   let end = performance.now() + SLICE_MS
   for (const item of items) {

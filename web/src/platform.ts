@@ -1,5 +1,6 @@
-// What a home must provide: the compiled core, and workers. The entry point of each home (browser, Node, a test) calls setPlatform once;
-// everything else asks here. Knows no home.
+// What a platform must provide: the compiled core, and workers. The entry point of each platform
+// (browser, Node, a test) calls setPlatform once; everything else asks here. Must not know a
+// platform.
 
 import { Core, type GpuHooks } from './core.js'
 import { StateError, TensorgradError, UnsupportedError } from './errors.js'
@@ -7,11 +8,12 @@ import { notStarted } from './loading.js'
 import type { StartWorker } from './protocol.js'
 
 export interface Platform {
-  /** The core's code, compiled: asked for once. */
+  /** The core's code, compiled. Called once. */
   loadModule(): Promise<WebAssembly.Module>
-  /** The same at once, where the bytes are at hand: what lets `trace` and `compileToIR` be called before anything was awaited. */
+  /** The same at once, if the bytes are at hand. It lets `trace` and `compileToIR` be called before
+   *  anything was awaited. */
   loadModuleNow?(): WebAssembly.Module
-  /** The core with threads, where the home allows memory that is shared and has one. */
+  /** The core with threads, if the platform has one and allows shared memory. */
   loadThreaded?(): Promise<WebAssembly.Module>
   startWorker: StartWorker
 }
@@ -39,7 +41,7 @@ function start(module: WebAssembly.Module): Core {
 /** The page's core: traces and plans, never runs. */
 export function loadCore(): Promise<Core> {
   return (loading ??= core !== null ? Promise.resolve(core) : home().loadModule().then(start).catch((error: unknown) => {
-    loading = null // another try may find it
+    loading = null // a later try may find it
     throw error instanceof TensorgradError ? error : notStarted(error)
   }))
 }
@@ -51,7 +53,7 @@ export function coreNow(): Core {
   return start(now.call(platform))
 }
 
-/** The core with threads; null where there can be none. */
+/** The core with threads; null if there is none. */
 export const loadThreaded = async (): Promise<WebAssembly.Module | null> => (await home().loadThreaded?.()) ?? null
 
 /** The code, to be posted to workers. */
@@ -59,7 +61,8 @@ export const moduleNow = (): WebAssembly.Module | null => code
 
 export const startWorker: StartWorker = () => home().startWorker()
 
-/** Resolves when the core is loaded. Compiling awaits it by itself; `trace` and the rest of the open IR need it in split builds. */
+/** Resolves when the core is loaded. Compiling awaits it by itself; `trace` and the rest of the
+ *  open IR need it in split builds. */
 export async function ready(): Promise<void> {
   await loadCore()
 }
@@ -69,7 +72,8 @@ export async function ready(): Promise<void> {
 /** The programs that models made on the page's core were given since the list was last emptied. */
 export const planned: import('./core.js').ProgramInfo[] = []
 
-// The limits that every WebGPU device has: what planBuffers and emitKernels show does not depend on the machine.
+// The limits that every WebGPU device has, so that planBuffers and emitKernels do not depend on the
+// machine.
 const planningGpu: GpuHooks = {
   open: () => ({ device: 1, limits: [134217728, 8, 256, 16384, 65535, 268435456, 0, 0] }),
   close() {},

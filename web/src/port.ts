@@ -1,4 +1,5 @@
-// A browser's worker as a Port. A worker that ends without a word is noticed too: it holds a lock, which the page waits for.
+// A browser's worker as a Port. Each worker holds a lock that the page waits for, so the page also
+// notices a worker that ends without a message.
 
 import type { Port, Request, Response } from './protocol.js'
 
@@ -6,11 +7,11 @@ import type { Port, Request, Response } from './protocol.js'
 export const lockOf = (workerName: string): string => `tensorgrad worker ${workerName}`
 export const newWorkerName = (): string => Array.from(crypto.getRandomValues(new Uint32Array(3)), (part) => part.toString(36)).join('')
 
-/** Milliseconds between the end of a worker's work and its own. Chromium keeps a worker for good that is ended while those it made are still
- *  on their way out. */
+/** Milliseconds between the end of a worker's work and its own end. Chromium never ends a worker
+ *  that is terminated while the workers it made are still ending. */
 const LINGER = 1000
 
-/** `hint` for the message of a worker that does not even start. */
+/** `hint`: for the message if the worker does not start. */
 export function portOf(make: () => Worker, name: string, hint: string): Port {
   const worker = started(make, hint)
   const ended = new AbortController()

@@ -1,5 +1,6 @@
-// The worker protocol: every message that crosses between the page and the worker, and the page's end of it (Connection). Requests are
-// numbered and answered once each, in order. Knows no WebAssembly, no WebGPU and no kind of worker: a Port is all it sees.
+// The worker protocol: every message between the page and the worker, and the page's end of it
+// (Connection). Requests are numbered; each is answered once, in order. Must not know WebAssembly,
+// WebGPU or a kind of worker: it sees only a Port.
 
 import { restoreError, WorkerError, type Frames, type SerialisedError } from './errors.js'
 import type { LR } from './lr.js'
@@ -8,7 +9,8 @@ import type { DataArray, Device, Dtype, Precision } from './types.js'
 
 // ---------------------------------------------------------------- what a worker looks like
 
-/** One end of a worker, whatever its home calls its events. `onFailure`: the worker is gone or beyond use. */
+/** One end of a worker, the same on every platform. `onFailure`: the worker is gone or of no more
+ *  use. */
 export interface Port {
   post(message: Request, transfer: Transferable[]): void
   onMessage(listener: (message: Response) => void): void
@@ -16,12 +18,14 @@ export interface Port {
   terminate(): void
 }
 
-/** How a home (a browser page, Node, a test) starts one. It may throw or reject: then the compile does. */
+/** How a platform (a browser page, Node, a test) starts a worker. If it throws or rejects,
+ *  compiling rejects. */
 export type StartWorker = () => Port | Promise<Port>
 
 // ---------------------------------------------------------------- page to worker
 
-/** The optimiser as the C core has it. A field left out is the core's default. What decayFilter and groups say is in the graph. */
+/** The optimiser as the C core has it. A field left out is the core's default. decayFilter and
+ *  groups are in the graph. */
 export interface OptimizerMessage {
   kind: OptimizerKind
   lr: LR
@@ -40,14 +44,15 @@ export interface OptimizerMessage {
   average?: number
 }
 
-/** One array fed or uploaded: a private copy, transferred. `bool` travels as one byte an element. */
+/** One array fed or uploaded: a private copy, transferred. A `bool` is one byte. */
 export interface ArrayMessage {
   name: string
   dtype: Dtype
   data: DataArray
 }
 
-/** `graph` numbers are the page's: unique within a worker, never used twice. `bytes` is what tg_graph_write wrote. */
+/** The page gives the `graph` numbers: unique within a worker, never used twice. tg_graph_write
+ *  wrote `bytes`. */
 export type RequestBody =
   | {
       kind: 'createRuntime'
@@ -62,14 +67,15 @@ export type RequestBody =
       checkFinite: boolean
       precision: Precision
       lossScale: number
-      /** With the caller's own: more than one where `threaded`, the core with threads, is given. */
+      /** The caller's own included. More than one if `threaded`, the core with threads, is
+       *  given. */
       threads: number
       threaded: WebAssembly.Module | null
-      /** The core, compiled once by the page; null where the worker must load it itself. */
+      /** The core, compiled once by the page; null if the worker must load it itself. */
       module: WebAssembly.Module | null
     }
   | { kind: 'compileForward'; graph: number; parent: number; bytes: Uint8Array; average: boolean }
-  /** The model of `parent` traced for another size: it steps and runs as the parent does. */
+  /** The model of `parent`, traced for another size. It steps and runs like the parent. */
   | { kind: 'compileSize'; graph: number; parent: number; bytes: Uint8Array }
   | { kind: 'step'; graph: number; feeds: ArrayMessage[]; withCaptures: boolean }
   | { kind: 'run'; graph: number; feeds: ArrayMessage[]; withCaptures: boolean }
@@ -80,13 +86,14 @@ export type RequestBody =
   | { kind: 'reset'; graph: number }
   | { kind: 'setLR'; graph: number; lr: LR }
   | { kind: 'text'; graph: number; what: TextKind }
-  /** arrays null: the data set is destroyed. `dataset` numbers are as those of graphs. */
+  /** `arrays` null destroys the data set. `dataset` numbers follow the rule of graph numbers. */
   | { kind: 'dataset'; graph: number; dataset: number; arrays: ArrayMessage[] | null }
-  /** options: begins a run; null: makes some of its steps, for a bounded time; 'end': gives it up, or back. A graph has one at a time. */
+  /** `options` begins a training run; null makes some of its steps, for a bounded time; 'end' ends
+   *  it, complete or not. A graph has one run at a time. */
   | { kind: 'train'; graph: number; dataset: number; feeds: ArrayMessage[]; options: TrainMessage | 'end' | null }
   | { kind: 'snapshot'; graph: number }
   | { kind: 'recover'; graph: number }
-  /** A parent takes its siblings along, and a model its sizes. */
+  /** A parent is destroyed with its siblings, and a model with its sizes. */
   | { kind: 'destroy'; graph: number }
 
 export type Request = RequestBody & { id: number }
@@ -108,7 +115,7 @@ export interface TrainMessage {
   patience: number
 }
 
-/** Steps that were made; `step`: the first one's number, counted from 1. */
+/** Steps that were made. `step`: the number of the first one, counted from 1. */
 export interface TrainedMessage {
   step: number
   losses: Float32Array
@@ -122,14 +129,15 @@ export interface CaptureMessage {
   data: DataArray
 }
 
-/** What a compiled graph is; the synchronous properties of a compiled model. */
+/** Facts of a compiled graph: the synchronous properties of a compiled model. */
 export interface GraphMessage {
   /** "cpu (simd128)", "webgpu (swiftshader)". */
   device: string
   deviceKind: 'cpu' | 'webgpu'
-  /** Why WebGPU is not used although it would have been: "this browser has no WebGPU"; "" where nothing is to be said. */
+  /** Why WebGPU is not used although it was wanted: "this browser has no WebGPU". "" if there is no
+   *  reason to give. */
   fallback: string
-  /** Of contractions, in use. */
+  /** The precision of contractions in use. */
   precision: Precision
   kernelCount: number
   dispatchCount: number
@@ -143,7 +151,7 @@ export interface GraphMessage {
 
 export type TextKind = 'ir' | 'kernels' | 'plan' | 'dot' | 'c' | 'wgsl'
 
-/** What each kind of request is answered with. */
+/** The answer to each kind of request. */
 export interface Answers {
   createRuntime: GraphMessage
   compileForward: GraphMessage
@@ -160,14 +168,14 @@ export interface Answers {
   dataset: null
   train: TrainedMessage
   snapshot: null
-  /** The device may be another one now. */
+  /** The device may be another one after a recovery. */
   recover: { device: string; deviceKind: 'cpu' | 'webgpu'; precision: Precision }
   destroy: null
 }
 
 export type Response<K extends RequestKind = RequestKind> = (
   { id: number; ok: true; value: Answers[K] } | { id: number; ok: false; error: SerialisedError }
-) & { /** Of the core, since the answer before; absent: none. */ warnings?: string[] }
+) & { /** The core's, since the answer before. */ warnings?: string[] }
 
 // ---------------------------------------------------------------- the page's end
 
@@ -176,17 +184,18 @@ interface Pending {
   graph: number
   resolve(value: never): void
   reject(error: Error): void
-  /** The user's frames of the call: an error made in the worker is given them. */
+  /** The user's frames of the call, for an error made in the worker. */
   frames: Frames
   answered: Promise<unknown>
 }
 
-/** Why nothing can be asked any more. `what`: the call that is told so. */
+/** Why no call can be made any more. `what`: the call that is refused. */
 export type Reason = (what: string) => Error
 
 const GRACE_MS = 1000
 
-/** One worker and the calls in flight to it. After `shutDown` or a crash every call, past and to come, rejects with the reason. */
+/** One worker and the calls in flight to it. After `shutDown` or a crash, every call in flight and
+ *  every later call rejects with the reason. */
 export class Connection {
   readonly #port: Port
   readonly #pending = new Map<number, Pending>()
@@ -195,19 +204,19 @@ export class Connection {
   #ended: Promise<void> | null = null
   #farewell: { id: number; done(): void } | null = null
 
-  /** `heard` gets each warning that comes with an answer, for all calls. */
+  /** `heard` is called with each warning that comes with an answer to any call. */
   constructor(port: Port, readonly heard: (warning: string) => void = () => undefined) {
     this.#port = port
     port.onMessage((message) => this.#receive(message))
     port.onFailure((error) => this.#fail(error))
   }
 
-  /** Null while calls can be made. */
+  /** Why calls cannot be made; null while they can. */
   get closed(): Reason | null {
     return this.#closed
   }
 
-  /** Posts at once, in the order of the calls. `what`: the user's call. */
+  /** Posts at once, so messages are in the order of the calls. `what`: the user's call. */
   request<K extends RequestKind>(
     body: Extract<RequestBody, { kind: K }>, transfer: Transferable[], frames: Frames, what: string = body.kind,
   ): Promise<Answers[K]> {
@@ -222,12 +231,12 @@ export class Connection {
     return answered
   }
 
-  /** When all calls in flight have been answered, one way or the other. */
+  /** Resolves when all calls in flight have been answered or rejected. */
   async settled(): Promise<void> {
     await Promise.allSettled([...this.#pending.values()].map((call) => call.answered))
   }
 
-  /** Rejects the calls in flight of one graph; their answers are not waited for. */
+  /** Rejects the calls in flight of one graph, without waiting for their answers. */
   abandon(graph: number, reason: Reason): void {
     for (const [id, call] of this.#pending) {
       if (call.graph !== graph) continue
@@ -236,7 +245,8 @@ export class Connection {
     }
   }
 
-  /** Rejects everything now, lets the worker give back its device, and ends it. Calling it again does nothing. */
+  /** Rejects all calls now, lets the worker give back its device, and ends it. A second call does
+   *  nothing. */
   shutDown(graph: number, reason: Reason): Promise<void> {
     return (this.#ended ??= this.#closed !== null ? Promise.resolve() : this.#sayGoodbye(graph, reason))
   }
@@ -264,7 +274,7 @@ export class Connection {
     this.#pending.delete(message.id)
     if (message.ok) call?.resolve(message.value as never)
     else call?.reject(restoreError(message.error, call.frames()))
-    message.warnings?.forEach(this.heard) // after the answer, which a callback that throws does not keep back
+    message.warnings?.forEach(this.heard) // after the answer, so that a callback that throws cannot hold it up
   }
 
   #fail(error: Error): void {
@@ -275,7 +285,7 @@ export class Connection {
   }
 }
 
-/** Losses of several submissions, one after another. */
+/** Joins the losses of several submissions, in order. */
 export function joined(parts: readonly Float32Array[]): Float32Array {
   const all = new Float32Array(parts.reduce((count, part) => count + part.length, 0))
   parts.reduce((at, part) => (all.set(part, at), at + part.length), 0)

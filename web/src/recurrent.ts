@@ -1,5 +1,6 @@
-// Recurrent layers: the plain cell, GRU and LSTM. Parameter names and gates are those of C's tg_nn_rnn, tg_nn_gru, tg_nn_lstm: the gates'
-// weights lie side by side in Wx and Wh. What a cell computes is the core's.
+// Recurrent layers: the plain cell, GRU and LSTM. Parameter names and gates are those of C's
+// tg_nn_rnn, tg_nn_gru, tg_nn_lstm: the gates' weights are side by side in Wx and Wh. The core
+// computes the cells.
 
 import { init, type Init } from './init.js'
 import { Module } from './module.js'
@@ -11,7 +12,7 @@ export interface RecurrentOptions {
   bias?: boolean
   /** Of Wx and Wh. Default uniform in 1 / sqrt(hidden), as the biases always are. */
   init?: Init
-  /** Its parameters are not trained: no gradient, no update, as by `freeze()`. Default false. */
+  /** Do not train its parameters: no gradient, no update, like `freeze()`. Default false. */
   frozen?: boolean
 }
 export interface RNNOptions extends RecurrentOptions {
@@ -27,9 +28,9 @@ export interface LSTMStart extends RecurrentStart {
   c0?: Tensor
 }
 export interface LSTMStates {
-  /** Hidden. */
+  /** The hidden state. */
   h: Tensor
-  /** Cell. */
+  /** The cell state. */
   c: Tensor
 }
 
@@ -68,7 +69,7 @@ abstract class Recurrent extends Module {
     if (options.frozen) this.freeze()
   }
 
-  /** `start` as a caller gave it: the states that the layer has, by these names, and nothing else. */
+  /** Checks the caller's `start`: it has states of these names and nothing else. */
   protected start<S extends object>(above: unknown, start: S, ...names: string[]): S {
     check(above, () => checkOptions(this.kind, start, Object.fromEntries(names.map((name) => [name, anything]))))
     return start
@@ -82,8 +83,8 @@ abstract class Recurrent extends Module {
   }
 }
 
-/** h' = tanh(x Wx + bx + h Wh + bh), or relu of it. Wx [in, hidden], Wh [hidden, hidden], bx, bh [hidden] (all uniform in
- *  1 / sqrt(hidden)). */
+/** h' = tanh(x Wx + bx + h Wh + bh), or relu of it. Wx [in, hidden], Wh [hidden, hidden], bx, bh
+ *  [hidden] (all uniform in 1 / sqrt(hidden)). */
 export class RNN extends Recurrent {
   constructor(inDim: number, hidden: number, options: RNNOptions = {}) {
     super('rnn', inDim, hidden, options, { activation: oneOf('tanh', 'relu') }, options?.activation === 'relu')
@@ -98,8 +99,9 @@ export class RNN extends Recurrent {
   }
 }
 
-/** r = sigmoid(xr + hr), z = sigmoid(xz + hz), n = tanh(xn + r hn), h' = (1 - z) n + z h, with x. = x Wx. + bx. and h. = h Wh. + bh. of
- *  each gate. Wx [in, 3 hidden], Wh [hidden, 3 hidden], bx, bh [3 hidden]: r, z, n. */
+/** r = sigmoid(xr + hr), z = sigmoid(xz + hz), n = tanh(xn + r hn), h' = (1 - z) n + z h, with x. =
+ *  x Wx. + bx. and h. = h Wh. + bh. of each gate. Wx [in, 3 hidden], Wh [hidden, 3 hidden], bx, bh
+ *  [3 hidden]: r, z, n. */
 export class GRU extends Recurrent {
   constructor(inDim: number, hidden: number, options: RecurrentOptions = {}) {
     super('gru', inDim, hidden, options)
@@ -114,8 +116,8 @@ export class GRU extends Recurrent {
   }
 }
 
-/** c' = sigmoid(xf + hf) c + sigmoid(xi + hi) tanh(xg + hg), h' = sigmoid(xo + ho) tanh(c'). Wx [in, 4 hidden], Wh [hidden, 4 hidden],
- *  bx, bh [4 hidden]: i, f, g, o. */
+/** c' = sigmoid(xf + hf) c + sigmoid(xi + hi) tanh(xg + hg), h' = sigmoid(xo + ho) tanh(c'). Wx
+ *  [in, 4 hidden], Wh [hidden, 4 hidden], bx, bh [4 hidden]: i, f, g, o. */
 export class LSTM extends Recurrent {
   constructor(inDim: number, hidden: number, options: RecurrentOptions = {}) {
     super('lstm', inDim, hidden, options)

@@ -1,15 +1,16 @@
-// Files of safetensors, read from their bytes: https://huggingface.co/docs/safetensors. Nothing in them is trusted. Knows no model.
+// Reads safetensors files from their bytes: https://huggingface.co/docs/safetensors. Trusts nothing
+// in them. Must not know a model.
 
 import { ArgumentError, FormatError } from 'tensorgrad'
 
 export interface SafetensorsData {
-  /** What was F32, F16, BF16 or F64, by name, as f32: ready for `uploadParams`. */
+  /** The tensors of dtype F32, F16, BF16 and F64, by name, as f32: ready for `uploadParams`. */
   tensors: Record<string, Float32Array>
-  /** What was I32, I16, I8, U16 or U8. */
+  /** The tensors of dtype I32, I16, I8, U16 and U8. */
   integers: Record<string, Int32Array>
   /** Of every tensor, those skipped too. */
   shapes: Record<string, number[]>
-  /** The dtypes of those that were not read: BOOL, I64, U32, U64, ... */
+  /** The dtypes of the tensors that were not read: BOOL, I64, U32, U64, ... */
   skipped: Record<string, string>
   metadata: Record<string, string>
 }
@@ -22,7 +23,7 @@ interface Entry {
 }
 
 const decoder = /* @__PURE__ */ new TextDecoder('utf-8', { fatal: true })
-const MOST_HEADER = 100_000_000 // as the format's own reader has it
+const MOST_HEADER = 100_000_000 // the limit of the format's own reader
 
 /** sign, 5 bits of exponent, 10 of fraction */
 function half(bits: number): number {
@@ -77,7 +78,8 @@ function entryOf(name: string, value: unknown, size: number): Entry {
   return { dtype: dtype as string, shape: shape as number[], begin: begin as number, end: end as number }
 }
 
-/** The tensors of a file that was read or fetched: `loadSafetensors(await (await fetch(url)).arrayBuffer())`. What is malformed is a FormatError. */
+/** The tensors of a file that was read or fetched: `loadSafetensors(await (await
+ *  fetch(url)).arrayBuffer())`. Throws a FormatError if the file is malformed. */
 export function loadSafetensors(file: ArrayBuffer | Uint8Array): SafetensorsData {
   if (!(file instanceof ArrayBuffer) && !(file instanceof Uint8Array)) throw new ArgumentError('loadSafetensors: takes an ArrayBuffer or a Uint8Array')
   const { header, data } = headerOf(file instanceof Uint8Array ? file : new Uint8Array(file))

@@ -1,5 +1,6 @@
-// Sizes: a model whose inputs have a null axis is traced and compiled for each size that calls feed, and the sizes used last are kept. Owns
-// which size a call has and which one goes. Knows no messages: how a size is compiled and dropped is given.
+// Sizes: a model whose inputs have a null axis is traced and compiled for each size that calls
+// feed, and the sizes used last are kept. Decides which size a call has and which one to drop. Must
+// not know messages: its user gives the functions that compile and drop a size.
 
 import { ArgumentError, ShapeError, type Frames } from './errors.js'
 import type { ArrayMessage, GraphMessage } from './protocol.js'
@@ -7,10 +8,11 @@ import { describe, wholes } from './tensor.js'
 import type { InputShape, InputSpecs, Shape } from './types.js'
 
 export interface SizeOptions {
-  /** Where inputs have a null axis: the size that the model is traced and compiled for first, and that `train` takes where it is not told
-   *  another: the one that most calls have. Default 2, for `train` none. */
+  /** For inputs with a null axis: the size that the model is traced and compiled for first, and the
+   *  default of `train`. Choose the one that most calls have. Default 2, for `train` none. */
   batch?: number
-  /** How many other sizes are kept compiled; the one not used for longest goes first. Default 8. */
+  /** How many other sizes are kept compiled; the one unused for longest is dropped first. Default
+   *  8. */
   maxSizes?: number
 }
 
@@ -33,7 +35,7 @@ export function sizeArguments(what: string, options: SizeOptions, family: SizeAr
   return { batch, isDeclared: options.batch !== undefined || (family?.isDeclared ?? false), maxSizes }
 }
 
-/** The shape of a declared input, in a trace for that size. */
+/** The shape of a declared input in a trace for that size. */
 export function sizedShape(what: string, name: string, shape: unknown, size: number): Shape {
   const label = `the shape of the input ${name}`
   if (!Array.isArray(shape)) return wholes(what, label, shape)
@@ -48,13 +50,13 @@ export interface Sized {
   readonly size: number
   readonly graph: number
   readonly message: GraphMessage
-  /** Data sets that take batches of it. */
+  /** How many data sets have batches of this size. */
   users: number
 }
 
 export class Sizes {
   readonly first: Sized
-  /** In the order of use, the last one last; `first` is not among them, and stays. */
+  /** In the order of use, the latest last. `first` is not among them and is never dropped. */
   readonly #others = new Map<number, Sized>()
   #last: Sized
 
@@ -80,7 +82,7 @@ export class Sizes {
     return [...this.#others.values()].map((each) => each.graph)
   }
 
-  /** What the arrays of a call say. Those that the core will refuse are left to it. */
+  /** The size of a call, from its arrays. The core refuses those that do not fit. */
   sizeOf(what: string, feeds: readonly ArrayMessage[]): number {
     let found: { size: number; label: string } | null = null
     for (const { name, dtype, data } of feeds) {
@@ -96,8 +98,8 @@ export class Sizes {
     return found?.size ?? this.first.size
   }
 
-  /** At once if the size is there. Else it is compiled, and then another may be dropped. One at a time:
-   *  a call that comes meanwhile asks again. */
+  /** Returns the size at once if it is compiled. Else compiles it, and then may drop another.
+   *  Compiles one at a time: a call that comes meanwhile asks again. */
   get(size: number, what: string, frames: Frames): Sized | Promise<Sized> {
     const known = size === this.first.size ? this.first : this.#others.get(size)
     return known !== undefined ? this.#use(known) : this.#add(size, what, frames)

@@ -1,4 +1,5 @@
-// The package in three files, for bundlers and pages with a strict policy: the core and the worker lie beside this file.
+// The package in three files, for bundlers and pages with a strict policy: the core and the worker
+// are beside this file.
 
 import { fetchCore } from './loading.js'
 import { setPlatform } from './platform.js'
@@ -14,7 +15,7 @@ function startWorker() {
 
 let threaded: Promise<WebAssembly.Module> | null = null
 const loadThreaded = (): Promise<WebAssembly.Module> => (threaded ??= fetchCore(new URL('./tensorgrad-threads.wasm', import.meta.url)).catch((error) => {
-  threaded = null // another try may find it
+  threaded = null // a later try may find it
   throw error
 }))
 

@@ -1,5 +1,6 @@
-// Tensors and traces: what an operation takes and gives while a forward function runs, and how every call reaches the core and every
-// failure reaches the user's line. Knows no operation by name.
+// Tensors and traces: the operands and results of operations while a forward function runs. Owns
+// how every call reaches the core and every failure reaches the user's line. Must not know an
+// operation by name.
 
 import { dtypeArrays, dtypes, type OpName, type OpNumbers } from './boundary.gen.js'
 import type { Core, CoreOperand, GraphAddress } from './core.js'
@@ -20,13 +21,13 @@ const BRAND = Symbol.for('tensorgrad.tensor')
 
 // ---------------------------------------------------------------- tensors
 
-/** A value in a trace: it has a shape and a dtype, and no numbers yet. */
+/** A value in a trace: it has a shape and a dtype, but no numbers yet. */
 export class Tensor {
   readonly shape: Shape
   readonly dtype: Dtype
-  /** @internal Null for a parameter that is declared by a module: each trace has its own node for it. */
+  /** @internal Null for a parameter that a module declares: each trace has its own node for it. */
   readonly trace: Trace | null
-  /** @internal As the core counts, from 1; 0: none. */
+  /** @internal The number in the core, from 1; 0 means none. */
   readonly node: number
 
   /** @internal */
@@ -37,7 +38,8 @@ export class Tensor {
     this.dtype = dtype
   }
 
-  /** Its place in `graph.tensors` and `graph.ops`; -1 of a module's parameter, which has one in each trace. */
+  /** Its index in `graph.tensors` and `graph.ops`; -1 for a module's parameter, which has one in
+   *  each trace. */
   get id(): number {
     return this.node - 1
   }
@@ -47,11 +49,12 @@ export class Tensor {
   toJSON(): string {
     return this.toString()
   }
-  /** @internal What console.log of Node shows. */
+  /** @internal Shown by Node's console.log. */
   [Symbol.for('nodejs.util.inspect.custom')](): string {
     return this.toString()
   }
-  /** @internal Of `x > 0`, `x * 2`, `x == y`, which JavaScript cannot make operations of. */
+  /** @internal Called by `x > 0`, `x * 2`, `x == y`, which JavaScript cannot turn into
+   *  operations. */
   [Symbol.toPrimitive](hint: string): string {
     if (hint === 'string') return this.toString()
     throw blame(new TraceError(`${this} is no number while it is traced: write greater(x, 0) for x > 0 (less, equal, ...), ` +
@@ -66,7 +69,7 @@ export class Parameter extends Tensor {
     shape: Shape,
     readonly options: ParamOptions,
     readonly frames: Frames,
-    /** What a state begins with; null: a parameter. */
+    /** The first value of a state; null for a parameter. */
     readonly stateValue: number | null = null,
   ) {
     super(null, 0, shape, options.dtype ?? 'f32')
@@ -82,38 +85,38 @@ export function isForeignTensor(value: object): boolean {
 
 // ---------------------------------------------------------------- traces
 
-/** One graph while, and after, it is traced. Tensors hold their trace, and the graph lives as long as it: messages name where a tensor of
- *  another trace comes from. */
+/** One graph, while and after it is traced. Tensors hold their trace, and the graph lives as long
+ *  as the trace, so that messages can name where a tensor of another trace comes from. */
 export class Trace {
-  /** What modules declared, as nodes of this trace. */
+  /** Parameters of modules, as nodes of this trace. */
   readonly params = new Map<Parameter, Tensor>()
   /** All parameters, in the order they were made. */
   readonly named: { name: string; tensor: Tensor; frozen: boolean }[] = []
-  /** Nodes that are results too, beside the graph's one, as tensors. */
+  /** Further results, besides the graph's, as tensors. */
   more: number[] = []
-  /** The trace itself says that a step changes something. */
+  /** The trace itself makes a step change something. */
   changes = false
-  /** It threw: the graph is gone. */
+  /** The trace threw, and its graph is gone. */
   failed = false
-  /** Sites that the graph has as numbers still. */
+  /** Sites that are still numbers in the graph. */
   readonly #sites: CoreSite[]
   constructor(
     readonly graph: GraphAddress,
     sites: CoreSite[],
-    /** Traced to be trained, as far as the library can tell; nn.Dropout uses it. */
+    /** Traced for training, as far as the library can tell; nn.Dropout uses it. */
     readonly training: boolean,
   ) {
     this.#sites = sites
   }
 
-  /** A site for the next node, found out when it is asked for. */
+  /** A site for the next node, resolved when it is needed. */
   site(held: HeldSite): CoreSite {
     const site = numberSite(held)
     this.#sites.push(site)
     return site
   }
 
-  /** Gives the graph files and lines in place of numbers. */
+  /** Replaces the numbers in the graph by files and lines. */
   settleSites(): void {
     if (this.#sites.length === 0) return
     coreNow().settleSites(this.graph, this.#sites, this.#sites.map(settled))
@@ -131,7 +134,7 @@ export class Trace {
     return new Tensor(this, id, Object.freeze(core.shapeOf(this.graph, id)), core.dtypeOf(this.graph, id))
   }
 
-  /** The node of a module's parameter, made now. */
+  /** Makes the node of a module's parameter. */
   declare(parameter: Parameter, name: string, decay: boolean | undefined, keepInit: boolean, frozen: boolean): Tensor {
     const { shape, frames } = parameter, options = frozen ? { ...parameter.options, frozen } : parameter.options
     try {
@@ -185,7 +188,7 @@ function run(trace: Trace, build: (trace: Trace) => unknown): { graph: GraphAddr
   }
 }
 
-/** Runs build in a fresh trace. What build throws passes through. */
+/** Runs build in a new trace. Throws what build throws. */
 export function traceGraph(frames: Frames, build: (trace: Trace) => unknown, training = true): Trace {
   refuseNested(frames)
   const core = coreNow()
@@ -207,7 +210,7 @@ interface Reentry {
   traceInto(graph: GraphAddress, build: (graph: GraphAddress) => { graph: GraphAddress; id: number }): void
 }
 
-/** Goes on with a trace that has ended; what build returns is the graph's result from now on. */
+/** Continues a trace that has ended; what build returns becomes the graph's result. */
 export function traceMore(frames: Frames, trace: Trace, build: (trace: Trace) => unknown): void {
   refuseNested(frames)
   try {
@@ -237,7 +240,7 @@ export function currentTrace(op: string): Trace {
 
 const anotherCopy = (what: string) => `${what} comes from another copy of tensorgrad: the page must load the library once`
 
-/** An operation without numbers for tensors, and for a tensor. */
+/** The core's operand for a tensor. Throws for anything else. */
 export function tensorOperand(op: string, value: unknown, place: string): { graph: GraphAddress; id: number } {
   if (value instanceof Parameter) {
     const node = currentTrace(op).params.get(value)
@@ -260,19 +263,19 @@ export function numberOrTensor(op: string, value: unknown, place: string): CoreO
   return typeof value === 'number' ? value : tensorOperand(op, value, place)
 }
 
-/** A name, of a node or a capture. */
+/** Checks the name of a node or a capture. */
 export function nameArgument(op: string, name: unknown): string {
   if (typeof name === 'string') return name
   throw new ArgumentError(`${op}: the name is ${describe(name)}, not a string`)
 }
 
-/** A whole number, for axes, dims and counts. */
+/** Checks a whole number, for axes, dims and counts. */
 export function whole(op: string, what: string, value: unknown): number {
   if (Number.isSafeInteger(value)) return value as number
   throw new ArgumentError(`${op}: ${what} is ${typeof value === 'number' ? value : describe(value)}, not a whole number`)
 }
 
-/** Any number, those that are not finite too. */
+/** Checks a number, finite or not. */
 export function numeric(op: string, what: string, value: unknown): number {
   if (typeof value === 'number') return value
   throw new ArgumentError(`${op}: ${what} is ${describe(value)}, not a number`)
@@ -283,20 +286,20 @@ export function wholes(op: string, what: string, values: unknown): number[] {
   return values.map((value, i) => whole(op, `${what}[${i}]`, value))
 }
 
-/** One whole number for each axis, of one or of as many. */
+/** Checks one whole number for all axes, or one for each. */
 export function pair(op: string, what: string, value: unknown, axes: 1 | 2, least: number): [number, number] {
   if (!Array.isArray(value)) return pair(op, what, axes === 1 ? [value] : [value, value], axes, least)
   if (value.length !== axes)
     throw new ArgumentError(`${op}: ${what} has ${value.length} numbers, not ${axes}`)
   const numbers = [value[0], value[axes - 1]].map((each) => whole(op, what, each)) as [number, number]
-  // a 0 would be the core's default
+  // 0 would mean the core's default
   for (const number of numbers) if (number < least) throw new ArgumentError(`${op}: ${what} needs to be at least ${least}, not ${number}`)
   return numbers
 }
 
 // ---------------------------------------------------------------- calls
 
-/** Runs one public call. The line that called `above` is the place of the call and of its errors. */
+/** Runs one public call. The line that called `above` is the site of the call and of its errors. */
 export function call<R>(above: unknown, body: (site: CoreSite) => R): R {
   try {
     const held = holdSite(above)
@@ -306,7 +309,7 @@ export function call<R>(above: unknown, body: (site: CoreSite) => R): R {
   }
 }
 
-/** In place of an operand that an operation may do without. */
+/** Given for an operand that is left out. */
 export const NONE = Symbol('none')
 /** Operations that take the same numbers as `N`. */
 export type OpLike<N extends OpName> = {
@@ -328,7 +331,7 @@ export function invoke<O extends OpName>(op: O, above: unknown, operands: readon
   })
 }
 
-/** As messages of the core have it: "split_heads". */
+/** The name in messages of the core: "split_heads". */
 const publicName = (op: string) => op.replace(/^nn_/, '').replace(/_(fwd|step)$/, '')
 
 /** A leaf of the trace in progress. */

@@ -1,5 +1,5 @@
-// A thread of a core with shared memory: an instance of the same module on the same memory, which runs the pool's loop when told to. What it
-// runs (kernels) needs nothing of its home but the functions of Math.
+// A thread of a core with shared memory: an instance of the same module on the same memory, which
+// runs the pool's loop when told to. Its kernels need only the functions of Math from the platform.
 
 import type { ThreadAnswer, ThreadMessage } from './threads.js'
 
@@ -9,7 +9,8 @@ interface Exports {
   thread_died(worker: number): void
 }
 
-/** Returns what is to be called with each message. Once the pool has ended the thread says so, and closes itself. */
+/** Returns the function to call with each message. Once the pool has ended, the thread reports it
+ *  and closes itself. */
 export function thread(post: (message: ThreadAnswer) => void, close: () => void): (message: ThreadMessage) => void {
   let x: Exports | null = null
   const refused = (name: string) => () => { throw new Error(`a thread called ${name}`) }

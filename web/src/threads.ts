@@ -1,5 +1,6 @@
-// The threads of a core with shared memory. The core's worker starts them before the core; the core's pool (src/base/threads.c) then has each
-// run its loop, and sleeps and wakes by the memory alone. Knows no home: `Home.startThread` makes one.
+// The threads of a core with shared memory. The core's worker starts them before the core. Then
+// each runs the loop of the core's pool (src/base/threads.c), which sleeps and wakes through the
+// memory alone. Must not know the platform: `Home.startThread` makes a thread.
 
 import type { SharedMemory } from './core.js'
 
@@ -10,13 +11,13 @@ export interface Thread {
   onMessage(listener: (message: ThreadAnswer | null) => void): void
   terminate(): void
 }
-/** ended: the pool's loop is over, the thread closes itself. */
+/** ended: the pool's loop has ended, and the thread closes itself. */
 export type ThreadAnswer = 'ready' | 'ended'
 export type ThreadMessage = { module: WebAssembly.Module; memory: WebAssembly.Memory } | { worker: number; stackTop: number }
 
-/** As scripts/build-wasm links it: 64 KiB each. */
+/** Pages of 64 KiB, as in scripts/build-wasm. */
 const FIRST_PAGES = 128, MOST_PAGES = 16384
-/** Milliseconds that threads have to end by themselves. */
+/** Milliseconds that threads get to end by themselves. */
 const PATIENCE = 1000
 
 export class Threads implements SharedMemory {
@@ -28,7 +29,7 @@ export class Threads implements SharedMemory {
 
   get threads(): number { return this.#all.length + 1 }
 
-  /** Starts `count` threads, the caller's included; rejects when one of them cannot start. */
+  /** Starts `count` threads, the caller's included. Rejects if one of them cannot start. */
   static async start(module: WebAssembly.Module, count: number, startThread: () => Thread): Promise<Threads> {
     const threads = new Threads()
     try {
@@ -60,8 +61,9 @@ export class Threads implements SharedMemory {
     if (--this.#running === 0) this.#allEnded()
   }
 
-  /** After the core's pool has been told to end. A browser may not end a worker that sleeps by the memory once the worker that made it is
-   *  gone: so each is given the time to end by itself. */
+  /** Call it after the core's pool has been told to end. A browser may never end a worker that
+   *  waits on memory once the worker that made it is gone, so each thread gets the time to end by
+   *  itself. */
   async end(): Promise<void> {
     if (this.#running > 0)
       await new Promise<void>((resolve) => {

@@ -1,5 +1,5 @@
-// Tracing a model to be compiled: its options, checked and copied; its graph as bytes; where its IR comes from. Runs on the page and
-// knows no worker.
+// Tracing a model to be compiled: checks and copies its options, writes its graph as bytes, and
+// makes its IR on demand. Runs on the page. Must not know a worker.
 
 import type { CompileGraphOptions, CompileOptions, Forward } from './compile-types.js'
 import { ArgumentError, blameOnce, holdFrames, siteOf, type Frames } from './errors.js'
@@ -27,7 +27,8 @@ export const ofGraph: Kinds = { ...runtime, training: flag, ...optimizers }
 const optimizerHint = 'the optimizer goes by its name: { adam: { lr: 0.001 } }'
 const hints: Hints = { optimizer: optimizerHint, lr: optimizerHint, learningRate: optimizerHint, weightDecay: optimizerHint }
 
-/** Of the caller's own nothing is kept: other sizes are traced from the options later, whatever becomes of the object meanwhile. */
+/** Copies everything: other sizes are traced from the options later, and the caller may have
+ *  changed the object by then. */
 export function ownOptions<O extends CompileOptions | CompileGraphOptions>(what: string, above: unknown, options: O, kinds: Kinds): O {
   return check(above, () => {
     const own: CompileOptions = { ...checkOptions(what, options, kinds, hints) }
@@ -66,7 +67,8 @@ export function checkGraph(graph: unknown): void {
 
 // ---------------------------------------------------------------- tracing
 
-/** body, its errors given the frames of the compile call unless they have the user's own already. */
+/** Runs body. Its errors get the frames of the compile call, unless they already have frames of the
+ *  user. */
 export async function checked<R>(frames: Frames, body: () => R | Promise<R>): Promise<R> {
   try {
     return await body()
@@ -78,7 +80,7 @@ export async function checked<R>(frames: Frames, body: () => R | Promise<R>): Pr
 const NO_OPTIMIZER =
   'there is no optimizer: a step computes loss and gradients and changes nothing: give one, as in { adam: { lr: 0.001 } }'
 
-/** Traces and writes the graph, in pieces between which the page can draw. */
+/** Traces and writes the graph in slices, so that the page can draw between them. */
 export async function writtenModel<M extends Module>(
   plan: Plan<M>,
   forward: Forward<M, InputSpecs>,
@@ -98,7 +100,7 @@ export async function writtenModel<M extends Module>(
   return bytes
 }
 
-/** Parameters first (in the order of the walk), then inputs, then what forward does. */
+/** Traces parameters first (in the order of the walk), then inputs, then forward. */
 function traceModel<M extends Module>(
   plan: Plan<M>,
   forward: Forward<M, InputSpecs>,
@@ -131,11 +133,11 @@ function dtypeArgument(what: string, name: string, dtype: Dtype = 'f32'): Dtype 
 
 /** Where a model's IR comes from. */
 export interface Source {
-  /** above: the getter that a user reads. */
+  /** `above`: the getter that the user reads. */
   ir(above: unknown): CompiledIR
 }
 
-/** Of a model that was traced from its factory: initial values are left out. */
+/** The source of a model that was traced from its factory. Initial values are left out. */
 export function sourceOf<M extends Module>(plan: Plan<M>, forward: Forward<M, InputSpecs>, training: boolean, size: number): Source {
   return {
     ir(above) {
@@ -145,5 +147,5 @@ export function sourceOf<M extends Module>(plan: Plan<M>, forward: Forward<M, In
     },
   }
 }
-/** The same of a graph traced by hand. */
+/** The same for a graph traced by hand. */
 export const graphSource = (graph: Graph, options: IROptions): Source => ({ ir: (above) => irOf(above, graph, options) })

@@ -1,21 +1,23 @@
-// The types a user's program meets: dtypes, shapes, declared inputs, and what is inferred from them. No code.
+// The types of a user's program: dtypes, shapes, declared inputs, and the types inferred from them.
+// No code.
 
 import type { Tensor } from './tensor.js'
 
 export type Dtype = 'f32' | 'i32' | 'bool'
 /** Row-major, every dim at least 1. [] is rank 0. */
 export type Shape = readonly number[]
-/** Where a model runs. 'auto': WebGPU where there is an adapter, else the CPU; `model.device` says which and why. */
+/** Where a model runs. 'auto': WebGPU if there is an adapter, else the CPU; `model.device` says
+ *  which and why. */
 export type Device = 'auto' | 'cpu' | 'webgpu'
 /** What large contractions round their operands to; they add in f32 either way. */
 export type Precision = 'f32' | 'f16'
 
-/** Values of a dtype: bool is one byte an element, 0 or 1. */
+/** Values of a dtype. A bool is one byte, 0 or 1. */
 export type DataArray = Float32Array | Int32Array | Uint8Array
 export type ArrayOf<D extends Dtype> = D extends 'i32' ? Int32Array : D extends 'bool' ? Uint8Array : Float32Array
 
-/** An input's shape: at most one axis may be null, whose size follows from the array that a call gives. All null axes of a call are of
- *  the same size. */
+/** An input's shape. At most one axis may be null; its size follows from the array of each call.
+ *  All null axes of a call have the same size. */
 export type InputShape = readonly (number | null)[]
 
 export interface InputSpec {
@@ -29,17 +31,18 @@ export type InputDecl = InputSpec
 /** Of 0.0.17. */
 export type InputDecls = InputSpecs
 
-/** Of an InputSpec that is not known more closely: any. */
+/** The dtype of an InputSpec; any dtype if its type does not say. */
 type DtypeOf<S extends InputSpec> = S extends { readonly dtype: infer D extends Dtype } ? D : InputSpec extends S ? Dtype : 'f32'
-/** What `forward` gets. */
+/** The tensors that `forward` gets. */
 export type InputTensors<I extends InputSpecs> = { readonly [N in keyof I]: Tensor }
 /** Of 0.0.17. */
 export type InputsTensors<I extends InputDecls> = InputTensors<I>
-/** What `step` and `run` take. */
+/** The arrays that `step` and `run` take. */
 export type InputArrays<I extends InputSpecs> = { readonly [N in keyof I]: ArrayOf<DtypeOf<I[N]>> }
 /** Arrays by name. */
 export type Batch = Readonly<Record<string, DataArray>>
-/** A batch whose names the types do not know: a `Record<string, Float32Array | Int32Array>`, say. A call checks them. */
+/** A batch whose names the types do not know, such as a `Record<string, Float32Array |
+ *  Int32Array>`. A call checks them. */
 export type AnyArrays<R extends Batch> = string extends keyof R ? R : never
 
 /** A tensor or a number: what a binary operation takes on either side. */
@@ -72,7 +75,7 @@ export interface RopeOptions {
   positions?: Tensor
 }
 export interface ScanOptions {
-  /** y[i] leaves x[i] out; the first is 0 (1 of a product). */
+  /** y[i] leaves x[i] out; the first is 0 (1 for a product). */
   exclusive?: boolean
   /** From the last element to the first. */
   reverse?: boolean

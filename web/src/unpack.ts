@@ -1,8 +1,9 @@
-// The core's bytes out of the one-file build, where they are packed (web/pack.mjs) by the model below, which guesses every bit from what
-// came before it: byte by byte and, within functions, instruction by instruction. Packing and unpacking run the same model and must agree
-// to the last bit: its arithmetic is + - * / alone, which is the same in every engine. Knows WebAssembly's binary format, no other module.
-// `model` is one function: its parts share the variables that they close over. Written as classes with
-// fields it took about half as long again.
+// Unpacks the core's bytes in the one-file build, which web/pack.mjs has packed with the model
+// below. The model predicts every bit from those before it: byte by byte and, within functions,
+// instruction by instruction. Packing and unpacking run the same model and must agree to the last
+// bit, so its arithmetic is only + - * /, which are the same in every engine. Knows WebAssembly's
+// binary format, but no other module. `model` is one function whose parts share the variables that
+// they close over. Written as classes with fields it took about 50 % longer.
 
 const CONTEXTS = 11, LINES = 16, COUNT_LIMIT = 255, NEW = 1 << 30, HEADER = 12 // LINES: bits of their number
 const OPCODE = 0, INDEX = 1, IMMEDIATE = 2, EXTENDED = 3, FUNCTION = 4, OUTSIDE = 5 // what the next byte is
@@ -18,8 +19,9 @@ const squash = (x: number): number => { // 1 / (1 + e^-x), nearly
 }
 const between = (x: number, low: number, high: number): number => (x < low ? low : x > high ? high : x)
 
-/** `size` bytes, of which those of functions' bodies (without their number and sizes) are from `begin` to `end`. `code` says or is told
- *  each bit, of which 1 has `p` in 65536. `starts` receives where each body begins, and the last one ends. */
+/** Codes `size` bytes, of which those of functions' bodies (without their number and sizes) are
+ *  from `begin` to `end`. `code` codes each bit, which is 1 with probability p / 65536. `starts`
+ *  receives where each body begins and where the last one ends. */
 export function model(size: number, begin: number, end: number, code: (p: number) => number, starts: number[]): Uint8Array<ArrayBuffer> {
   const out = new Uint8Array(size)
   let position = 0
@@ -123,8 +125,9 @@ export function model(size: number, begin: number, end: number, code: (p: number
     add(hash(before(4), before(8)))
   }
 
-  // ---- the model. A line is 15 slots for four bits of a byte, after a mark of whose it is; a slot holds how likely a 1 is and how often
-  // it was asked. Guesses are weighed by what sort of byte it is and how sure each is, added as logits, and refined by how such a sum did.
+  // ---- the model. A line is a mark of its owner and 15 slots for four bits of a byte. A slot
+  // holds how likely a 1 is and how often it was used. Guesses are weighed by the sort of byte and
+  // by how sure each is, added as logits, and refined by how well such a sum predicted before.
   const INPUTS = CONTEXTS + 1, SURE = 9, SET = 512 * INPUTS * SURE, STEPS = 33
   const REPEATS = CONTEXTS * 16 << LINES, slots = new Int32Array(REPEATS + 64).fill(NEW, REPEATS) // 23 bits and 8; at the end of matches
   const weights = new Float64Array(3 * SET).fill(0.07), inputs = new Float64Array(INPUTS), sures = new Int32Array(INPUTS), asked = new Int32Array(INPUTS)
@@ -140,7 +143,7 @@ export function model(size: number, begin: number, end: number, code: (p: number
   const seen = new Int32Array(1 << 18)
   let matchAt = 0, matchLength = 0
 
-  const match = () => { // the latest place of the last five bytes: what followed may follow again
+  const match = () => { // where the last five bytes were seen last: what followed may follow again
     const key = orders[5]! >>> 14
     if (matchLength > 0 && out[matchAt] === before(1)) matchLength++, matchAt++
     else matchLength = 0
@@ -221,7 +224,8 @@ export function model(size: number, begin: number, end: number, code: (p: number
   return out
 }
 
-/** What pack.mjs has packed: three numbers for the model, then the bits, as a range that every bit narrows. */
+/** Unpacks the output of pack.mjs: three numbers for the model, then the bits, as a range that
+ *  every bit narrows. */
 export function unpack(packed: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
   const [size, begin, end] = new Uint32Array(packed.slice(0, HEADER).buffer) as unknown as [number, number, number]
   let low = 0, high = 0xffffffff, window = 0, at = HEADER

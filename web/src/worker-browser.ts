@@ -13,7 +13,7 @@ const locked = new Promise<void>((resolve) => {
   else void navigator.locks.request(lockOf(scope.name), () => new Promise<never>(() => resolve()))
 })
 const home: Home = { gpu: async () => navigator.gpu ?? null, noGpu: 'this browser has no WebGPU', device: 'auto', adapter: '' }
-/** How worker-split.ts has threads started. */
+/** Sets how threads are started, for worker-split.ts. */
 export const setStartThread = (startThread: () => Thread): void => void (home.startThread = startThread)
 const answer = serve(
   home,

@@ -1,4 +1,5 @@
-// The worker's entry in the one-file build: that of any browser, but a text is the packed core, to be answered with the compiled one.
+// The worker's entry in the one-file build: that of any browser, except that a message that is a
+// text is the packed core, and is answered with the compiled module.
 
 import { unpackText } from './unpack.js'
 import { receive } from './worker-browser.js'

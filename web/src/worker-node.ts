@@ -1,4 +1,4 @@
-// The worker's entry in Node. WebGPU comes from the package `webgpu` (Dawn), where it is installed.
+// The worker's entry in Node. WebGPU comes from the package `webgpu` (Dawn), if it is installed.
 
 import { parentPort, Worker, workerData } from 'node:worker_threads'
 import type { TransferListItem } from 'node:worker_threads'
@@ -18,13 +18,13 @@ async function gpu(): Promise<GPU | null> {
   return found
 }
 
-/** With an adapter its driver stays loaded. */
+/** Holds an adapter, so that its driver stays loaded. */
 async function keepDriver(): Promise<void> {
   kept = (await (await gpu())?.requestAdapter()) ?? null
 }
 let kept: GPUAdapter | null = null
 
-/** A value other than the three counts as not set, with a warning. */
+/** Any value except auto, cpu and webgpu counts as not set, with a warning. */
 function deviceOfEnvironment(): string {
   const device = process.env['TENSORGRAD_DEVICE'] || 'auto'
   if (['auto', 'cpu', 'webgpu'].includes(device)) return device

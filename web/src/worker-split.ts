@@ -1,4 +1,5 @@
-// The worker's entry beside other files: that of any browser, and threads from the file beside it.
+// The worker's entry as a file of its own: that of any browser, with threads from the file beside
+// it.
 
 import type { ThreadAnswer, ThreadMessage } from './threads.js'
 import { setStartThread } from './worker-browser.js'

@@ -1,6 +1,7 @@
-// The worker's end of the protocol: one core and its models, each on the CPU (the core's own executor) or on a GPU. Requests are served one
-// after another, in order. What a call checks and changes is the core's; here it is carried between messages, core and device. Knows no home:
-// `Home` says where WebGPU comes from.
+// The worker's end of the protocol. Owns one core and its models, each on the CPU (the core's own
+// executor) or on a GPU. Serves requests one after another, in order. The core decides what a call
+// checks and changes; this file carries data between messages, core and device. Must not know the
+// platform: `Home` says where WebGPU comes from.
 
 import {
   CallKind, Core, dtypes, Text, type Address, type CallAddress, type CallKindNumber, type CaptureInfo, type Feed, type GpuHooks, type ModelAddress, type ModelInfo,
@@ -18,12 +19,12 @@ import type {
 import type { DataArray, Dtype, Precision } from './types.js'
 
 export interface Home {
-  /** Null where there is no WebGPU at all, for the reason `noGpu`. */
+  /** Null if there is no WebGPU at all, for the reason `noGpu`. */
   gpu(): Promise<GPU | null>
   noGpu: string
-  /** Where a core can have threads. */
+  /** Only where a core can have threads. */
   startThread?(): Thread
-  /** In place of 'auto' and of an adapter that is not named. */
+  /** The device to use for 'auto', and the adapter where none is named. */
   device: string
   adapter: string
 }
@@ -32,10 +33,10 @@ export type Post = (message: Response, transfer: Transferable[]) => void
 type Body<K extends RequestKind> = Extract<RequestBody, { kind: K }>
 type Handlers = { [K in RequestKind]: (body: Body<K>, next: () => void) => Answers[K] | Promise<Answers[K]> }
 
-/** A root: what its siblings share. */
+/** A root model and what its siblings share. */
 interface Family {
   gpu: Gpu | null
-  /** How the device was asked for: it may have to be opened again. */
+  /** How the device was asked for, in case it must be opened again. */
   adapter: string
   deviceText: string
   models: Set<number>
@@ -43,9 +44,9 @@ interface Family {
 interface Model {
   family: Family
   address: ModelAddress
-  /** Whose size it is; null: a model of its own. */
+  /** The model that this is a size of; null for a model of its own. */
   owner: number | null
-  /** Those that no request is using. */
+  /** Those that no request uses now. */
   calls: CallAddress[]
   info: ModelInfo
   datasets: Map<number, Address>
@@ -54,15 +55,16 @@ interface Model {
 
 // ---------------------------------------------------------------- the queue
 
-/** Steps of a model that a GPU may have at a time: while one is read back the next ones run. */
+/** The steps of a model that a GPU may have at a time: while one is read back, the next ones
+ *  run. */
 const RING = 3
 
-/** How long training goes on before the page is told. */
+/** How long training runs before the page hears of it. */
 const TELL_MS = 40
 /** Steps on the CPU between two looks at the clock. */
 const CPU_STEPS = 16
 
-/** Returns what is to be called with each message of the page. */
+/** Returns the function to call with each message of the page. */
 export function serve(home: Home, post: Post): (request: Request) => void {
   const worker = new Worker(home)
   let queue: Promise<void> = Promise.resolve() // until the next request may begin
@@ -87,7 +89,7 @@ export function serve(home: Home, post: Post): (request: Request) => void {
   }
 }
 
-/** What an answer may give away: every array of it is its own copy. */
+/** The buffers to transfer with an answer: each of its arrays is a private copy. */
 function buffersOf(value: Answers[RequestKind]): Transferable[] {
   if (typeof value !== 'object' || value === null) return []
   const arrays: (DataArray | undefined)[] = []
@@ -110,20 +112,21 @@ class Worker {
   #lastNumber = 0
   /** The device that the core opens next. */
   #opened: Gpu | null = null
-  /** Of the core, since the last answer. */
+  /** The core's warnings since the last answer. */
   #warnings: string[] = []
-  /** Executables made in the request that is being served. */
+  /** The executables made by the request being served. */
   #fresh: Executable[] = []
 
   constructor(readonly home: Home) {}
 
-  /** Requests with the same key, not null, may begin before the ones before them are answered: plain steps of one model on a GPU. */
+  /** A request may begin before the one before it is answered if both have the same key, not null:
+   *  plain steps of one model on a GPU. */
   overlapKey(request: Request): string | null {
     const isPlain = request.kind === 'step' && !request.withCaptures && this.#models.get(request.graph)?.family.gpu != null
     return isPlain ? `${request.graph}` : null
   }
 
-  /** `next` is called when a request of the same key may begin, if that is before the answer. */
+  /** Calls `next` when a request of the same key may begin, if that is before the answer. */
   async answer(request: Request, next: () => void): Promise<Response> {
     try {
       const handler = this.#handlers[request.kind] as (body: RequestBody, next: () => void) => Promise<Answers[RequestKind]>
@@ -217,7 +220,8 @@ class Worker {
     },
   }
 
-  /** A call of the core, with the errors of the device in what it started, shaders that compile meanwhile included. */
+  /** Makes a call of the core, and throws the device's errors in what it started, also those of
+   *  shaders that compile meanwhile. */
   async #guarded<R>(gpu: Gpu | null, what: string, body: () => R): Promise<R> {
     if (gpu === null) return body()
     this.#fresh = []
@@ -266,7 +270,7 @@ class Worker {
     }
   }
 
-  /** Null: without threads, which where they were asked for is said. */
+  /** Null: the core runs without threads. If threads were asked for, there is a warning. */
   async #createThreads({ threaded, threads }: Body<'createRuntime'>): Promise<Core | null> {
     if (threaded === null || this.home.startThread === undefined) return null
     try {
@@ -309,7 +313,7 @@ class Worker {
     }
   }
 
-  /** `why`: the reason for the CPU, where WebGPU would have been taken. */
+  /** `why`: the reason for the CPU, if WebGPU would have been used. */
   async #openDevice(asked: string, adapter: string): Promise<{ gpu: Gpu | null; why: string }> {
     const device = asked === 'auto' ? this.home.device : asked
     const hasCpu = this.#theCore.hasCpu
@@ -376,7 +380,7 @@ class Worker {
     this.#theCore.run(call)
   }
 
-  /** `next` is called where the core could begin another step of the model. */
+  /** Calls `next` when the core could begin another step of the model. */
   async #runOnGpu(call: CallAddress, gpu: Gpu, kind: CallKindNumber, feeds: readonly Feed[], next: () => void): Promise<void> {
     const core = this.#theCore
     await this.#begin(call, gpu, kind, feeds)
@@ -395,7 +399,8 @@ class Worker {
       core.next(call)
     }
   }
-  /** The first call of its kind compiles: then the device's errors belong to it. Otherwise nothing reaches the device here. */
+  /** The first call of its kind compiles, so it throws the device's errors. Other calls send
+   *  nothing to the device here. */
   async #begin(call: CallAddress, gpu: Gpu, kind: CallKindNumber, feeds: readonly Feed[]): Promise<void> {
     gpu.checkAlive()
     const known = this.#executables.size
@@ -440,7 +445,8 @@ class Worker {
     return { step: core.steps(model.address) + 1, losses: none, isOver: core.nextSteps(model.training.address).most === 0 }
   }
 
-  /** Submissions for a while: the page is told of them, and may say something else. */
+  /** Makes submissions for a bounded time. Then the page hears of them, and other requests can be
+   *  served. */
   async #trainSome(model: Model): Promise<TrainedMessage> {
     const core = this.#theCore, { training } = model
     if (training === null) throw new InternalError('no training run to go on with')
@@ -481,7 +487,7 @@ class Worker {
     const { control, inputs } = this.#theCore.submission(address, () => executable.program.inputs.length)
     return executable.train(this.#theCore, feeder, control, inputs, most, exact)
   }
-  /** A model that computes indices has them looked at before every step. */
+  /** For a model that computes indices, which are checked before every step. */
   async #stepOnHost(model: Model, gpu: Gpu, address: TrainAddress): Promise<Float32Array> {
     const core = this.#theCore, call = model.calls.pop() ?? core.createCall(model.address)
     try {
@@ -507,7 +513,7 @@ class Worker {
 
   // ---- parameters and states
 
-  /** The flat states of a model, cut by parameter. */
+  /** A flat state of a model, cut by parameter. */
   async #cut(model: Model, slot: number): Promise<ArrayMessage[]> {
     const { params, total } = model.info
     const all = slot < 0 ? null : ((await this.#read(model, [{ slot, first: 0, count: total }]))[0] as DataArray)
@@ -539,7 +545,7 @@ class Worker {
     return this.#cut(model, model.info.gradients)
   }
 
-  /** What a lost device is replaced by goes on from here. The CPU is never lost. */
+  /** Takes the snapshot that a recovery after a lost device goes on from. The CPU is never lost. */
   async #snapshot(model: Model): Promise<void> {
     const { gpu } = model.family
     if (gpu === null) return
@@ -580,13 +586,14 @@ class Worker {
       this.#models.delete(each)
       model.family.models.delete(each)
     }
-    core.destroyModel(model.address) // the core's siblings go with their parent, and sizes with their model
+    core.destroyModel(model.address) // the core destroys siblings with their parent, and sizes with their model
     if (this.#models.size === 0) await this.#threads?.end()
     return null
   }
 }
 
-/** How many rows an array has: the first of those known says it for all, and the core checks. */
+/** The rows of the data: those of the first array whose input is known. The core checks the
+ *  others. */
 function rowsOf(info: ModelInfo, arrays: readonly ArrayMessage[]): number {
   for (const { name, data } of arrays) {
     const shape = info.inputs.find((input) => input.name === name)?.shape

@@ -1,4 +1,4 @@
-// tensorgrad/compat: version 0.4's names, each doing what the page COMING-FROM.md says it maps to.
+// tensorgrad/compat: version 0.4's names, each does what COMING-FROM.md says.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

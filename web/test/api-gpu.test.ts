@@ -1,5 +1,5 @@
-// What a run of a replay asks of WebGPU, on a device that only takes notes: what is written from where, in which order stages go, what is
-// read back.
+// The WebGPU calls of a replay, on a device that only records them: what is written from where, the
+// order of stages, what is read back.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

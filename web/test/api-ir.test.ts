@@ -1,4 +1,5 @@
-// The open IR: traces as values, gradients, optimisers by hand, and what the compiler makes of them.
+// The open IR: traces as values, gradients, optimisers by hand, and what the compiler makes of
+// them.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

@@ -1,4 +1,4 @@
-// What keeps the core or a worker from loading is said with what to do about it, and another try may go well.
+// If the core or a worker does not load, the error says what to do, and a later try can succeed.
 
 import assert from 'node:assert/strict'
 import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'

@@ -1,4 +1,4 @@
-// Modules: names, tying, and what cannot be a model.
+// Modules: names, tied parameters, and objects that cannot be a model.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

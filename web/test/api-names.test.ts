@@ -1,4 +1,5 @@
-// No name of the C library reaches a user of the package: every text of the core that can become a message is turned.
+// No name of the C library reaches a user of the package: every text of the core that can become a
+// message is translated.
 
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'

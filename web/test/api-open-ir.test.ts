@@ -1,4 +1,5 @@
-// The open IR as 0.0.17 documents it: graphs, plans and kernels as data, optimisers that are user code.
+// The open IR as 0.0.17 documents it: graphs, plans and kernels as data, optimisers that are user
+// code.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

@@ -1,4 +1,5 @@
-// Operations: the shape and dtype of every one's result, and every one's mistakes, thrown at the user's line with the core's message.
+// Operations: the shape and dtype of each result, and each mistake, thrown at the user's line with
+// the core's message.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

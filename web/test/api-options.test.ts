@@ -1,4 +1,5 @@
-// What a program without types may give as options: each is refused by name and value, with the one that was meant, at the user's line.
+// Wrong options from a program without types: each is refused at the user's line, with its name,
+// its value and the option that was probably meant.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -21,7 +22,8 @@ const compile = (options: object) => tg.compileModule(() => new Model(), loss as
 const compiled = () => compile({ sgd: { lr: 1 } })
 const step = new Float32Array(8)
 
-/** A call with those options, the start of what its messages begin with, names that are none (and the ones meant), values that are none. */
+/** A call with those options, the start of what its messages begin with, names that are none (and
+ *  the ones meant), values that are none. */
 type Row = [what: string, call: (options: never) => unknown, mistakes: Record<string, string | null>, values: Record<string, [value: unknown, text: string]>]
 
 const reduceMistakes = { keepdims: 'keepDims', keep_dims: 'keepDims', dtype: null }

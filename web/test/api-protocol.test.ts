@@ -1,5 +1,5 @@
-// The worker protocol from the page's end, against a worker that says what the test wants: what is posted, in which order, and what
-// becomes of calls when something goes wrong.
+// The worker protocol from the page's end, against a worker that answers as the test wants: what is
+// posted, in which order, and how calls end when something goes wrong.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

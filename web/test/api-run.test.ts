@@ -1,4 +1,5 @@
-// The whole package in Node, on the CPU in a real worker: numbers, training, state, and what goes wrong where it runs.
+// The whole package in Node, on the CPU in a real worker: numbers, training, state, and errors at
+// run time.
 
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'

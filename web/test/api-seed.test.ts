@@ -1,4 +1,5 @@
-// Programs as they were written for 0.0.17 run: names, shapes of options, and what they mean. Their types: api-types.ts.
+// Programs written for version 0.0.17 run: names, forms of options, and their meaning. Their types
+// are in api-types.ts.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

@@ -1,4 +1,5 @@
-// What the API's tests share: the core from a file, a worker that answers what a test tells it to, and errors as values.
+// Shared by the tests of the API: the core from a file, a worker that answers as a test tells it,
+// and errors as values.
 
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'

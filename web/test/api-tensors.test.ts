@@ -1,4 +1,4 @@
-// Tensors as JavaScript's own operators, the console and texts see them.
+// Tensors in JavaScript's operators, in the console and in texts.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

@@ -1,4 +1,5 @@
-// What the types promise: checked by tsc, never run. A line under @ts-expect-error must not compile.
+// The promises of the types: checked by tsc, never run. A line under @ts-expect-error must not
+// compile.
 
 import {
   add,

@@ -1,4 +1,4 @@
-// Warnings: what compiles and most likely is not what was meant.
+// Warnings: programs that compile but most likely contain a mistake.
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

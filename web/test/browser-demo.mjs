@@ -1,5 +1,6 @@
-// Drives the demo page as a person would, on a laptop and on a phone: starts, watches the loss fall, reads predictions, pauses, resets. Takes
-// screenshots into build/web/demo/. Ends with "N passed, N failed".
+// Drives the demo page as a person would, on a laptop and on a phone: starts, watches the loss
+// fall, reads predictions, pauses, resets. Takes screenshots into build/web/demo/. Ends with "N
+// passed, N failed".
 
 import assert from 'node:assert/strict'
 import { mkdirSync } from 'node:fs'

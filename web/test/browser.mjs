@@ -1,6 +1,7 @@
-// The package in headless Chromium, as built: node test/browser.mjs [--native PROGRAM] [--data FOLDER]. Each test of home.ts on the CPU (no WebGPU there) and on
-// WebGPU (SwiftShader); values of the operations; losses against native ones; what only a page has: long tasks, policies, a lost device, an
-// adapter that comes late. Ends with "N passed, N failed".
+// The package in headless Chromium, as built: node test/browser.mjs [--native PROGRAM] [--data
+// FOLDER]. Each test of home.ts on the CPU (no WebGPU there) and on WebGPU (SwiftShader); values of
+// the operations; losses against native ones; what only a page has: long tasks, policies, a lost
+// device, an adapter that comes late. Ends with "N passed, N failed".
 
 import assert from 'node:assert/strict'
 import path from 'node:path'
@@ -101,7 +102,8 @@ await test('no WebGPU where it is asked for: an error', async () => {
     /DeviceError: compile: WebGPU cannot be used: (this browser has no WebGPU|no WebGPU adapter)/)
   await opened.context().close()
 })
-/** The longest tasks of a page's first compile of transformer-add, core loaded and all, and of its second. */
+/** The longest tasks of a page's first compile of transformer-add, core loaded and all, and of its
+ *  second. */
 async function longestTasks() {
   const opened = await open(plain)
   const longest = await inPage(opened, async () => {
@@ -164,7 +166,8 @@ await test('threads in an isolated page: the losses of one, bit for bit, and non
     assert.deepEqual(runs[first + 1].losses, runs[first].losses)
   }
   for (const run of runs.slice(4)) assert.match(run.device, /3 threads\)/)
-  // of 24 models with up to three workers each: the driver's list is late, and misses the end of one or another that died with its parent
+  // of 24 models with up to three workers each: the driver's list is late, and misses the end of
+  // one or another that died with its parent
   for (let i = 0; i < 100 && opened.workers().length > 0; i++) await opened.waitForTimeout(100)
   assert.ok(opened.workers().length <= 3, `${opened.workers().length} workers are left`)
   await opened.context().close()
@@ -313,7 +316,8 @@ await test('a device that executes nothing is an error, and with auto the CPU, w
   })
   assert.match(device, /^cpu \(simd128.*\): the adapter .* does not pass its first computation/)
 })
-// what goes wrong below goes wrong after that first computation: one shader, three buffers, one dispatch
+// what goes wrong below goes wrong after that first computation: one shader, three buffers, one
+// dispatch
 const badShader = `const make = GPUDevice.prototype.createShaderModule
 let made = 0
 GPUDevice.prototype.createShaderModule = function (d) {

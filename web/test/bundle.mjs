@@ -1,4 +1,5 @@
-// Bundles a TypeScript file of the tests with the package itself left out: it is imported by name, as users import it.
+// Bundles a TypeScript file of the tests without the package, which it imports by name, as users
+// do.
 
 import esbuild from 'esbuild'
 import path from 'node:path'
@@ -13,7 +14,8 @@ const byName = {
   },
 }
 
-/** Writes `entries` (files under web/) to web/build/`folder`, from where Node finds the package by its own name. */
+/** Writes `entries` (files under web/) to web/build/`folder`, from where Node finds the package by
+ *  its own name. */
 export async function bundle(entries, folder) {
   const outdir = path.join(web, 'build', folder)
   await esbuild.build({

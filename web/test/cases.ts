@@ -1,5 +1,6 @@
-// Values of every operation and gradient on small inputs, by definition or from float64: what each home must give. Many cases share one
-// graph, each result a capture. Used in Node and in the browser.
+// Values of every operation and gradient on small inputs, by definition or from float64, which each
+// platform must give. Many cases share one graph; each result is a capture. Used in Node and in the
+// browser.
 
 import {
   abs,
@@ -961,7 +962,8 @@ check(
 )
 
 interface Windows { stride: number; padding: [number, number][]; dilation: number; groups: number }
-/** Calls `visit` with the place in y, in w and in x of every product of a convolution; returns how many places y has. */
+/** Calls `visit` with the place in y, in w and in x of every product of a convolution; returns how
+ *  many places y has. */
 function products(x: Shape, w: Shape, at: Windows, visit: (y: number, w: number, x: number) => void): number {
   const [n, c, h, v] = x as [number, number, number, number]
   const [o, each, kh, kw] = w as [number, number, number, number]

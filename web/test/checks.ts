@@ -1,4 +1,4 @@
-// What the tests of every home say with: comparisons that throw a text.
+// Comparisons for the tests of every platform. Each throws a text if it fails.
 
 import type { Device } from 'tensorgrad'
 

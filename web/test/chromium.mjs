@@ -1,4 +1,5 @@
-// Headless Chromium as the system has it, with WebGPU on the processor (SwiftShader), on a GPU ('real'; for bench/), or with none.
+// Headless Chromium as the system has it, with WebGPU on the processor (SwiftShader), on a GPU
+// ('real'; for bench/), or with none.
 
 import { existsSync } from 'node:fs'
 import { chromium } from 'playwright-core'

@@ -1,4 +1,5 @@
-// The core's exports without worker or API. TENSORGRAD_WASM: core.wasm. (What its executor computes: suites.mjs.)
+// The core's exports without worker or API. TENSORGRAD_WASM: core.wasm. suites.mjs tests what its
+// executor computes.
 import { test } from 'node:test'
 import assert from 'node:assert/strict'
 import { readFileSync, rmSync } from 'node:fs'

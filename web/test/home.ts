@@ -1,5 +1,6 @@
-// What every home of the package must do, with what it says when something is wrong: run by node.mjs (threads; CPU and WebGPU) and by
-// browser.mjs (a page; CPU and WebGPU). Imports the package as a user does.
+// Tests of what the package must do on every platform, and of its messages. Run by node.mjs
+// (threads; CPU and WebGPU) and by browser.mjs (a page; CPU and WebGPU). Imports the package as a
+// user does.
 
 import {
   add, argmax, bernoulli, capture, cast, categorical, compileForward, compileModule, div, embedding, exp, IndexError, matmul, mean, Module, mul, nn, NotFiniteError,
@@ -609,7 +610,7 @@ async function compileExample(example: Example, device: Device, seed: number, th
   return ((await examples[example].compile({ seed, device, threads })) as { model: unknown }).model as CompiledModule
 }
 
-/** The losses of the first steps of an example on so many threads, and what the device is called. */
+/** The losses of the first steps of an example on that many threads, and the name of the device. */
 export async function threadedLosses(example: Example, threads: number, steps: number): Promise<{ losses: number[]; device: string }> {
   const model = await compileExample(example, 'cpu', 5, threads)
   const batch = await examples[example].batches()
@@ -630,8 +631,9 @@ export async function curve(example: Example, device: Device, seed: number, step
   return { losses, device: model.device, msPerStep }
 }
 
-/** Milliseconds of a step that is waited for, and of one of many in flight: the best of rounds, until both are at most `enough`. The batches
- *  are there before. A busy machine makes any round slow. */
+/** Milliseconds of a step that is waited for, and of one of many in flight: the best of rounds,
+ *  until both are at most `enough`. The batches are there before. A busy machine makes any round
+ *  slow. */
 export async function speed(example: Example, device: Device, steps: number, rounds: number, enough: number): Promise<{ awaited: number; inFlight: number }> {
   const [model, batch] = [await compileExample(example, device, 1), await examples[example].batches()]
   const data = Array.from({ length: steps }, (_, t) => batch(1, t + 1) as never)
@@ -651,7 +653,8 @@ export async function speed(example: Example, device: Device, steps: number, rou
   return { awaited, inFlight }
 }
 
-/** What the examples that learn from files say after a short training: names and prose of letters, digits read better than by chance. */
+/** What the examples that learn from files say after a short training: names and prose of letters,
+ *  digits read better than by chance. */
 export async function learnedFromFiles(device: Device, steps: number): Promise<string> {
   const [images, labels] = [await readData(digitsCnn.FILES[2]), await readData(digitsCnn.FILES[3])]
   const test = digitsCnn.digits(images, labels)

@@ -1,5 +1,5 @@
-// The life of models on every home: batches of any size, one model in the place of another, the newest of calls that overlap, frozen parts,
-// results of every dtype.
+// The life of models on every platform: batches of any size, a model that replaces another, the
+// newest of calls that overlap, frozen parts, results of every dtype.
 
 import {
   add, argmax, ArgumentError, capture, cast, compileForward, compileModule, equal as equals, greater, latestWins, matmul, Module, nn, NotFoundError,
@@ -23,7 +23,8 @@ const compileAny = (device: Device, more: object = {}) =>
 const compileFixed = (device: Device, rows: number) =>
   compileModule(() => new Line(), lineLoss as never, { adam: { lr: 0.1 }, inputs: { x: { shape: [rows, 3] }, y: { shape: [rows, 2] } }, seed: 3, device })
 
-/** Adam on the line by its formulas, in f64: what a user who writes one model expects, whatever the sizes of the batches. */
+/** Adam on the line by its formulas, in f64: what a user who writes one model expects, whatever the
+ *  sizes of the batches. */
 class Reference {
   #m: number[]
   #v: number[]

@@ -1,5 +1,7 @@
-// The package in Node, as built: node test/node.mjs [--webgpu] [--native PROGRAM] [--data FOLDER]. Each test of home.ts on the CPU and, with --webgpu (the package
-// `webgpu` and an adapter must be there), on WebGPU; the operations' values; losses against native ones. Ends with "N passed, N failed".
+// The package in Node, as built: node test/node.mjs [--webgpu] [--native PROGRAM] [--data FOLDER].
+// Each test of home.ts on the CPU and, with --webgpu (the package `webgpu` and an adapter must be
+// there), on WebGPU; the operations' values; losses against native ones. Ends with "N passed, N
+// failed".
 
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'

@@ -1,4 +1,5 @@
-// What would be published: node test/pack.mjs. The files of `npm pack`, nothing to debug with, sizes, types that stand alone.
+// The package as it would be published: node test/pack.mjs. The files of `npm pack`, no debugging
+// code, sizes, types that need no others.
 
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
@@ -15,7 +16,8 @@ const FILES = [
   'COMING-FROM.md', 'LICENSE', 'README.md', 'dist/compat.d.ts', 'dist/compat.js', 'dist/node-thread.js', 'dist/node-worker.js', 'dist/node.js', 'dist/split.js', 'dist/tensorgrad-threads.wasm', 'dist/tensorgrad.d.ts',
   'dist/tensorgrad.js', 'dist/tensorgrad.wasm', 'dist/thread.js', 'dist/webgpu.js', 'dist/worker.js', 'package.json',
 ]
-// Everything a page loads, gzipped: what it must not grow over (what it was when last looked at, and 2 %), and what is wanted, in bytes.
+// Everything a page loads, gzipped: what it must not grow over (what it was when last looked at,
+// and 2 %), and what is wanted, in bytes.
 const SIZES = {
   'the default bundle': { bound: 186e3, wanted: 90e3, file: 'tensorgrad.js' },
   'the build for WebGPU alone': { bound: 164e3, wanted: 60e3, file: 'webgpu.js' },

@@ -1,6 +1,6 @@
-// Runs the API's tests: every TypeScript file becomes JavaScript in the same folder layout (unbundled: the tests tell the library's
-// frames from their own), then node:test runs test/*.test.js. Arguments: names of tests to keep ("api-ops"). TENSORGRAD_WASM: the
-// core's file.
+// Runs the API's tests: every TypeScript file becomes JavaScript in the same folder layout
+// (unbundled: the tests tell the library's frames from their own), then node:test runs
+// test/*.test.js. Arguments: names of tests to keep ("api-ops"). TENSORGRAD_WASM: the core's file.
 
 import { build, transform } from 'esbuild'
 import { spawnSync } from 'node:child_process'

@@ -1,4 +1,5 @@
-// A static server on localhost for tests and the demo: folders by prefix, no cache. Headers by path for tests of policies.
+// A static server on localhost for tests and the demo: folders by prefix, no cache. Headers by path
+// for tests of policies.
 
 import { createServer } from 'node:http'
 import { readFile } from 'node:fs/promises'
@@ -9,7 +10,8 @@ const types = {
   '.svg': 'image/svg+xml', '.json': 'application/json',
 }
 
-/** mounts: { '/dist/': folder, ... }, the longest prefix wins; a function answers with text. Resolves to { url, close }. */
+/** mounts: { '/dist/': folder, ... }, the longest prefix wins; a function answers with text.
+ *  Resolves to { url, close }. */
 export async function serve(mounts, port = 0, headers = () => ({})) {
   const prefixes = Object.keys(mounts).sort((a, b) => b.length - a.length)
   const server = createServer(async (request, response) => {

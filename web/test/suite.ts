@@ -1,5 +1,6 @@
-// A native test suite, compiled as a WebAssembly command (scripts/build-wasm-tests), run to its end: on the executor of the CPU in the
-// module, or on a GPU, for whose answers the module is suspended (JSPI). Owns the little of WASI that a suite needs.
+// Runs a native test suite, compiled as a WebAssembly command (scripts/build-wasm-tests), to its
+// end: on the module's CPU executor, or on a GPU, for whose answers the module is suspended (JSPI).
+// Owns the part of WASI that a suite needs.
 
 import { dtypes, type Core, type ProgramInfo } from '../src/core.js'
 import { Executable, findAdapter, openGpu, type Gpu } from '../src/gpu.js'

@@ -1,6 +1,7 @@
-// Native test suites as WebAssembly: node test/suites.mjs FOLDER [--cpu] [--webgpu] [SUITE...], or --list for the names of all. Each
-// SUITE.wasm of scripts/build-wasm-tests: on the CPU here, and some in headless Chromium on WebGPU (SwiftShader); one of them when
-// asked for. Ends with "N passed, N failed", of the suites' own cases.
+// Native test suites as WebAssembly: node test/suites.mjs FOLDER [--cpu] [--webgpu] [SUITE...], or
+// --list for all names. Runs each SUITE.wasm of scripts/build-wasm-tests on the CPU here, and some
+// in headless Chromium on WebGPU (SwiftShader); --cpu or --webgpu selects one of the two. Ends with
+// "N passed, N failed", which count the suites' own cases.
 
 import { readFileSync } from 'node:fs'
 import path from 'node:path'

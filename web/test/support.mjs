@@ -1,8 +1,9 @@
-// What the runners share: counting, native curves.
+// Shared by the runners: counting, native curves.
 
 import { execFileSync } from 'node:child_process'
 
-/** test(name, body) runs at once and counts; finish() prints "N passed, N failed" and ends the process. ONLY=text: those whose name has it. */
+/** test(name, body) runs at once and counts; finish() prints "N passed, N failed" and ends the
+ *  process. ONLY=text: those whose name has it. */
 export function runner(where) {
   let passed = 0
   const failures = []
@@ -30,7 +31,8 @@ export function runner(where) {
 export const FROM_FILES = { cpu: [['digits-cnn', 20], ['makemore', 50], ['char-gru', 10]], webgpu: [['digits-cnn', 2], ['makemore', 20]] }
 
 const curves = new Map()
-/** Losses of the first steps of the native program on its CPU. `data`: the folder of scripts/get-data. */
+/** Losses of the first steps of the native program on its CPU. `data`: the folder of
+ *  scripts/get-data. */
 export function nativeCurve(program, example, seed, steps, data) {
   const key = `${example} ${seed}`
   if ((curves.get(key)?.length ?? 0) < steps) {
@@ -41,7 +43,8 @@ export function nativeCurve(program, example, seed, steps, data) {
   return curves.get(key).slice(0, steps)
 }
 
-/** mlp-sin makes over 1,000 steps a second on the CPU, waited for one by one or not. `measure`: speed() of home.ts. */
+/** mlp-sin makes over 1,000 steps a second on the CPU, waited for one by one or not. `measure`:
+ *  speed() of home.ts. */
 export async function checkManySteps(measure) {
   const { awaited, inFlight } = await measure('mlp-sin', 'cpu', 300, 20, 1)
   const said = `${Math.round(1000 / awaited)} steps a second waited for, ${Math.round(1000 / inFlight)} in flight`
@@ -49,7 +52,8 @@ export async function checkManySteps(measure) {
   return said
 }
 
-/** A step of transformer-add on the CPU takes at most four times as long as natively on one thread with AVX2. */
+/** A step of transformer-add on the CPU takes at most four times as long as natively on one thread
+ *  with AVX2. */
 export async function checkAgainstNative(measure, program) {
   let ours = Infinity, native = Infinity
   for (let round = 0; round < 4 && !(Number.isFinite(ours) && ours <= 4 * native); round++) { // a busy machine lengthens either: the best count

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Writes FOLDER/tensorgrad.c and FOLDER/tensorgrad.h: the whole library in one translation unit.
 
-Headers are inlined once; files without an include guard (.inc, .def, the pair that opens and closes an instruction
-set) each time they are included. Feature-test macros of any file move to the top. The parts of the public header are joined to one file.
+Headers are inlined once. Files without an include guard (.inc, .def, the pair that opens and closes
+an instruction set) are inlined each time they are included. Feature-test macros of any file move to
+the top. The parts of the public header are joined to one file.
 """
 import pathlib
 import re
@@ -31,8 +32,8 @@ class Amalgamation:
         raise SystemExit(f'{includer}: cannot find "{name}"')
 
     def add(self, path, depth=0):
-        """depth: how many #if are open around the include. Inside one a header is inlined without being counted as
-        done, since the compiler may skip it there; its own guard keeps a second copy harmless."""
+        """depth: how many #if are open around the include. Inside an #if the compiler may skip a
+        header, so it does not count as inlined; its own guard makes a second copy harmless."""
         text = path.read_text()
         first = re.search(r"^\s*#.*\n.*$", text, re.M)  # a guard is the file's first directive
         guard = first and re.match(r"\s*#\s*ifndef\s+(\w+)\s*\n\s*#\s*define\s+\1\b", first.group(0))

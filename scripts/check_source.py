@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Source rules no compiler checks: which headers a folder of src/ may reach (source_layers.py), how long files and functions are
-(source_sizes.py), calls the library must not make, opening comments, public functions that no page names.
+"""Source rules that no compiler checks: which headers a folder of src/ may reach (source_layers.py),
+how long files and functions are (source_sizes.py), calls that the library must not make, opening
+comments, public functions that no page names.
 
-Prints one line per offence and exits 1 if there was one. --list-c prints the C files of the repository instead.
+Prints one line for each offence and exits 1 if there was one. --list-c prints the C files of the repository instead.
 """
 import pathlib
 import re

@@ -1,9 +1,10 @@
 #!/usr/bin/python3
-"""Trains the examples, and the networks of tests/curve_models.c, in PyTorch (Debian's python3-torch) from the initial values and batches
-in the dump files NAME.safetensors of a folder, and writes the losses as a C header. Called by scripts/make_curves.sh.
+"""Trains the examples, and the networks of tests/curve_models.c, in PyTorch (Debian's python3-torch)
+from the initial values and batches in the files NAME.safetensors of a folder, and writes the losses
+as a C header. Called by scripts/make_curves.sh.
 
 usage: make_curves.py SEED FOLDER HEADER [--check-noise]
---check-noise trains in float64 too and prints how far rounding alone takes the curves apart.
+--check-noise trains in float64 too and prints how far the curves differ by rounding alone.
 """
 import json
 import math
@@ -130,7 +131,7 @@ def decayed(name):
 
 
 def adam_uncorrected(params, rate, decay=0.0):
-    """SPEC 3.3: p = (1 - lr wd) p - lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt v + eps)."""
+    """p = (1 - lr wd) p - lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt v + eps)."""
     m = {name: torch.zeros_like(p) for name, p in params.items()}
     v = {name: torch.zeros_like(p) for name, p in params.items()}
 
@@ -148,7 +149,7 @@ def adam_uncorrected(params, rate, decay=0.0):
 
 
 def from_torch(make, params, rate, decay=0.0, clip=0.0):
-    """An optimiser of torch.optim; its rate is set, and gradients are clipped, before each step."""
+    """An optimiser of torch.optim. Before each step its rate is set and gradients are clipped."""
     groups = [{"params": [p for n, p in params.items() if decayed(n)], "weight_decay": decay},
               {"params": [p for n, p in params.items() if not decayed(n)], "weight_decay": 0.0}]
     optimizer = make(groups, rate(1))

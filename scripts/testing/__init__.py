@@ -1,1 +1,1 @@
-"""testing: what scripts/test.py is made of."""
+"""testing: the parts of scripts/test.py."""

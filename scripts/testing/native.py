@@ -1,5 +1,6 @@
-"""native: the bodies of jobs on C builds: source rules, suites, installed packages, the command line, examples, fuzzers, WebGPU on a
-software adapter. Owns how each is run and counted; the list of jobs, what needs what, is in ../test.py."""
+"""native: the bodies of jobs on C builds: source rules, suites, installed packages, the command line,
+examples, fuzzers, WebGPU on a software adapter. Owns how each runs and is counted. ../test.py has the
+list of jobs and their dependencies."""
 import collections
 import json
 import os
@@ -88,8 +89,8 @@ def source():
 
 
 def demo():
-    """make demo from nothing: the loss ends under 1e-3. The suites of gcc add to what is compiled here. Its time is printed; how long is
-    for people to judge."""
+    """make demo from nothing: the loss ends under 1e-3. The suites of gcc add to this build. The time
+    is printed; people judge it."""
     folder = BUILD / "gcc"
     shutil.rmtree(folder, ignore_errors=True)
     start = time.monotonic()
@@ -163,7 +164,7 @@ def webgpu(log, names, **more):
 def header():
     """The public header from C++ and from strict C, by both compilers; each of its parts on its own too."""
     parts = sorted((ROOT / "include/tensorgrad").glob("*.h"))
-    # options are designated initialisers that leave fields out on purpose; C++ compilers warn of that under -Wextra
+    # options are designated initialisers that leave fields out; C++ compilers warn of that under -Wextra
     flags = ["-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror", "-Iinclude", "-fsyntax-only"]
     alone = ["-Wno-unused-function"]  # clang: inline functions of the file itself that nothing calls
     for compiler in ("g++", CLANGXX):

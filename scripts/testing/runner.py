@@ -1,5 +1,5 @@
-"""runner: what tests are made of. Owns commands and their logs, counts, and the scheduler, which keeps every core busy with jobs whose
-needs are met. Must not know any test."""
+"""runner: the parts that tests share. Owns commands and their logs, counts, and the scheduler, which
+keeps every core busy with jobs whose needs are met. Must not know a test."""
 import collections
 import os
 import pathlib
@@ -83,7 +83,8 @@ def run(command, log, timeout=1800, env=None, cwd=ROOT, stdin=subprocess.DEVNULL
     LOGS.mkdir(parents=True, exist_ok=True)
     command = [str(part) for part in command]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TENSORGRAD_")}
-    # a WebGPU library of the user's must not turn a test of the CPU into one of a GPU, nor a table of theirs change its kernels
+    # the user's WebGPU library must not turn a test of the CPU into one of a GPU, and the user's tuning
+    # table must not change its kernels
     environment = {**kept, "XDG_DATA_HOME": str(BUILD / "no-data"), "TENSORGRAD_TUNING": "off", **SANITIZER_ENVIRONMENT, **(env or {})}
     with tempfile.TemporaryFile() as said:
         try:

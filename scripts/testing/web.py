@@ -1,5 +1,5 @@
-"""web: the bodies of jobs on the package for browsers and Node: built, type-checked, run in Node and in headless Chromium, its native
-suites as WebAssembly, the demo page."""
+"""web: the bodies of jobs on the package for browsers and Node: built, type-checked, run in Node and in
+headless Chromium; native suites as WebAssembly; the demo page."""
 import re
 
 from testing.native import CLANG, DATA

@@ -20,7 +20,7 @@ REACH = {
     "optim": ("base", "ir", "grad", "trace"),
     "pass": ("base", "ir"),
     "kernel": ("base", "ir"),
-    "plan": ("base", "ir", "kernel"),
+    "plan": ("base", "ir", "kernel", "tile"),
     "tile": PROGRAM,
     "emit": (*PROGRAM, "tile"),
     "io": ("base", "ir/dtype.h", "ir/dtype.def"),

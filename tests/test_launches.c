@@ -284,7 +284,7 @@ static const known_network networks[] = {
     {"pairs", build_pairs, NULL, {3, 1, 1, 3, 16}},
     {"read whole", build_read_whole, NULL, {5, 2, 1, 4, 32}},
     {"state", build_state, NULL, {2, 2, 0, 0, 0}},
-    {"towers", build_towers, NULL, {10, 4, 2, 4, 19}},
+    {"towers", build_towers, NULL, {10, 4, 2, 4, 17}},
     {"rows", build_rows, NULL, {12, 1, 1, 12, 64}},
     {"apart", build_apart, NULL, {5, 2, 0, 0, 0}},
 };

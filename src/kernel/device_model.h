@@ -16,13 +16,16 @@ typedef struct tg_device_fetch {
 typedef struct tg_device_rates {
     /* multiprocessors; workgroups of a chain that run at once, one on each */
     int32_t processors;
+    double clock;             /* cycles of a processor in a microsecond */
     int32_t lanes;            /* multiply-adds of one processor in a cycle */
     int32_t warps;            /* resident on one processor */
     int32_t busy_invocations; /* this many keep the whole GPU busy */
 
     /* a launch, microseconds */
     double launch;     /* from one dispatch to the next that needs it, if nothing is computed */
-    double alone_rate; /* operations a microsecond of a kernel that has the GPU to itself */
+    /* operations a microsecond of a kernel that has the GPU to itself; contractions have an
+     * estimate of their own (tg_tile_time_alone) */
+    double alone_rate;
     /* a kernel of a chain: its barrier, and the latency of its first loads */
     double chained;
     double slice_rate; /* operations a microsecond of one workgroup of a chain */

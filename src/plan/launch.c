@@ -4,6 +4,7 @@
  * together and the order that this needs. Must not know buffers or places. */
 #include "kernel/cost.h"
 #include "plan/plan.h"
+#include "tile/choice.h"
 
 #include <string.h>
 
@@ -64,6 +65,12 @@ static double kernel_operations(const tg_kernel *k) {
     return points * (double)k->body_count;
 }
 
+static double time_alone(const tg_device_model *device, const tg_kernel *k) {
+    const tg_device_rates *rates = device->rates;
+    if (k->kind == TG_KERNEL_CONTRACT) return rates->launch + tg_tile_time_alone(k, device);
+    return rates->launch + kernel_operations(k) / rates->alone_rate;
+}
+
 static double time_in_chain(const tg_device_rates *rates, const tg_kernel *k, int32_t slices) {
     double rounds = (double)((slices + rates->processors - 1) / rates->processors);
     return rates->chained + rounds * (kernel_operations(k) / (double)slices) / rates->slice_rate;
@@ -71,13 +78,12 @@ static double time_in_chain(const tg_device_rates *rates, const tg_kernel *k, in
 
 static void collect_kernels(launcher *l, int32_t *position_of_group) {
     const tg_planner *p = l->p;
-    const tg_device_rates *rates = p->options->device->rates;
     for (int64_t g = 0; g < p->fusion.groups.count; g++) position_of_group[g] = -1;
     for (int32_t i = 0; i < l->count; i++) {
         launch_kernel *k = &l->kernels[i];
         k->group = p->order[i];
         k->kernel = p->fusion.groups.items[k->group].kernel;
-        k->alone = rates->launch + kernel_operations(k->kernel) / rates->alone_rate;
+        k->alone = time_alone(p->options->device, k->kernel);
         position_of_group[k->group] = i;
     }
 }

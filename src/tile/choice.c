@@ -265,6 +265,14 @@ bool tg_tile_choose(const tg_tile_problem *problem, const tg_tile_room *room, tg
     return out->method != TG_TILE_NONE;
 }
 
+double tg_tile_time_alone(const tg_kernel *kernel, const tg_device_model *device) {
+    const tg_tile_problem problem = tg_tile_problem_make(kernel, 0, true, true);
+    const tg_tile_room room = {.device = device};
+    choice_search s = {.problem = &problem, .room = &room};
+    choice_walk(&s);
+    return s.best.cycles / device->rates->clock;
+}
+
 tg_status tg_tile_list_candidates(const tg_tile_problem *problem, const tg_tile_room *room, tg_context *ctx,
                                   tg_tile_candidates *candidates) {
     choice_search cheapest = {.problem = problem, .room = room};

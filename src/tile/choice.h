@@ -55,6 +55,10 @@ typedef struct tg_tile_choice {
  * hundred choices at most, a few thousand with a table. */
 bool tg_tile_choose(const tg_tile_problem *problem, const tg_tile_room *room, tg_tile_choice *out);
 
+/* Expected microseconds of a contraction that has the device to itself, its launch not counted: of
+ * the choice that the rule makes. For kernels of kind CONTRACT. */
+double tg_tile_time_alone(const tg_kernel *kernel, const tg_device_model *device);
+
 /* The operands as the choice reads them: as vectors where that is possible and the method gains by
  * it. */
 tg_tile_problem tg_tile_read(const tg_tile_problem *problem, const tg_tile_choice *choice);

@@ -1316,6 +1316,41 @@ static uint32_t fake_get_version(void) {
     return 27u << 24;
 }
 
+/* No adapter here has the feature timestamp-query. */
+static uint32_t fake_device_has_feature(tg_wgpu_device device, uint32_t feature) {
+    (void)feature;
+    fake_count(FAKE_device_has_feature);
+    (void)fake_use(device, FAKE_DEVICE, "hasFeature");
+    return 0;
+}
+
+static tg_wgpu_query_set fake_device_create_query_set(tg_wgpu_device device, const tg_wgpu_query_set_descriptor *descriptor) {
+    (void)device;
+    (void)descriptor;
+    fake_count(FAKE_device_create_query_set);
+    fake_mistake("createQuerySet without the feature");
+    return NULL;
+}
+
+static void fake_encoder_resolve_query_set(tg_wgpu_command_encoder encoder, tg_wgpu_query_set set, uint32_t first, uint32_t count,
+                                           tg_wgpu_buffer destination, uint64_t offset) {
+    (void)encoder, (void)set, (void)first, (void)count, (void)destination, (void)offset;
+    fake_count(FAKE_encoder_resolve_query_set);
+    fake_mistake("resolveQuerySet without the feature");
+}
+
+static void fake_query_set_destroy(tg_wgpu_query_set set) {
+    (void)set;
+    fake_count(FAKE_query_set_destroy);
+    fake_mistake("a query set is destroyed that was never made");
+}
+
+static void fake_query_set_release(tg_wgpu_query_set set) {
+    (void)set;
+    fake_count(FAKE_query_set_release);
+    fake_mistake("a query set is released that was never made");
+}
+
 #if defined(FAKE_WEBGPU_EXPORT)
 /* As a shared library: the required functions under their own names. The program that opens it begins it. */
 #  define FAKE_EXPORT_REQUIRED(result, field, symbol, parameters) \

@@ -341,20 +341,30 @@ typedef enum tg_text { TG_TEXT_IR = 0, TG_TEXT_KERNELS, TG_TEXT_PLAN, TG_TEXT_DO
 TG_API const char *tg_model_text_at(tg_site site, tg_model *model, tg_text what);
 #define tg_model_text(...) tg_model_text_at(TG_SITE, __VA_ARGS__)
 
-/* The time of one kernel of the training step (of a model that is not trained: of the run). */
+/* The time of one kernel of the training step (of a model that is not trained: of the run). On a
+ * GPU: of one launch, which may hold several kernels. */
 typedef struct tg_kernel_time {
-    /* the operations it fuses: "contract_add_relu"; owned by the model, until the next call */
+    /* the operations it fuses: "contract_add_relu"; of several kernels "contract_add, exp_sum".
+     * Owned by the model, until the next tg_model_time_kernels */
     const char *name;
-    /* "1024 | 256 | 64": rows, columns, summed; of a reduction: what stays | what is reduced */
+    /* "1024 | 256 | 64": rows, columns, summed; of a reduction: what stays | what is reduced; of
+     * several kernels that of the one with the most work */
     char loops[64];
-    double flops;        /* of a contraction 2 M K N; else 0 */
-    double milliseconds; /* the least so far; 0 before the first step */
+    int kernels;         /* of the launch; on the CPU 1 */
+    int64_t workgroups;  /* of the launch's largest dispatch; on the CPU 0 */
+    double flops;        /* of contractions 2 M K N each; else 0 */
+    double bytes;        /* of the arrays that it reads and of those that it writes, at least */
+    double milliseconds; /* CPU: the least so far; GPU: the median so far, of at most 31 steps */
 } tg_kernel_time;
-/* Fills times[i] for the first `count` kernels (tg_model_info.kernels has their number). From now
- * on each step times its kernels, until another call or the end of the model; where inputs have
- * TG_ANY, each step of the size used last. `times` is the caller's and must live that long.
- * TG_ERROR_UNSUPPORTED except on the CPU; TG_ERROR_ARGUMENT for a negative count. It costs a step
- * about 50 ns for each kernel. */
+/* Fills times[i] for the first `count` kernels (launches). There are at most tg_model_info.kernels
+ * of them, and a times[i] beyond the last is left as it was. Their milliseconds are 0 before the
+ * first step. From now on each step (tg_step, tg_run) times its kernels, until another call or the
+ * end of the model; where inputs have TG_ANY, each step of the size used last. `times` is the
+ * caller's and must live that long; NULL, with a count of 0, ends it. On the CPU it costs a step
+ * about 50 ns for each kernel. On a GPU each launch waits for the one before, so that a step takes
+ * longer, and steps of tg_step_async and tg_train are not timed. TG_ERROR_UNSUPPORTED where there is
+ * no clock: a GPU without the feature timestamp-query, wgpu-native. TG_ERROR_ARGUMENT for a negative
+ * count. */
 TG_API tg_status tg_model_time_kernels_at(tg_site site, tg_model *model, tg_kernel_time *times, int count);
 #define tg_model_time_kernels(...) tg_model_time_kernels_at(TG_SITE, __VA_ARGS__)
 

@@ -70,9 +70,10 @@ typedef struct tg_executor {
     tg_status (*load)(tg_device *device, const tg_program *program, const int32_t *state_slots, tg_executable **out);
     void (*unload)(tg_device *device, tg_executable *executable);
     int (*dispatches)(const tg_executable *executable); /* launches of one run */
-    /* From now on run notes the least milliseconds of kernel i in times[i], i < count. NULL: where
-     * kernels are not timed. */
-    void (*time_kernels)(tg_executable *executable, tg_kernel_time *times, int count);
+    /* From now on run notes in times[i], i < count, the milliseconds of kernel i, or of launch i if
+     * `wgsl`, whose workgroups it notes at once; times NULL: no more. NULL: where there is no clock.
+     * TG_ERROR_UNSUPPORTED: the device has none. */
+    tg_status (*time_kernels)(tg_device *device, tg_executable *executable, tg_kernel_time *times, int count);
     /* of them laid out by the user's table; NULL where there is none */
     int (*tuned)(const tg_executable *executable);
     /* inputs[i]: data of program.inputs[i], borrowed for the call. outputs[i]: where to copy

@@ -5,6 +5,7 @@
 #include "emit/emit.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static const tg_variant *inspect_main(const tg_model *model) { return model->variants[model->training ? TG_VARIANT_STEP : TG_VARIANT_RUN]; }
 
@@ -108,27 +109,90 @@ static void inspect_loops(const tg_kernel *kernel, char *text, size_t size) {
     }
 }
 
+static double inspect_points(const tg_kernel *kernel) {
+    double points = 1;
+    for (int32_t d = 0; d < kernel->loop_count; d++) points *= (double)kernel->extent[d];
+    return points;
+}
+static bool inspect_has_argument(const tg_program *program, int32_t first, int32_t end, const tg_argument *argument) {
+    for (int32_t k = first; k < end; k++)
+        for (int32_t i = 0; i < program->kernels[k].argument_count; i++) {
+            const tg_argument *other = &program->kernels[k].arguments[i];
+            if (other == argument) return false;
+            if (other->buffer == argument->buffer && (argument->access & ~other->access) == 0) return true;
+        }
+    return false;
+}
+/* Each buffer of the launch is read once and written once, but no more of it than the kernel has
+ * points. */
+static double inspect_bytes(const tg_program *program, const tg_launch *launch) {
+    double bytes = 0;
+    for (int32_t k = launch->first; k < launch->first + launch->count; k++) {
+        const tg_kernel *kernel = &program->kernels[k];
+        const double points = inspect_points(kernel);
+        for (int32_t i = 0; i < kernel->argument_count; i++) {
+            const tg_argument *argument = &kernel->arguments[i];
+            const double count = (double)program->buffers[argument->buffer].count;
+            const double item = (double)tg_program_element_bytes(program, argument->dtype);
+            if (inspect_has_argument(program, launch->first, k + 1, argument)) continue;
+            bytes += (argument->access == TG_ACCESS_READ_WRITE ? 2 : 1) * item * (count < points ? count : points);
+        }
+    }
+    return bytes;
+}
+/* All but the name, which is still being written, and what the executor notes. */
+static tg_kernel_time inspect_time(const tg_program *program, const tg_launch *launch) {
+    const tg_kernel *most = &program->kernels[launch->first];
+    tg_kernel_time time = {.kernels = launch->count, .bytes = inspect_bytes(program, launch)};
+    for (int32_t k = launch->first; k < launch->first + launch->count; k++) {
+        const tg_kernel *kernel = &program->kernels[k];
+        time.flops += kernel->flops;
+        if (kernel->flops > most->flops || (kernel->flops >= most->flops && inspect_points(kernel) > inspect_points(most))) most = kernel;
+    }
+    inspect_loops(most, time.loops, sizeof time.loops);
+    return time;
+}
+/* What is timed by itself: a launch of the program, or kernel i. */
+static tg_launch inspect_timed(const tg_model *model, const tg_program *program, int32_t i) {
+    return model->family->executor->wgsl ? program->launches[i] : (tg_launch){i, 1, 0};
+}
+static tg_status inspect_times(tg_model *model, const tg_program *program, tg_kernel_time *times, int count) {
+    tg_text_buffer *names = &model->timed_names;
+    tg_text_clear(names);
+    for (int i = 0; i < count; i++) {
+        const tg_launch launch = inspect_timed(model, program, i);
+        times[i] = inspect_time(program, &launch);
+        for (int32_t k = 0; k < launch.count; k++) tg_text_add(names, "%s%s", k > 0 ? ", " : "", program->kernels[launch.first + k].name);
+        tg_text_bytes(names, "", 1);
+    }
+    if (names->failed) return TG_ERROR_MEMORY;
+    const char *name = names->data;
+    for (int i = 0; i < count; i++) {
+        times[i].name = name;
+        name += strlen(name) + 1;
+    }
+    return TG_OK;
+}
+
 tg_status tg_model_time_kernels_at(tg_site site, tg_model *model, tg_kernel_time *times, int count) {
     if (model == NULL) return TG_ERROR_ARGUMENT;
-    tg_model_begin(model->ctx, site);
+    tg_model_enter(model, site);
     if (count < 0) return tg_fail(model->ctx, TG_ERROR_ARGUMENT, TG_SITE_NONE, "time_kernels: the count is %d", count);
     model = tg_sizes_last(model);
     const tg_variant *variant = inspect_main(model);
-    const tg_executor *executor = model->family->executor;
-    if (executor->time_kernels == NULL)
-        return tg_fail(model->ctx, TG_ERROR_UNSUPPORTED, TG_SITE_NONE, "time_kernels: kernels are timed on the CPU only");
+    const tg_family *family = model->family;
+    if (family->executor->time_kernels == NULL)
+        return tg_fail(model->ctx, TG_ERROR_UNSUPPORTED, TG_SITE_NONE, "time_kernels: there is no clock on this home");
+    tg_status status = TG_OK;
     for (tg_model *each = model->root; each != NULL; each = each->next) { /* another size's come to their end */
         if (each->owner != model->owner || !each->timed) continue;
-        executor->time_kernels(inspect_main(each)->executable, NULL, 0);
+        (void)family->executor->time_kernels(family->device, inspect_main(each)->executable, NULL, 0);
         each->timed = false;
     }
-    if (count > variant->program->kernel_count) count = variant->program->kernel_count;
-    for (int i = 0; times != NULL && i < count; i++) {
-        const tg_kernel *kernel = &variant->program->kernels[i];
-        times[i] = (tg_kernel_time){.name = kernel->name, .flops = kernel->flops};
-        inspect_loops(kernel, times[i].loops, sizeof times[i].loops);
-    }
-    executor->time_kernels(variant->executable, times, count);
-    model->timed = times != NULL;
-    return TG_OK;
+    const int most = family->executor->wgsl ? variant->program->launch_count : variant->program->kernel_count;
+    if (count > most) count = most;
+    if (times != NULL) status = inspect_times(model, variant->program, times, count);
+    if (status == TG_OK) status = family->executor->time_kernels(family->device, variant->executable, times, count);
+    model->timed = status == TG_OK && times != NULL;
+    return status;
 }

@@ -79,6 +79,7 @@ static tg_model *model_create(tg_context *ctx, tg_graph *traced) {
     model->root = model->owner = model->last = model;
     model->traced = traced;
     tg_text_init(&model->text, ctx);
+    tg_text_init(&model->timed_names, ctx);
     model->fed = tg_alloc(ctx, (size_t)(traced->inputs.count + 1) * sizeof *model->fed);
     if (model->fed != NULL) return model;
     tg_model_destroy(model);
@@ -266,6 +267,7 @@ static void model_free(tg_model *model) {
     if (model->fed != NULL) tg_release(model->ctx, model->fed, (size_t)(model->traced->inputs.count + 1) * sizeof *model->fed);
     if (model->traced != NULL) tg_graph_destroy(model->traced);
     tg_text_free(&model->text);
+    tg_text_free(&model->timed_names);
     tg_release(model->ctx, model, sizeof *model);
 }
 

@@ -141,10 +141,11 @@ struct tg_model {
     void *user;
     int64_t any_size; /* of a root: as in tg_compile_options */
     int max_sizes;
-    int64_t clock;       /* of an owner: calls so far */
-    tg_model *last;      /* whose size the last call had that was not refused */
-    const void **fed;    /* per traced input: data of the call in progress */
-    tg_text_buffer text; /* the last tg_model_text */
+    int64_t clock;              /* of an owner: calls so far */
+    tg_model *last;             /* whose size the last call had that was not refused */
+    const void **fed;           /* per traced input: data of the call in progress */
+    tg_text_buffer text;        /* the last tg_model_text */
+    tg_text_buffer timed_names; /* of tg_model_time_kernels */
 };
 
 struct tg_captures {

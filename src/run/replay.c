@@ -209,7 +209,7 @@ static tg_status replay_add_launch(const replay_making *m, int32_t launch) {
     for (int32_t s = 0; s < printed->stage_count; s++) {
         const tg_wgsl_stage *from = &printed->stages[s];
         tg_replay_stage *stage = &replay->stages[replay->stage_count++];
-        *stage = (tg_replay_stage){.binding_count = from->binding_count, .bindings = from->bindings, .label = label};
+        *stage = (tg_replay_stage){.binding_count = from->binding_count, .bindings = from->bindings, .label = label, .launch = launch};
         memcpy(stage->groups, from->groups, sizeof stage->groups);
         stage->source = replay_source(replay, from, label);
         tg_status status = replay_bind(m, from, printed->scratch_bytes, stage);

@@ -61,6 +61,7 @@ typedef struct tg_replay_stage {
     /* the same in the printer's numbers (tg_wgsl_stage); NULL after tg_replay_drop_texts */
     const int32_t *bindings;
     const char *label; /* the first kernel of its launch */
+    int32_t launch;    /* of the program */
 } tg_replay_stage;
 
 typedef struct tg_replay {

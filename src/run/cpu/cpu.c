@@ -264,9 +264,11 @@ static double cpu_milliseconds(void) {
     if (timespec_get(&now, TIME_UTC) != TIME_UTC) return 0;
     return 1e3 * (double)now.tv_sec + 1e-6 * (double)now.tv_nsec;
 }
-static void cpu_time_kernels(tg_executable *e, tg_kernel_time *times, int count) {
+static tg_status cpu_time_kernels(tg_device *device, tg_executable *e, tg_kernel_time *times, int count) {
+    (void)device;
     e->times = times;
     e->timed = times != NULL ? count : 0;
+    return TG_OK;
 }
 #else
 #  define cpu_milliseconds() 0.0

@@ -34,6 +34,13 @@ static const uint32_t *adapters_generation(const tg_webgpu_api *api, tg_wgpu_fea
     if (api->get_instance_features != NULL) return adapters_newer;
     return api->get_instance_capabilities != NULL ? adapters_older : NULL;
 }
+/* Are passes timed as webgpu.h has it today? Dawns of both generations do so; wgpu-native counts in
+ * ticks of its own. */
+static bool adapters_times(const tg_webgpu_api *api, const uint32_t *numbers) {
+    if (api->device_create_query_set == NULL || api->encoder_resolve_query_set == NULL) return false;
+    if (api->query_set_destroy == NULL || api->query_set_release == NULL || api->device_poll != NULL) return false;
+    return api->device_tick != NULL || numbers == adapters_newer;
+}
 static void adapters_read_features(const tg_webgpu_api *api, webgpu_adapter *adapter) {
     tg_wgpu_features features = {0, NULL};
     bool has[WEBGPU_FEATURES] = {false};
@@ -44,6 +51,7 @@ static void adapters_read_features(const tg_webgpu_api *api, webgpu_adapter *ada
         if (has[i]) adapter->features[adapter->feature_count++] = numbers[i];
     }
     adapter->info.timestamps = has[ADAPTERS_TIMESTAMPS];
+    adapter->times = has[ADAPTERS_TIMESTAMPS] && adapters_times(api, numbers);
     adapter->info.subgroups = has[ADAPTERS_SUBGROUPS];
     adapter->info.f16 = has[ADAPTERS_F16];
     adapter->info.subgroup_matrices = has[ADAPTERS_MATRICES];

@@ -11,6 +11,7 @@
  *     feature only if it is certain which arrangement the library has;
  *   - an entry of a bind group layout gained bindingArraySize (all Dawns of the last generations,
  *     wgpu-native from 29 on): the shorter entry is tg_wgpu_layout_entry_old;
+ *   - the timestamps of a pass gained `next`: adapters.c says of which libraries they are used;
  *   - the callback of onSubmittedWorkDone and the descriptor of an instance changed: neither is
  *     used. */
 #ifndef TG_WEBGPU_API_H
@@ -34,6 +35,7 @@ TG_WGPU_OBJECT(compute_pipeline);
 TG_WGPU_OBJECT(command_encoder);
 TG_WGPU_OBJECT(compute_pass);
 TG_WGPU_OBJECT(command_buffer);
+TG_WGPU_OBJECT(query_set);
 #undef TG_WGPU_OBJECT
 
 /* ---- numbers */
@@ -50,6 +52,7 @@ enum {
     TG_WGPU_BINDING_STORAGE = 3,
     TG_WGPU_STAGE_COMPUTE = 4,
     TG_WGPU_MAP_READ = 1,
+    TG_WGPU_QUERY_TIMESTAMP = 2,
     TG_WGPU_MESSAGE_ERROR = 1
 };
 typedef enum tg_wgpu_backend {
@@ -79,6 +82,7 @@ enum { TG_WGPU_LOST_UNKNOWN = 1, TG_WGPU_LOST_DESTROYED = 2, TG_WGPU_LOST_CANCEL
 #define TG_WGPU_USAGE_COPY_SOURCE UINT64_C(0x4)
 #define TG_WGPU_USAGE_COPY_DESTINATION UINT64_C(0x8)
 #define TG_WGPU_USAGE_STORAGE UINT64_C(0x80)
+#define TG_WGPU_USAGE_QUERY_RESOLVE UINT64_C(0x200)
 
 /* ---- structs: fields in the order of the standard header; descriptors that we do not use are void
  * pointers */
@@ -281,10 +285,21 @@ typedef struct tg_wgpu_compute_pipeline_descriptor {
         const void *constants;
     } compute;
 } tg_wgpu_compute_pipeline_descriptor;
+typedef struct tg_wgpu_query_set_descriptor {
+    const void *next;
+    tg_wgpu_string label;
+    uint32_t type, count;
+} tg_wgpu_query_set_descriptor;
+/* Queries of the set that are written when the pass begins and when it ends. */
+typedef struct tg_wgpu_pass_timestamps {
+    const void *next; /* not in all generations: see adapters.c */
+    tg_wgpu_query_set set;
+    uint32_t begin, end;
+} tg_wgpu_pass_timestamps;
 typedef struct tg_wgpu_pass_descriptor {
     const void *next;
     tg_wgpu_string label;
-    const void *timestamps;
+    const tg_wgpu_pass_timestamps *timestamps;
 } tg_wgpu_pass_descriptor;
 
 /* ---- functions: X(need, result, field, symbol, parameters). OPTIONAL ones may be NULL in a
@@ -359,6 +374,15 @@ typedef struct tg_wgpu_pass_descriptor {
     (tg_wgpu_compute_pass pass, uint32_t x, uint32_t y, uint32_t z)) \
   X(REQUIRED, void, pass_end, wgpuComputePassEncoderEnd, (tg_wgpu_compute_pass pass)) \
   X(REQUIRED, void, pass_release, wgpuComputePassEncoderRelease, (tg_wgpu_compute_pass pass)) \
+  /* of the feature timestamp-query */ \
+  X(OPTIONAL, uint32_t, device_has_feature, wgpuDeviceHasFeature, (tg_wgpu_device device, uint32_t feature)) \
+  X(OPTIONAL, tg_wgpu_query_set, device_create_query_set, wgpuDeviceCreateQuerySet, \
+    (tg_wgpu_device device, const tg_wgpu_query_set_descriptor *descriptor)) \
+  X(OPTIONAL, void, encoder_resolve_query_set, wgpuCommandEncoderResolveQuerySet, \
+    (tg_wgpu_command_encoder encoder, tg_wgpu_query_set set, uint32_t first, uint32_t count, tg_wgpu_buffer destination, \
+     uint64_t destination_offset)) \
+  X(OPTIONAL, void, query_set_destroy, wgpuQuerySetDestroy, (tg_wgpu_query_set set)) \
+  X(OPTIONAL, void, query_set_release, wgpuQuerySetRelease, (tg_wgpu_query_set set)) \
   /* Dawn's own; their presence says that the library is Dawn */ \
   X(OPTIONAL, void, device_tick, wgpuDeviceTick, (tg_wgpu_device device)) \
   X(OPTIONAL, tg_wgpu_adapter, device_get_adapter, wgpuDeviceGetAdapter, (tg_wgpu_device device)) \

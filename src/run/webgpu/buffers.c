@@ -41,10 +41,12 @@ tg_wgpu_command_encoder tg_webgpu_encoder(webgpu_device *d) {
     else d->count.objects++;
     return encoder;
 }
-tg_status tg_webgpu_begin_pass(webgpu_device *d, tg_wgpu_command_encoder *encoder, tg_wgpu_compute_pass *pass) {
+tg_status tg_webgpu_begin_pass(webgpu_device *d, tg_wgpu_command_encoder *encoder, const tg_wgpu_pass_timestamps *timestamps,
+                               tg_wgpu_compute_pass *pass) {
+    const tg_wgpu_pass_descriptor descriptor = {.label = webgpu_string(NULL), .timestamps = timestamps};
     if (*encoder == NULL) *encoder = tg_webgpu_encoder(d);
     if (*encoder == NULL) return TG_ERROR_DEVICE;
-    *pass = d->host->api.encoder_begin_compute_pass(*encoder, NULL);
+    *pass = d->host->api.encoder_begin_compute_pass(*encoder, timestamps != NULL ? &descriptor : NULL);
     if (*pass != NULL) return TG_OK;
     d->host->api.encoder_release(*encoder);
     d->count.objects--;

@@ -65,6 +65,7 @@ typedef struct webgpu_adapter {
     tg_wgpu_limits limits;
     uint32_t device_id, features[WEBGPU_FEATURES]; /* numbers of the features we ask for */
     int feature_count;
+    bool times; /* timestamps of passes can be used, if the feature is asked for */
     char driver[128];
 } webgpu_adapter;
 
@@ -146,6 +147,7 @@ typedef struct webgpu_gpu {
     bool alone;        /* its model shares it with nobody */
     bool software;     /* the adapter is the CPU */
     bool executes;     /* false: an adapter that does nothing, which was asked for by name */
+    bool times;        /* timestamps of passes can be used */
     int subgroup_size; /* of each subgroup; 0: not known, or not always the same */
     tg_wgpu_device device;
     tg_wgpu_queue queue;
@@ -301,9 +303,10 @@ tg_status tg_webgpu_write_state(tg_device *device, int32_t slot, int64_t first, 
 tg_status tg_webgpu_read_state(tg_device *device, int32_t slot, int64_t first, void *data, int64_t count);
 /* NULL recorded. */
 tg_wgpu_command_encoder tg_webgpu_encoder(webgpu_device *d);
-/* Begins a compute pass of *encoder, which is made if it is NULL. After an error *encoder is
+/* Begins a compute pass of *encoder, which is made if it is NULL. timestamps: NULL is none. After an error *encoder is
  * released and NULL. */
-tg_status tg_webgpu_begin_pass(webgpu_device *d, tg_wgpu_command_encoder *encoder, tg_wgpu_compute_pass *pass);
+tg_status tg_webgpu_begin_pass(webgpu_device *d, tg_wgpu_command_encoder *encoder, const tg_wgpu_pass_timestamps *timestamps,
+                               tg_wgpu_compute_pass *pass);
 void tg_webgpu_end_pass(webgpu_device *d, tg_wgpu_compute_pass pass);
 /* Submits an encoder's commands; the encoder is released. */
 tg_status tg_webgpu_submit(webgpu_device *d, tg_wgpu_command_encoder encoder);
@@ -342,6 +345,8 @@ typedef struct webgpu_executable {
     webgpu_bundle bundle;
     tg_pace pace;
     bool poison;
+    struct webgpu_timer *timer; /* NULL: launches are not timed */
+    bool timing;                /* the run in progress is timed */
 } webgpu_executable;
 static inline webgpu_executable *webgpu_executable_of(tg_executable *e) { return (webgpu_executable *)(void *)e; }
 
@@ -373,6 +378,16 @@ void tg_webgpu_write_inputs(webgpu_executable *e, const void *const *inputs);
 void tg_webgpu_encode(webgpu_device *d, const webgpu_bundle *bundle, tg_wgpu_compute_pass pass, int32_t begin, int32_t end);
 /* Fills the workspace and the scratch with NaN, if e->poison. */
 void tg_webgpu_poison(webgpu_executable *e);
+
+/* timer.c: what each launch of a run takes */
+tg_status tg_webgpu_time_launches(webgpu_device *d, tg_executable *executable, tg_kernel_time *times, int count);
+void tg_webgpu_drop_timer(webgpu_executable *e);
+/* Where the pass of a launch writes its times; false: it is not timed. */
+bool tg_webgpu_timer_pass(const webgpu_executable *e, int32_t launch, tg_wgpu_pass_timestamps *out);
+/* Encodes, after the last pass of a run, that its times become readable. */
+void tg_webgpu_timer_resolve(const webgpu_executable *e, tg_wgpu_command_encoder encoder);
+/* Reads the times of a run that is done. */
+tg_status tg_webgpu_timer_take(webgpu_executable *e);
 
 /* feeder.c */
 tg_status tg_webgpu_make_feeder(tg_device *device, tg_executable *executable, const tg_feeder_options *options, tg_feeder **out);

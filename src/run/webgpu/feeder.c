@@ -154,7 +154,7 @@ static tg_status feeder_encode(const webgpu_feeder *f, const feeder_piece *piece
     webgpu_device *d = f->device;
     tg_wgpu_command_encoder encoder = NULL;
     tg_wgpu_compute_pass pass = NULL;
-    tg_status status = tg_webgpu_begin_pass(d, &encoder, &pass);
+    tg_status status = tg_webgpu_begin_pass(d, &encoder, NULL, &pass);
     if (status != TG_OK) return status;
     feeder_encode_steps(f, pass, piece);
     tg_webgpu_end_pass(d, pass);

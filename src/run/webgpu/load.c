@@ -141,6 +141,7 @@ void tg_webgpu_unload(tg_device *device, tg_executable *executable) {
     webgpu_executable *e = webgpu_executable_of(executable);
     webgpu_device *d = e->device;
     tg_context *ctx = d->ctx;
+    tg_webgpu_drop_timer(e);
     tg_webgpu_drop_bundle(d, &e->bundle);
     for (int b = 0; b < TG_REPLAY_OWN; ++b) tg_webgpu_drop_buffer(d, &e->blocks[b]);
     tg_webgpu_drop_buffer(d, &e->readback);

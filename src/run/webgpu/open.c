@@ -113,11 +113,19 @@ static tg_status open_device(webgpu_device *d, const webgpu_adapter *adapter) {
     snprintf(text, sizeof text, "%s", d->host->dawn ? d->gpu->wish.toggles : "");
     size_t count = open_toggles(text, names);
     for (int i = 0; i < WEBGPU_F16_TOGGLES && d->host->dawn && d->wants_f16; ++i) names[count++] = tg_webgpu_f16_toggles[i];
-    const tg_wgpu_dawn_toggles chain = {.chain = {.type = TG_WGPU_STYPE_DAWN_TOGGLES}, .enabled_count = count, .enabled = names};
+    /* Dawn rounds times to 0.1 ms, so that a page cannot spy: nothing is to be hidden from a program */
+    static const char *const rounding = "timestamp_quantization";
+    const bool exact = d->host->dawn && adapter->times;
+    const tg_wgpu_dawn_toggles chain = {.chain = {.type = TG_WGPU_STYPE_DAWN_TOGGLES},
+                                        .enabled_count = count,
+                                        .enabled = names,
+                                        .disabled_count = exact ? 1 : 0,
+                                        .disabled = &rounding};
     for (int attempt = 0; attempt < 3 && d->gpu->device == NULL; ++attempt) {
         tg_status status =
-            open_request(d, adapter, attempt < 2 && !d->gpu->wish.guaranteed, attempt<1, chain.enabled_count> 0 ? &chain.chain : NULL);
+            open_request(d, adapter, attempt < 2 && !d->gpu->wish.guaranteed, attempt<1, count> 0 || exact ? &chain.chain : NULL);
         if (status != TG_OK) return status;
+        d->gpu->times = adapter->times && attempt < 1;
     }
     if (d->gpu->device != NULL) return TG_OK;
     return tg_fail(d->ctx, TG_ERROR_DEVICE, TG_SITE_NONE, "webgpu: the adapter %s gives no device: %s", d->gpu->name, d->text);
@@ -135,6 +143,8 @@ static void open_foreign(webgpu_device *d, const tg_webgpu_device *foreign) {
     tg_webgpu_read_adapter(d, handle, &adapter);
     d->host->api.adapter_release(handle);
     open_describe(d, &adapter);
+    d->gpu->times = adapter.times && d->host->api.device_has_feature != NULL &&
+                    d->host->api.device_has_feature(d->gpu->device, adapter.features[0]) != 0;
 }
 
 /* ---- what the device accepts */

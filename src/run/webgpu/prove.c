@@ -58,7 +58,7 @@ static tg_status prove_make(webgpu_device *d, prove_work *work) {
 static tg_status prove_submit(webgpu_device *d, const prove_work *work) {
     tg_wgpu_command_encoder encoder = NULL;
     tg_wgpu_compute_pass pass = NULL;
-    tg_status status = tg_webgpu_begin_pass(d, &encoder, &pass);
+    tg_status status = tg_webgpu_begin_pass(d, &encoder, NULL, &pass);
     if (status != TG_OK) return status;
     tg_webgpu_encode(d, &work->bundle, pass, 0, 1);
     tg_webgpu_end_pass(d, pass);

@@ -80,18 +80,36 @@ void tg_webgpu_encode(webgpu_device *d, const webgpu_bundle *bundle, tg_wgpu_com
     }
     d->count.dispatches += end - begin;
 }
-/* Dispatches [begin, end) in a pass of their own, on an encoder that may be new, as
- * tg_webgpu_begin_pass. */
-static tg_status run_record(const webgpu_executable *e, int32_t begin, int32_t end, tg_wgpu_command_encoder *encoder) {
+static tg_status run_record_pass(const webgpu_executable *e, int32_t begin, int32_t end, const tg_wgpu_pass_timestamps *timestamps,
+                                 tg_wgpu_command_encoder *encoder) {
     webgpu_device *d = e->device;
     tg_wgpu_compute_pass pass = NULL;
-    if (begin == end && *encoder == NULL) *encoder = tg_webgpu_encoder(d);
-    if (begin == end) return *encoder != NULL ? TG_OK : TG_ERROR_DEVICE;
-    tg_status status = tg_webgpu_begin_pass(d, encoder, &pass);
+    tg_status status = tg_webgpu_begin_pass(d, encoder, timestamps, &pass);
     if (status != TG_OK) return status;
     tg_webgpu_encode(d, &e->bundle, pass, begin, end);
     tg_webgpu_end_pass(d, pass);
     return TG_OK;
+}
+/* The end of the launch of dispatch `first`, at most `most`. */
+static int32_t run_launch_end(const webgpu_executable *e, int32_t first, int32_t most) {
+    int32_t end = first + 1;
+    while (end < most && e->replay.stages[end].launch == e->replay.stages[first].launch) end++;
+    return end;
+}
+/* Dispatches [begin, end) in a pass of their own, on an encoder that may be new, as
+ * tg_webgpu_begin_pass. In a run that is timed, each launch has a pass. */
+static tg_status run_record(const webgpu_executable *e, int32_t begin, int32_t end, tg_wgpu_command_encoder *encoder) {
+    if (begin == end && *encoder == NULL) *encoder = tg_webgpu_encoder(e->device);
+    if (begin == end) return *encoder != NULL ? TG_OK : TG_ERROR_DEVICE;
+    if (!e->timing) return run_record_pass(e, begin, end, NULL, encoder);
+    tg_status status = TG_OK;
+    for (int32_t first = begin, next; first < end && status == TG_OK; first = next) {
+        tg_wgpu_pass_timestamps timestamps;
+        next = run_launch_end(e, first, end);
+        const bool timed = tg_webgpu_timer_pass(e, e->replay.stages[first].launch, &timestamps);
+        status = run_record_pass(e, first, next, timed ? &timestamps : NULL, encoder);
+    }
+    return status;
 }
 static webgpu_range run_output(const webgpu_executable *e, int32_t i) { return tg_webgpu_range(e, tg_replay_output(&e->replay, i)); }
 /* Copies the outputs that are wanted. [*from, *to) is the range of the readback buffer that they
@@ -123,6 +141,7 @@ static tg_status run_submission(webgpu_executable *e, int32_t begin, int32_t end
     tg_status status = run_record(e, begin, end, &encoder);
     if (status == TG_OK) {
         if (end == e->pace.stages) run_encode_copies(e, encoder, outputs, &from, &to);
+        if (end == e->pace.stages && e->timing) tg_webgpu_timer_resolve(e, encoder);
         status = tg_webgpu_submit(d, encoder);
     }
     tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "running a step");
@@ -157,12 +176,17 @@ static void run_open(webgpu_executable *e, int32_t begin, const void *const *inp
     tg_webgpu_write_inputs(e, inputs);
     tg_webgpu_poison(e);
 }
+/* Where the submission that begins at dispatch `begin` ends. A launch that is timed is not cut. */
+static int32_t run_piece_end(const webgpu_executable *e, int32_t begin) {
+    const int32_t end = tg_pace_end(&e->pace, begin);
+    return e->timing && end > begin ? run_launch_end(e, end - 1, e->pace.stages) : end;
+}
 /* Makes all submissions and waits for each, except a last one of dispatches [*rest, ...) if
  * `rest` is not NULL. */
 static tg_status run_pieces(webgpu_executable *e, const void *const *inputs, void *const *outputs, int32_t *rest) {
     int32_t begin = 0;
     do {
-        const int32_t end = tg_pace_end(&e->pace, begin);
+        const int32_t end = run_piece_end(e, begin);
         const int64_t start = tg_webgpu_now();
         if (end == e->pace.stages && rest != NULL) break;
         run_open(e, begin, inputs);
@@ -180,7 +204,12 @@ tg_status tg_webgpu_run(tg_device *device, tg_executable *executable, const void
     tg_status status = tg_webgpu_alive(d);
     if (status != TG_OK) return status;
     tg_webgpu_reset_counters(&d->count);
-    return run_has_work(e, outputs) ? run_pieces(e, inputs, outputs, NULL) : TG_OK;
+    if (!run_has_work(e, outputs)) return TG_OK;
+    e->timing = e->timer != NULL;
+    status = run_pieces(e, inputs, outputs, NULL);
+    if (status == TG_OK && e->timing) status = tg_webgpu_timer_take(e);
+    e->timing = false;
+    return status;
 }
 
 /* ---- runs that are not waited for */

@@ -56,6 +56,9 @@ static tg_status webgpu_start(tg_device *device, tg_executable *executable, cons
     WEBGPU_LOCKED(tg_webgpu_start(device, executable, inputs, result));
 }
 static tg_status webgpu_collect(tg_device *device, bool wait, bool *done) { WEBGPU_LOCKED(tg_webgpu_collect(device, wait, done)); }
+static tg_status webgpu_time_kernels(tg_device *device, tg_executable *executable, tg_kernel_time *times, int count) {
+    WEBGPU_LOCKED(tg_webgpu_time_launches(webgpu_of(device), executable, times, count));
+}
 static tg_status webgpu_make_feeder(tg_device *device, tg_executable *executable, const tg_feeder_options *options, tg_feeder **out) {
     WEBGPU_LOCKED(tg_webgpu_make_feeder(device, executable, options, out));
 }
@@ -93,6 +96,7 @@ const tg_executor tg_webgpu_executor = {
     .unload = webgpu_unload,
     .dispatches = tg_webgpu_dispatches,
     .tuned = tg_webgpu_tuned,
+    .time_kernels = webgpu_time_kernels,
     .run = webgpu_run,
     .start = webgpu_start,
     .collect = webgpu_collect,

@@ -31,7 +31,7 @@ typedef struct cli_options {
     tg_device_kind device;
     tg_precision precision;
     double target_loss; /* 0: not given */
-    const char *save, *load, *resume, *plot, *data;
+    const char *save, *load, *resume, *plot, *data, *trace;
     const char *adapter;
     bool profile;
     double seconds; /* 0: not given */

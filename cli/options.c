@@ -63,8 +63,10 @@ static const cli_option option_table[] = {
      "run a few hundred small operations and a short training on each adapter and on the "
      "CPU; exit with 1 if they differ"},
     {"--profile", NULL, CLI_FLAG, CLI_BENCH, FIELD(profile), 0, 0,
-     "for one example: the time of each kernel of a step on the CPU (the least of N "
-     "steps), the slowest first"},
+     "for one example: the time of each kernel of a step (CPU: the least of N steps) or each launch "
+     "(GPU: the median of N steps), the slowest first, with its rates and the best of the device"},
+    {"--trace", "FILE.json", CLI_FILE, CLI_BENCH, FIELD(trace), 0, 0,
+     "with --profile: also write the step as a trace, which Perfetto and chrome://tracing show"},
     {"--ir", NULL, CLI_FLAG, CLI_INSPECT, FIELD(ir), 0, 0, "print the graph after the passes"},
     {"--kernels", NULL, CLI_FLAG, CLI_INSPECT, FIELD(kernels), 0, 0, "print the fused kernels"},
     {"--plan", NULL, CLI_FLAG, CLI_INSPECT, FIELD(plan), 0, 0, "print the buffers and their offsets"},
@@ -284,6 +286,10 @@ static int check_together(const char *command, cli_options *options) {
     }
     if (options->adapter && strcmp(command, "devices") == 0 && !options->check) {
         cli_say("devices --adapter needs --check: the list is of all adapters");
+        return CLI_USAGE;
+    }
+    if (options->trace && !options->profile) {
+        cli_say("--trace needs --profile");
         return CLI_USAGE;
     }
     if (options->adapter) options->device = TG_DEVICE_WEBGPU;

@@ -392,14 +392,22 @@ def test_bench(_):
     expect(status == 0 and json.loads(out)["precision"] == "f32" and "precision f16 is not offered by cpu" in err, out + err)
 
 
-def test_bench_profile(_):
-    status, out, err = call("bench", "mlp-sin", "--profile", "--steps", 5, "--json")
+def test_bench_profile(folder):
+    status, out, err = call("bench", "mlp-sin", "--profile", "--steps", 200, "--json")
     rows = [json.loads(line) for line in out.splitlines()]
     kernels = json.loads(call("inspect", "mlp-sin", "--device", "cpu", "--json")[1])["kernels"]
     expect(status == 0 and len(rows) == kernels and all(row["ms"] > 0 and row["loops"] for row in rows), out + err)
     expect(rows == sorted(rows, key=lambda row: -row["ms"]) and any(row["flops"] > 0 for row in rows), "slowest first")
-    status, out, _ = call("bench", "mlp-sin", "--profile", "--steps", 2)
-    expect(status == 0 and "GFLOP/s" in out and "in all" in out, out)
+    expect(all(row["bytes"] > 0 and row["kernels"] == 1 and row["best_tflops"] > 0 and row["best_gbps"] > 0 for row in rows), str(rows[0]))
+    expect(abs(sum(row["share"] for row in rows) - 1) < 1e-2, "shares add up to 1")
+    trace = folder / "trace.json"
+    status, out, _ = call("bench", "mlp-sin", "--profile", "--steps", 2, "--trace", trace)
+    expect(status == 0 and "TFLOP/s" in out and "in all" in out, out)
+    events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
+    expect([event["args"]["launch"] for event in events] == list(range(kernels)), "an event for each kernel, in order")
+    for one, next_one in zip(events, events[1:]):
+        expect(abs(one["ts"] + one["dur"] - next_one["ts"]) < 0.01, "one after another")
+    refused("bench", "mlp-sin", "--trace", trace, says="--trace needs --profile")
     refused("bench", "--profile", "matmul:8", says="one example")
     refused("bench", "--profile", "mlp-sin", "transformer-add", says="one example")
 

@@ -9,14 +9,16 @@
 typedef struct bench_result {
     const char *workload;
     const tg_example *example; /* NULL: matmul */
+    tg_scale scale;            /* of an example of any size */
     int64_t size;              /* matmul: N */
     char device[32], adapter[128];
     int64_t threads, steps;
     double ms_per_step, ms_min;
     double ms_pipelined, ms_train, host_ms; /* of an example; host_ms 0: steps run in place */
     tg_precision precision;                 /* in use */
-    int dispatches, tuned;
-    int64_t peak_bytes;
+    int dispatches, kernels, tuned;
+    int64_t peak_bytes, parameters;
+    double compile_s;
     double loss_first, loss_last;
     double flops; /* of the contractions of one step */
 } bench_result;
@@ -108,6 +110,8 @@ static void note_device(bench_result *result, const tg_model_info *info) {
     snprintf(result->adapter, sizeof result->adapter, "%s", info->adapter);
     result->precision = info->precision;
     result->dispatches = info->dispatches;
+    result->kernels = info->kernels;
+    result->parameters = info->parameters;
     result->tuned = info->tuned;
     result->peak_bytes = info->peak_bytes;
 }
@@ -216,6 +220,18 @@ static int64_t threads_of(const char *device) {
     return word ? strtoll(word, NULL, 10) : 0;
 }
 
+/* An example has a fixed number, so that runs can be compared; a model of any size as many as a
+ * second holds, after steps that warm it up. */
+static int choose_steps(bench_result *result, const cli_options *options, cli_session *session) {
+    double warm = 0;
+    float loss = 0;
+    for (int64_t i = 0; i < 3 && result->example->scale; i++)
+        if (cli_session_step(session, options->seed, i + 1, &loss, &warm) != TG_OK)
+            return cli_context_error(session->ctx, result->workload, CLI_FAILED);
+    result->steps = options->steps > 0 ? options->steps : result->example->scale ? steps_for(warm) : result->flops > 1e8 ? 150 : 10000;
+    return CLI_DONE;
+}
+
 static int bench_example(bench_result *result, const cli_options *options) {
     cli_session session;
     int code = cli_session_open(&session, result->example, options, true);
@@ -226,7 +242,10 @@ static int bench_example(bench_result *result, const cli_options *options) {
         note_device(result, &info);
         result->flops = info.contraction_flops;
         result->threads = threads_of(info.device);
-        result->steps = options->steps > 0 ? options->steps : info.contraction_flops > 1e8 ? 150 : 10000;
+        result->compile_s = session.compile_seconds;
+        code = choose_steps(result, options, &session);
+    }
+    if (code == CLI_DONE) {
         double *times = malloc((size_t)result->steps * sizeof *times);
         if (!times) {
             cli_say("%s: out of memory", result->workload);
@@ -277,6 +296,9 @@ static void print_json(const bench_result *result, const bench_result *yardstick
     if (result->threads) printf("%lld", (long long)result->threads);
     else printf("null");
     if (trains) {
+        printf(", \"parameters\": %lld, \"kernels\": %d, \"compile_s\": %.4g, \"gflop\": %.6g, \"tflops\": %.4g",
+               (long long)result->parameters, result->kernels, result->compile_s, result->flops * 1e-9,
+               result->flops * 1e-9 / result->ms_train);
         printf(", \"ms_per_step_pipelined\": %.6g, \"ms_per_step_train\": %.6g, \"host_ms\": ", result->ms_pipelined, result->ms_train);
         cli_json_number(stdout, result->host_ms > 0 ? result->host_ms : (double)NAN, 6);
     }
@@ -289,8 +311,11 @@ static void print_json(const bench_result *result, const bench_result *yardstick
 }
 
 static void print_table(const bench_result *results, int count, const bench_result *yardstick) {
-    printf("%-18s %7s %10s %10s %10s %10s %9s %7s %9s  %s\n", "workload", "steps", "ms/step", "ms min", "pipelined", "train", "GFLOP/s",
-           "ratio", "ratio min", "on");
+    int width = 18;
+    for (int i = 0; i < count; i++)
+        if ((int)strlen(results[i].workload) > width) width = (int)strlen(results[i].workload);
+    printf("%-*s %7s %10s %10s %10s %10s %9s %7s %9s  %s\n", width, "workload", "steps", "ms/step", "ms min", "pipelined", "train",
+           "GFLOP/s", "ratio", "ratio min", "on");
     for (int i = 0; i < count; i++) {
         const bench_result *result = &results[i];
         char ratio[32] = "-", ratio_min[32] = "-", pipelined[32] = "-", train[32] = "-";
@@ -300,9 +325,9 @@ static void print_table(const bench_result *results, int count, const bench_resu
             snprintf(ratio, sizeof ratio, "%.2f", result->ms_per_step / contraction_ms(result, yardstick, false));
             snprintf(ratio_min, sizeof ratio_min, "%.2f", result->ms_min / contraction_ms(result, yardstick, true));
         }
-        printf("%-18s %7lld %10.4f %10.4f %10s %10s %9.2f %7s %9s  %s%s\n", result->workload, (long long)result->steps, result->ms_per_step,
-               result->ms_min, pipelined, train, result->flops * 1e-6 / result->ms_per_step, ratio, ratio_min, result->adapter,
-               result->precision == TG_PRECISION_F16 ? ", f16" : "");
+        printf("%-*s %7lld %10.4f %10.4f %10s %10s %9.2f %7s %9s  %s%s\n", width, result->workload, (long long)result->steps,
+               result->ms_per_step, result->ms_min, pipelined, train, result->flops * 1e-6 / result->ms_per_step, ratio, ratio_min,
+               result->adapter, result->precision == TG_PRECISION_F16 ? ", f16" : "");
     }
     if (yardstick) printf("ratio: a step over its contractions alone at the rate of matmul:512 above (medians; the fastest of each)\n");
 }
@@ -312,7 +337,7 @@ int command_bench(const cli_options *options) {
     bench_result results[CLI_MAX_WORDS];
     memset(results, 0, sizeof results);
     if (options->word_count == 0) {
-        cli_say("bench needs a workload: an example or matmul:N");
+        cli_say("bench needs a workload: an example, a model of any size, or matmul:N");
         return CLI_USAGE;
     }
     for (int i = 0; i < options->word_count; i++) {
@@ -323,8 +348,8 @@ int command_bench(const cli_options *options) {
             if (code != CLI_DONE) return code;
             results[i].size = product.m;
         } else {
-            results[i].example = tg_example_find(options->words[i]);
-            if (!results[i].example) return cli_no_example(options->words[i]);
+            results[i].example = cli_find_example(options->words[i], &results[i].scale);
+            if (!results[i].example) return CLI_USAGE;
         }
     }
     for (int i = 0; i < options->word_count; i++) {

@@ -5,6 +5,7 @@
 #define TENSORGRAD_CLI_H
 
 #include "examples.h"
+#include "scale.h"
 #include "tensorgrad/tensorgrad.h"
 
 #include <stdbool.h>
@@ -97,10 +98,15 @@ typedef struct cli_session {
     tg_model *model;
     tg_optimizer optimizer; /* as compiled */
     int64_t batch;          /* rows */
+    tg_scale scale;         /* of an example of any size: with these rows */
+    double compile_seconds; /* opening the device included */
     void *arrays[TG_EXAMPLE_MAX_INPUTS];
     tg_feed feeds[TG_EXAMPLE_MAX_INPUTS];
 } cli_session;
-/* session.c. Prints errors. Close it in each case. with_data: reads the files that the batches of
+/* session.c. An example by name, or a model of any size, for which there is `room`. NULL after a
+ * message. */
+const tg_example *cli_find_example(const char *word, tg_scale *room);
+/* Prints errors. Close it in each case. with_data: reads the files that the batches of
  * the example need. */
 int cli_session_open(cli_session *session, const tg_example *example, const cli_options *options, bool with_data);
 void cli_session_close(cli_session *session);

@@ -111,7 +111,9 @@ int command_inspect(const cli_options *options) {
         return CLI_USAGE;
     }
     const char *name = options->words[0];
-    const tg_example *example = tg_example_find(name);
+    tg_scale scale;
+    const tg_example *example = tg_scale_is(name) ? cli_find_example(name, &scale) : tg_example_find(name);
+    if (tg_scale_is(name) && !example) return CLI_USAGE;
     if (example) return inspect_example(example, options, texts, text_count);
     struct stat found;
     if (stat(name, &found) != 0) {

@@ -43,6 +43,18 @@ static void print_examples(FILE *out) {
     for (int i = 0; i < count; i++) fprintf(out, "    %-18s %s\n", examples[i].name, examples[i].summary);
 }
 
+/* Models of any size, for the commands that measure. */
+static void print_scales(FILE *out) {
+    int count = 0;
+    const tg_scale_family *families = tg_scale_families(&count);
+    for (int i = 0; i < count; i++) {
+        char keys[256];
+        tg_scale_keys_text(&families[i], keys, sizeof keys);
+        fprintf(out, "    %-18s %s: %s\n", families[i].name, keys, families[i].summary);
+    }
+}
+
+static bool takes_scales(const cli_command *command) { return (command->bit & (CLI_BENCH | CLI_INSPECT | CLI_TUNE)) != 0; }
 static bool takes_examples(const cli_command *command) { return (command->bit & (CLI_TRAIN | CLI_BENCH | CLI_INSPECT | CLI_TUNE)) != 0; }
 
 void cli_help_command(FILE *out, const cli_command *command) {
@@ -59,6 +71,9 @@ void cli_help_command(FILE *out, const cli_command *command) {
     if (!takes_examples(command)) return;
     fputs("\nexamples:\n", out);
     print_examples(out);
+    if (!takes_scales(command)) return;
+    fputs("\nmodels of any size, as gpt:L6,D384; their keys, and what they are if left out:\n", out);
+    print_scales(out);
 }
 
 void cli_help(FILE *out) {
@@ -188,6 +203,7 @@ static void print_words(const cli_command *command) {
     int count = 0;
     const tg_example *examples = tg_examples(&count);
     for (int i = 0; i < count; i++) printf("%s%s", i ? " " : "", examples[i].name);
+    if (takes_scales(command)) printf(" gpt: mlp: conv: gru:");
     if (command->bit & (CLI_BENCH | CLI_TUNE)) printf(" matmul:512");
 }
 

@@ -104,15 +104,16 @@ static const cli_command command_table[] = {
      "once.",
      command_train},
     {"bench", CLI_BENCH, "WORKLOAD...", "time steps of examples, and matrix products",
-     "WORKLOAD: an example, or matmul:N. An example: times whole steps, inputs sent and "
-     "loss read; then steps without waiting (pipelined), and steps on data that is on the "
-     "device (train). matmul: on the CPU the product on one thread; on WebGPU the product "
+     "WORKLOAD: an example, a model of any size (gpt:L6,D384,H6,T256,B64,V65), or matmul:N. An "
+     "example or model: times whole steps, inputs sent and loss read; then steps without "
+     "waiting (pipelined), and steps on data that is on the device (train). matmul: on the CPU the product on one thread; on WebGPU the "
+     "product "
      "of two matrices on the device, until 4 bytes are back.",
      command_bench},
-    {"inspect", CLI_INSPECT, "EXAMPLE|FILE", "the compiled training step of an example, or the tensors of a checkpoint", "",
-     command_inspect},
+    {"inspect", CLI_INSPECT, "EXAMPLE|FILE", "the compiled training step of an example, or the tensors of a checkpoint",
+     "EXAMPLE: also a model of any size (mlp:W64,N4,B16384).", command_inspect},
     {"tune", CLI_TUNE, "WORKLOAD...", "time layouts of kernels on a WebGPU adapter, keep the fastest",
-     "WORKLOAD: an example, matmul:N or matmul:MxNxK. A layout that is faster by 5 % is "
+     "WORKLOAD: an example, a model of any size, matmul:N or matmul:MxNxK. A layout that is faster by 5 % is "
      "kept for all later runs on that adapter, in the file that TENSORGRAD_TUNING names, "
      "else tensorgrad/tuning.txt in the user's cache folder.",
      command_tune},

@@ -210,11 +210,13 @@ static int profile_session(cli_session *session, const cli_options *options, con
 }
 
 int cli_profile(const cli_options *options) {
-    const tg_example *example = options->word_count == 1 ? tg_example_find(options->words[0]) : NULL;
-    if (!example) {
+    tg_scale scale;
+    if (options->word_count != 1 || cli_is_product(options->words[0])) {
         cli_say("bench --profile takes one example");
         return CLI_USAGE;
     }
+    const tg_example *example = cli_find_example(options->words[0], &scale);
+    if (!example) return CLI_USAGE;
     cli_session session;
     tg_model_info info;
     int code = cli_session_open(&session, example, options, true);

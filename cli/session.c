@@ -6,6 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+const tg_example *cli_find_example(const char *word, tg_scale *room) {
+    char problem[512];
+    if (!tg_scale_is(word)) {
+        const tg_example *example = tg_example_find(word);
+        if (!example) (void)cli_no_example(word);
+        return example;
+    }
+    if (tg_scale_parse(word, room, problem, sizeof problem)) return &room->example;
+    cli_say("%s: %s", word, problem);
+    return NULL;
+}
+
 static bool make_arrays(cli_session *session) {
     const tg_example *example = session->example;
     for (int i = 0; i < example->input_count; i++) {
@@ -58,7 +70,9 @@ int cli_session_open(cli_session *session, const tg_example *example, const cli_
     compile.check_finite = options->check_finite;
     compile.threads = (int)options->threads;
     compile.precision = options->precision;
-    session->model = tg_compile(session->ctx, example->build, &session->batch, &compile);
+    const double start = cli_seconds();
+    session->model = tg_compile(session->ctx, example->build, tg_example_user(example, &session->batch, &session->scale), &compile);
+    session->compile_seconds = cli_seconds() - start;
     if (session->model) return CLI_DONE;
     return cli_context_error(session->ctx, example->name, tg_error(session->ctx) == TG_ERROR_DEVICE ? CLI_USAGE : CLI_FAILED);
 }
@@ -80,7 +94,7 @@ static void fill_rows(const cli_session *session, uint64_t seed, int64_t first, 
     for (int64_t t = first; t < first + count; t++) {
         for (int i = 0; i < session->example->input_count; i++)
             at[i] = (char *)rows[i] + (size_t)((t - 1) % count) * batch_bytes(session, i);
-        session->example->fill_batch(seed, t, session->batch, at);
+        tg_example_fill(session->example, seed, t, session->batch, at);
     }
 }
 
@@ -115,7 +129,7 @@ int64_t cli_session_batches(const cli_session *session, int64_t wanted) {
 }
 
 tg_status cli_session_step(cli_session *session, uint64_t seed, int64_t t, float *loss, double *milliseconds) {
-    session->example->fill_batch(seed, t, session->batch, session->arrays);
+    tg_example_fill(session->example, seed, t, session->batch, session->arrays);
     double start = cli_seconds();
     tg_status status = tg_step(session->model, session->feeds, session->example->input_count, loss);
     *milliseconds = 1e3 * (cli_seconds() - start);

@@ -82,16 +82,17 @@ int command_tune(const cli_options *given) {
     cli_options options = *given;
     cli_product products[CLI_MAX_WORDS];
     const tg_example *examples[CLI_MAX_WORDS];
+    tg_scale scales[CLI_MAX_WORDS];
     int code = CLI_DONE;
     options.device = TG_DEVICE_WEBGPU;
     if (options.word_count == 0) {
-        cli_say("tune needs a workload: an example, matmul:N or matmul:MxNxK");
+        cli_say("tune needs a workload: an example, a model of any size, matmul:N or matmul:MxNxK");
         return CLI_USAGE;
     }
     for (int i = 0; i < options.word_count; i++) {
         examples[i] = NULL;
         if (cli_is_product(options.words[i])) code = cli_parse_product(options.words[i], false, &products[i]);
-        else if (!(examples[i] = tg_example_find(options.words[i]))) code = cli_no_example(options.words[i]);
+        else if (!(examples[i] = cli_find_example(options.words[i], &scales[i]))) code = CLI_USAGE;
         if (code != CLI_DONE) return code;
     }
     for (int i = 0; i < options.word_count && code == CLI_DONE; i++)

@@ -50,6 +50,9 @@ typedef struct tg_example {
      * NULL if the example has no picture. */
     int fit_points;
     tg_status (*fit)(tg_model *forward, float *x, float *truth, float *predicted);
+
+    /* Of a model of any size (scale.h), whose build function is given it as user; else NULL. */
+    const struct tg_scale *scale;
 } tg_example;
 
 const tg_example *tg_examples(int *count);

@@ -392,6 +392,30 @@ def test_bench(_):
     expect(status == 0 and json.loads(out)["precision"] == "f32" and "precision f16 is not offered by cpu" in err, out + err)
 
 
+def test_bench_sizes(_):
+    words = ("gpt:L1,D32,H2,T8,B2,V11", "mlp:W16,N2,B64", "conv:C4,B4", "gru:H8,T4,B4")
+    status, out, err = call("bench", *words, "--steps", 3, "--device", "cpu", "--threads", 1, "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    expect(status == 0 and [row["workload"] for row in rows] == list(words), out + err)
+    for row in rows:
+        expect(row["parameters"] > 0 and row["compile_s"] > 0 and row["kernels"] == row["dispatches"] > 0, str(row))
+        expect(row["gflop"] > 0 and row["tflops"] > 0 and row["peak_bytes"] > 4 * row["parameters"] and row["loss_first"] > 0, str(row))
+    width = 32
+    expect(rows[0]["parameters"] == 11 * width + 8 * width + 12 * width * width + 13 * width + 2 * width, "those of a GPT")
+    status, out, _ = call("bench", words[0], "--steps", 2, "--device", "cpu")
+    expect(status == 0 and words[0] in out and "ms/step" in out, out)
+    info = json.loads(call("inspect", words[1], "--json")[1])
+    expect(info["example"] == words[1] and info["parameters"] == rows[1]["parameters"], "inspect takes sizes too")
+    status, out, _ = call("bench", words[1], "--profile", "--steps", 3, "--json")
+    expect(status == 0 and len(out.splitlines()) == rows[1]["kernels"], out)
+    for command in ("bench", "inspect", "tune"):
+        refused(command, "gpt:L4,Q8", says=["gpt:L4,Q8", "'Q8'", "L layers (4)", "V vocabulary (65)"])
+    refused("bench", "mlp:W0", says=["mlp:W0", "W width (64)"])
+    refused("bench", "conv:C4;B4", says=["C channels (32)", "B batch (64)"])
+    refused("bench", "gpt:D30,H4", says="multiple of the heads")
+    refused("train", "gpt:L4", says="gpt:L4")
+
+
 def test_bench_profile(folder):
     status, out, err = call("bench", "mlp-sin", "--profile", "--steps", 200, "--json")
     rows = [json.loads(line) for line in out.splitlines()]

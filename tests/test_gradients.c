@@ -148,6 +148,43 @@ BUILD(split, tg_tensor parts[2]; tg_split(CUBE, 1, ((const int64_t[]){2, 1}), 2,
 BUILD(matmul_vectors, tg_tensor a = in(g, w, "a", TG_SHAPE(4));
       return tg_matmul(a, tg_expand_dims(tg_matmul(in(g, w, "b", TG_SHAPE(2, 4, 4)), a), -1));)
 BUILD(narrow_twice, tg_tensor a = CUBE; return tg_mul(tg_narrow(a, 1, 0, 2), tg_narrow(a, 1, 1, 2));)
+
+/* Slices of one tensor: side by side, with gaps, over each other, in a grid with a hole, around a centre that no plane separates. */
+static tg_tensor weighted_box(tg_tensor x, int64_t row, int64_t rows, int64_t column, int64_t columns, double by) {
+    return tg_sum(tg_mul(tg_square(tg_narrow(tg_narrow(x, 0, row, rows), 1, column, columns)), by), TG_ALL);
+}
+static tg_tensor weighted_boxes(tg_tensor x, const int64_t (*boxes)[4], int count) {
+    tg_tensor y = tg_sum(tg_mul(x, 0.1), TG_ALL);
+    for (int i = 0; i < count; i++)
+        y = tg_add(y, tg_sin(weighted_box(x, boxes[i][0], boxes[i][1], boxes[i][2], boxes[i][3], 0.3 + 0.1 * i)));
+    return y;
+}
+#define BOXES(rows, columns, ...) \
+  static const int64_t boxes[][4] = {__VA_ARGS__}; \
+  return weighted_boxes(in(g, w, "a", TG_SHAPE(rows, columns)), boxes, SUPPORT_COUNT(boxes));
+BUILD(slices_side_by_side, BOXES(3, 8, {0, 3, 4, 4}, {0, 3, 0, 2}, {0, 3, 2, 2}))
+BUILD(slices_with_gaps, BOXES(9, 2, {1, 2, 0, 2}, {7, 1, 0, 2}, {4, 1, 0, 2}))
+BUILD(slices_over_each_other, BOXES(7, 2, {0, 3, 0, 2}, {1, 3, 0, 2}, {2, 3, 0, 2}, {3, 3, 0, 2}, {4, 3, 0, 2}, {4, 3, 0, 2}))
+BUILD(slices_in_a_grid, BOXES(4, 5, {0, 2, 0, 2}, {2, 2, 3, 2}, {0, 2, 2, 3}, {2, 2, 0, 2}))
+BUILD(slices_around_a_centre, BOXES(3, 3, {0, 1, 0, 2}, {0, 2, 2, 1}, {2, 1, 1, 2}, {1, 2, 0, 1}, {1, 1, 1, 1}))
+BUILD(slices_of_slices, tg_tensor a = tg_narrow(in(g, w, "a", TG_SHAPE(8, 2)), 0, 1, 6); tg_tensor y = tg_sin(tg_narrow(a, 0, 0, 2));
+      for (int i = 1; i < 3; i++) y = tg_mul(y, tg_sin(tg_narrow(a, 0, 2 * i, 2))); return y;)
+BUILD(slices_of_the_middle_axis, tg_tensor a = in(g, w, "a", TG_SHAPE(4, 3, 2)); tg_tensor y = tg_narrow(a, 1, 0, 1);
+      for (int i = 1; i < 3; i++) y = tg_mul(y, tg_sin(tg_narrow(a, 1, i, 1))); return y;)
+
+/* One weight in many products: their gradients are one product, the bias's one sum. */
+static tg_tensor repeated_layer(tg_tensor x, tg_tensor m, tg_tensor b, int times) {
+    for (int i = 0; i < times; i++) x = tg_tanh(tg_add(tg_matmul(x, m), b));
+    return x;
+}
+BUILD(weight_used_often, tg_tensor x = in(g, w, "a", TG_SHAPE(3, 2)); tg_tensor m = in(g, w, "b", TG_SHAPE(2, 2));
+      return repeated_layer(x, m, in(g, w, "v", TG_SHAPE(2)), 9);)
+BUILD(weight_used_often_and_alone, tg_tensor x = in(g, w, "a", TG_SHAPE(2, 1, 2)); tg_tensor m = in(g, w, "b", TG_SHAPE(2, 2));
+      return tg_add(repeated_layer(x, m, in(g, w, "v", TG_SHAPE(1, 2)), 8), tg_sum(tg_square(m), TG_AXES(0)));)
+BUILD(long_gru, tg_tensor x = in(g, w, "a", TG_SHAPE(2, 10, 2)); tg_recurrent l = tg_nn_gru(g, "l", 2, 2); also(w, l.Wx); also(w, l.Wh);
+      also(w, l.bx); also(w, l.bh); return tg_nn_gru_fwd(l, x);)
+BUILD(long_lstm, tg_tensor x = in(g, w, "a", TG_SHAPE(2, 9, 2)); tg_recurrent l = tg_nn_lstm(g, "l", 2, 2); also(w, l.Wx); also(w, l.Wh);
+      also(w, l.bx); also(w, l.bh); return tg_nn_lstm_fwd(l, x, .h0 = in(g, w, "h", TG_SHAPE(2, 2))).h;)
 BUILD(concat, tg_tensor a = A; tg_tensor parts[3] = {a, in(g, w, "b", TG_SHAPE(2, 5)), a}; return tg_concat(parts, 3, 0);)
 BUILD(stack, tg_tensor a = A; tg_tensor parts[3] = {a, B, a}; return tg_stack(parts, 3, 1);)
 BUILD(ir_pad, tg_tensor a = A; return wrap(g, tg_ir_pad(g, a.id, (const int64_t[]){1, 2}, TG_SHAPE(6, 9)));)
@@ -398,6 +435,17 @@ static const gradient_case cases[] = {CASE(neg, ANY, false),
                                       CASE(split, ANY, true),
                                       CASE(matmul_vectors, ANY, true),
                                       CASE(narrow_twice, ANY, true),
+                                      CASE(slices_side_by_side, ANY, true),
+                                      CASE(slices_with_gaps, ANY, true),
+                                      CASE(slices_over_each_other, ANY, true),
+                                      CASE(slices_in_a_grid, ANY, true),
+                                      CASE(slices_around_a_centre, ANY, true),
+                                      CASE(slices_of_slices, ANY, true),
+                                      CASE(slices_of_the_middle_axis, ANY, true),
+                                      CASE(weight_used_often, ANY, true),
+                                      CASE(weight_used_often_and_alone, ANY, true),
+                                      CASE(long_gru, ANY, false),
+                                      CASE(long_lstm, ANY, false),
                                       CASE(concat, ANY, false),
                                       CASE(stack, ANY, false),
                                       CASE(ir_pad, ANY, false),

@@ -284,10 +284,10 @@ VJP_RULE(BROADCAST) {
     uint32_t axes = 0;
     for (int32_t i = 0; i < to.rank; i++)
         if (from.dim[i] != to.dim[i]) axes |= 1u << i;
-    vjp_give(call, 0, tg_ir_reduce(call->g, TG_OP_SUM, call->dy, axes));
+    tg_vjp_give_sum(call, vjp_in(call, 0), call->dy, axes);
 }
 
-VJP_RULE(SLICE) { vjp_give(call, 0, tg_ir_pad(call->g, call->dy, call->node.attr.start, vjp_shape(call, 0))); }
+VJP_RULE(SLICE) { tg_vjp_give_box(call, vjp_in(call, 0), call->dy, call->node.attr.start); }
 
 VJP_RULE(PAD) { vjp_give(call, 0, tg_ir_slice(call->g, call->dy, call->node.attr.start, vjp_shape(call, 0))); }
 
@@ -391,15 +391,14 @@ static int32_t vjp_merge_batch(const tg_vjp_call *call, int32_t x, const vjp_rep
 /* Gives an operand [B, R, C] its cotangent, left [B, S, R]^T right [B, S, C]. If the operand
  * repeats its batch, the contraction sums over the repeats, and no [B, R, C] is ever made. */
 static void vjp_contract_operand(tg_vjp_call *call, int input, int32_t left, int32_t right) {
-    tg_graph *g = call->g;
     vjp_repeat repeat;
     if (!vjp_find_repeat(call, vjp_in(call, input), &repeat)) {
-        vjp_give(call, input, tg_ir_contract(g, vjp_transpose(call, left), right));
+        tg_vjp_give_product(call, vjp_in(call, input), left, right);
         return;
     }
-    left = vjp_transpose(call, vjp_merge_batch(call, left, &repeat));
+    left = vjp_merge_batch(call, left, &repeat);
     right = vjp_merge_batch(call, right, &repeat);
-    tg_vjp_give(call, repeat.source, tg_ir_reshape(g, tg_ir_contract(g, left, right), repeat.from));
+    tg_vjp_give_product(call, repeat.source, left, right);
 }
 
 /* If b is windows with a stride of 1, its cotangent is a convolution too, which goes straight to

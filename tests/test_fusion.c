@@ -255,6 +255,43 @@ static void no_kernel_binds_more_buffers_than_the_device_takes(void **state) {
     assert_int_equal(look(build_fourteen, &o).kernels, 1);
 }
 
+/* Nine results in a row are one buffer that nine kernels write, and that is read as a matrix; in three kinds of places. */
+static tg_tensor build_parts(tg_graph *g, void *user) {
+    (void)user;
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(4, 6), TG_F32), w = tg_param(g, "w", TG_SHAPE(6, 6)), parts[9];
+    for (int i = 0; i < 9; i++) parts[i] = x = tg_tanh(tg_matmul(x, w));
+    return tg_matmul(tg_stack(parts, 9, 1), w);
+}
+static tg_tensor build_parts_of_halves(tg_graph *g, void *user) {
+    (void)user;
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(4, 6), TG_F32), w = tg_param(g, "w", TG_SHAPE(6, 6)), parts[9];
+    for (int i = 0; i < 9; i++) {
+        x = tg_tanh(tg_matmul(x, w));
+        const tg_tensor halves[2] = {tg_sin(x), tg_mul(x, x)};
+        parts[i] = tg_concat(halves, 2, 1);
+    }
+    return tg_matmul(tg_stack(parts, 9, 1), tg_param(g, "v", TG_SHAPE(12, 3)));
+}
+/* A result and its parts, seen elsewhere too. */
+static tg_tensor build_parts_as_result(tg_graph *g, void *user) {
+    (void)user;
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(4, 6), TG_F32), w = tg_param(g, "w", TG_SHAPE(6, 6)), parts[9];
+    for (int i = 0; i < 9; i++) parts[i] = x = tg_tanh(tg_matmul(x, w));
+    const tg_tensor all = tg_capture("all", tg_concat(parts, 9, 0));
+    tg_writeback(tg_state(g, "kept", TG_SHAPE(36, 6), TG_F32, 0), all);
+    return all;
+}
+static void parts_are_stored_in_place(void **state) {
+    (void)state;
+    const support_options o = fused();
+    assert_int_equal(kernels_of(build_parts), 10);
+    assert_int_equal(kernels_of(build_parts_of_halves), 10);
+    assert_int_equal(kernels_of(build_parts_as_result), 10);
+    check_values("parts", build_parts, &o);
+    check_values("parts of halves", build_parts_of_halves, &o);
+    check_values("parts as result", build_parts_as_result, &o);
+}
+
 static tg_tensor build_long_chain(tg_graph *g, void *user) {
     (void)user;
     tg_tensor x = tg_input(g, "x", TG_SHAPE(9), TG_F32), y = x;
@@ -496,6 +533,7 @@ int main(void) {
         cmocka_unit_test(a_reduction_of_everything_keeps_its_kernel),
         cmocka_unit_test(unused_results_cost_nothing),
         cmocka_unit_test(no_kernel_binds_more_buffers_than_the_device_takes),
+        cmocka_unit_test(parts_are_stored_in_place),
         cmocka_unit_test(a_long_chain_is_cut_not_refused),
         cmocka_unit_test(states_hold_what_was_asked_whatever_reads_them),
         cmocka_unit_test(an_elementwise_update_is_one_kernel_without_copies),

@@ -258,6 +258,23 @@ static tg_tensor build_apart(tg_graph *g, void *user) {
     return y;
 }
 
+/* The steps of a cell mix no examples: forward and backward are a chain, the kernels of which write the states and the gates'
+ * gradients straight into the operands of the weights' gradients. */
+static tg_tensor build_recurrent(tg_graph *g, void *user) {
+    const int64_t steps = *(const int64_t *)user;
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(32, steps, 6), TG_F32), y = tg_input(g, "y", TG_SHAPE(32, steps, 5), TG_F32);
+    return descend(g, tg_nn_mse(tg_nn_gru_fwd(tg_nn_gru(g, "gru", 6, 5), x), y));
+}
+
+/* Parts of one result that nothing orders: they are written side by side. */
+static tg_tensor build_parts_beside(tg_graph *g, void *user) {
+    (void)user;
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(17, 6), TG_F32), parts[9];
+    for (int i = 0; i < 9; i++) parts[i] = layer(g, numbered('p', i), x, 5);
+    return tg_mul(tg_stack(parts, 9, 1), tg_input(g, "y", TG_SHAPE(17, 9, 5), TG_F32));
+}
+
+static int64_t steps_of_9 = 9, steps_of_18 = 18;
 static int64_t batch_of_13 = 13, batch_of_48 = 48, batch_of_16 = 16;
 
 typedef struct known_network {
@@ -286,6 +303,9 @@ static const known_network networks[] = {
     {"state", build_state, NULL, {2, 2, 0, 0, 0}},
     {"towers", build_towers, NULL, {10, 4, 2, 4, 17}},
     {"rows", build_rows, NULL, {12, 1, 1, 12, 64}},
+    {"recurrent, 9 steps", build_recurrent, &steps_of_9, {36, 3, 1, 28, 32}},
+    {"recurrent, 18 steps", build_recurrent, &steps_of_18, {63, 3, 1, 55, 32}},
+    {"parts beside", build_parts_beside, NULL, {10, 2, 0, 0, 0}},
     {"apart", build_apart, NULL, {5, 2, 0, 0, 0}},
 };
 

@@ -148,6 +148,16 @@ static tg_tensor recurrence(tg_graph *g, int steps) {
     const tg_recurrent cell = tg_nn_rnn(g, "cell", 4, 4);
     return total(tg_nn_rnn_fwd(cell, tg_input(g, "x", tg_shape_make(3, (int64_t[]){2, steps, 4}), TG_F32)));
 }
+static tg_tensor gated_recurrence(tg_graph *g, int steps) {
+    const tg_recurrent cell = tg_nn_gru(g, "cell", 4, 4);
+    tg_tensor x = tg_input(g, "x", tg_shape_make(3, (int64_t[]){2, steps, 4}), TG_F32);
+    return tg_nn_mse(tg_nn_gru_fwd(cell, x), tg_mul(x, 0.5));
+}
+static tg_tensor windows(tg_graph *g, int steps) {
+    tg_tensor x = tg_tanh(tg_param(g, "w", tg_shape_make(2, (int64_t[]){steps + 2, WIDTH}))), y = vector_input(g);
+    for (int i = 0; i < steps; i++) y = tg_tanh(tg_add(y, tg_sum(tg_narrow(x, 0, i, 3), TG_AXES(0))));
+    return total(y);
+}
 static tg_tensor remainders(tg_graph *g, int steps) {
     tg_tensor y = vector_input(g);
     for (int i = 0; i < steps; i++) y = tg_where(tg_greater(tg_mod(y, 3), 1), tg_sub(y, 1), tg_add(y, 2));
@@ -283,6 +293,8 @@ static const chain chains[] = {
     {"convolutions", true, convolutions},
     {"softmaxes", true, softmaxes},
     {"a recurrent layer", true, recurrence},
+    {"a gated recurrent layer", true, gated_recurrence},
+    {"overlapping slices of a parameter", true, windows},
     {"mod and where", false, remainders},
     {"minus the row's maximum", true, maxima},
     {"views of views", false, views},
@@ -308,7 +320,7 @@ static const chain chains[] = {
 typedef struct counts {
     tg_status status;
     double work, bytes, peak, seconds;
-    int kernels;
+    int kernels, nodes;
 } counts;
 
 typedef struct meter {
@@ -364,8 +376,8 @@ static counts measure(const chain *c, int steps, const tg_plan_options *options)
     tg_graph *graph;
     const clock_t begin = clock();
     tg_program *program = plan_chain(ctx, &call, &graph, options);
-    counts out = {tg_error(ctx), (double)ctx->work, (double)m.asked, (double)m.peak, (double)(clock() - begin) / CLOCKS_PER_SEC, 0};
-    if (program) out.kernels = program->kernel_count;
+    counts out = {tg_error(ctx), (double)ctx->work, (double)m.asked, (double)m.peak, (double)(clock() - begin) / CLOCKS_PER_SEC, 0, 0};
+    if (program) out.kernels = program->kernel_count, out.nodes = program->node_count;
     if (!program) print_message("%s, %d steps: %s\n", c->name, steps, tg_error_message(ctx));
     if (program) tg_program_destroy(program, ctx);
     if (graph) tg_graph_destroy(graph);
@@ -411,6 +423,39 @@ static void compiling_grows_with_the_chain(void **state) {
 static void compiling_for_a_gpu_grows_with_the_chain(void **state) {
     (void)state;
     for (int i = 0; i < SUPPORT_COUNT(chains); i++) check_chain(&chains[i], "WebGPU", &of_webgpu);
+}
+
+/* Training graphs of about 1000, 2000 .. 16,000 nodes: what compiling takes for each node, against 2000 (below that the bounds of
+ * the searches are not reached). The ratios are printed; no test fails by the clock's. */
+static void check_growth(const chain *c, int fewest, const char *where, const tg_plan_options *options) {
+    enum { SIZES = 5 };
+    counts at[SIZES];
+    for (int i = 0; i < SIZES; i++) {
+        at[i] = measure(c, fewest << i, options);
+        assert_int_equal(at[i].status, TG_OK);
+    }
+    assert_in_range(at[0].nodes, 700, 1500);
+    for (int i = 0; i < SIZES; i++) {
+        const counts *two = &at[1];
+        const double more = (double)at[i].nodes / two->nodes, work = at[i].work / two->work / more, bytes = at[i].bytes / two->bytes / more;
+        print_message("%s on %s: %5d nodes, %4d kernels; for each node: searching x %.2f, memory x %.2f, time x %.2f\n", c->name, where,
+                      at[i].nodes, at[i].kernels, work, bytes, at[i].seconds / two->seconds / more);
+        if (work > 2.5 || bytes > 1.5) fail_msg("%s on %s: compiling grows faster than the graph", c->name, where);
+    }
+}
+
+static void sixteen_thousand_nodes_compile_in_proportion(void **state) {
+    (void)state;
+    static const struct {
+        chain c;
+        int fewest;
+    } table[] = {{{"a gated recurrent layer", true, gated_recurrence}, 16},
+                 {{"attention", true, attention}, 16},
+                 {{"residual blocks", true, residual}, 64}};
+    for (int i = 0; i < SUPPORT_COUNT(table); i++) {
+        check_growth(&table[i].c, table[i].fewest, "the CPU", &of_cpu);
+        check_growth(&table[i].c, table[i].fewest, "WebGPU", &of_webgpu);
+    }
 }
 
 /* Ten thousand nodes and more are no deeper in C than ten. */
@@ -524,6 +569,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(compiling_grows_with_the_chain),
         cmocka_unit_test(compiling_for_a_gpu_grows_with_the_chain),
+        cmocka_unit_test(sixteen_thousand_nodes_compile_in_proportion),
         cmocka_unit_test(long_chains_compile),
         cmocka_unit_test(a_long_chain_trains_and_prints),
         cmocka_unit_test(shared_steps_have_the_values_of_the_reference),

@@ -66,6 +66,17 @@ static int emit_item(struct tg_builder *b, const tg_item *item, const tg_index_m
     return value;
 }
 
+/* Where a part's element is in the buffer of its whole. */
+static tg_push offset_in_whole(const struct tg_builder *b, const tg_item *item, tg_affine *at) {
+    const bool outer = tg_build_item_is_outer(b, builder_node(b, item->node));
+    tg_index_map map;
+    const tg_push push = tg_map_from_flat(outer ? &b->outer_flat : &b->element_flat, item->part->shape, &b->loops, &map);
+    if (push.status != TG_PUSH_OK) return push;
+    for (int32_t i = 0; i < item->part->shape.rank; i++) map.index[i].offset += item->part->start[i];
+    *at = tg_map_offset(&map, builder_node(b, item->part->whole)->shape);
+    return push;
+}
+
 static void emit_items(struct tg_builder *b, const bool *stored) {
     int values[TG_MAX_BODY / 4];
     for (int i = 0; i < b->item_count; i++) {
@@ -80,6 +91,13 @@ static void emit_items(struct tg_builder *b, const bool *stored) {
         }
         b->store_at[i] = tg_map_offset(&map, n->shape);
         values[i] = emit_item(b, item, &map, &b->store_at[i]);
+        if (!item->part) continue;
+        push = offset_in_whole(b, item, &b->store_at[i]);
+        if (push.status != TG_PUSH_OK) {
+            tg_build_push_failed(b, push, 0);
+            if (b->status == TG_BUILD_STORE) b->status = TG_BUILD_REFUSED;
+            return;
+        }
         if (values[i] < 0) return;
     }
     for (int i = 0; i < b->item_count; i++) {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 bool tg_has_storage(const tg_fusion *f, int32_t node) {
-    return f->item_of[node] >= 0 || f->pack_state[node] >= 0 || fuse_leaf_storage(fuse_node(f, node));
+    return f->item_of[node] >= 0 || f->pack_state[node] >= 0 || f->whole[node] || fuse_leaf_storage(fuse_node(f, node));
 }
 
 int32_t tg_strip_reshape(const tg_graph *g, int32_t node) {
@@ -57,14 +57,17 @@ static bool make_tables(tg_fusion *f) {
     f->pack_state = TG_NEW(&f->arena, int32_t, n);
     f->load_count = TG_NEW(&f->arena, int32_t, n);
     f->output_copy = TG_NEW(&f->arena, int32_t, n);
+    f->nested = TG_NEW(&f->arena, bool, n);
+    f->whole = TG_NEW(&f->arena, bool, n);
+    f->whole_items = TG_NEW(&f->arena, int32_t, n);
     f->state_items = TG_NEW(&f->arena, int32_t, f->graph->states.count + 1);
     f->seen = TG_NEW(&f->arena, int32_t, n);
     f->walk = TG_NEW(&f->arena, int32_t, n);
     f->inlined = TG_NEW(&f->arena, int32_t, n);
     f->fresh = TG_NEW(&f->arena, int32_t, n);
     f->builder = tg_builder_create(&f->arena);
-    if (!f->live || !f->realised || !f->item_of || !f->pack_state || !f->load_count || !f->output_copy || !f->state_items || !f->seen ||
-        !f->walk || !f->inlined || !f->fresh || !f->builder)
+    if (!f->live || !f->realised || !f->item_of || !f->pack_state || !f->load_count || !f->output_copy || !f->whole || !f->nested ||
+        !f->whole_items || !f->state_items || !f->seen || !f->walk || !f->inlined || !f->fresh || !f->builder)
         return false;
     for (size_t i = 0; i < n; i++) f->item_of[i] = f->pack_state[i] = -1;
     return true;
@@ -110,6 +113,7 @@ static tg_status fuse_rounds(tg_fusion *f, const int32_t *outputs, int output_co
     if (!users || !only_user || !cost || !find_users(f, users, only_user)) return f->ctx->status;
     for (int i = 0; i < output_count; i++) users[tg_strip_reshape(f->graph, outputs[i])] += 2;
     for (int64_t i = 0; i < f->graph->writebacks.count; i++) users[tg_strip_reshape(f->graph, f->graph->writebacks.items[i].source)] += 2;
+    if (!f->no_fusion && !tg_fuse_find_wholes(f, users, only_user)) return f->ctx->status;
     for (int i = 0; i < output_count; i++) tg_fuse_realise(f, tg_strip_reshape(f->graph, outputs[i]));
     tg_fuse_realise_writebacks(f);
     tg_fuse_decide_stored(f, users, only_user, cost);
@@ -162,6 +166,7 @@ tg_status tg_fusion_redirect(tg_fusion *f, int32_t item) {
 void tg_fusion_free(tg_fusion *f) {
     for (int64_t i = 0; i < f->groups.count; i++) tg_kernel_free(f->ctx, f->groups.items[i].kernel);
     tg_release(f->ctx, f->items.items, sizeof(tg_item) * (size_t)f->items.capacity);
+    tg_release(f->ctx, f->boxes.items, sizeof(tg_part) * (size_t)f->boxes.capacity);
     tg_release(f->ctx, f->groups.items, sizeof(tg_group) * (size_t)f->groups.capacity);
     tg_arena_free(&f->arena);
 }

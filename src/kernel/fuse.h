@@ -9,15 +9,23 @@
 #include "kernel/access.h"
 #include "kernel/device_model.h"
 
+/* A box of the buffer of node `whole`, a CONCAT. */
+typedef struct tg_part {
+    int32_t node, whole; /* node: what fills it, of as many elements */
+    tg_shape shape;      /* along the axes of the whole */
+    int64_t start[TG_MAX_RANK];
+} tg_part;
+
 typedef struct tg_item {
     int32_t node;
     int32_t group;
     /* stores a value that also lives elsewhere (a leaf, or a second destination) */
     bool copy;
-    bool pinned;           /* a program output or a state: stored even if no kernel reads it */
-    int32_t state;         /* index in the graph's states, or -1: a buffer of its own */
-    int64_t state_offset;  /* elements */
-    int32_t next_in_state; /* the next item of its state, or -1 */
+    bool pinned;          /* a program output or a state: stored even if no kernel reads it */
+    int32_t state;        /* index in the graph's states, or -1: a buffer of its own */
+    int64_t state_offset; /* elements */
+    const tg_part *part;  /* where it is written; NULL: a state, or a buffer of its own */
+    int32_t next;         /* the next item of its state or of its whole, or -1 */
 } tg_item;
 
 typedef struct tg_domain {
@@ -53,7 +61,13 @@ typedef struct tg_fusion {
     int32_t *pack_state;  /* PACK node -> state it is written to, or -1 */
     int32_t *load_count;  /* node -> groups whose kernel reads it */
     int32_t *output_copy; /* node -> copy made for an output, or -1 */
-    int32_t *state_items; /* state -> its items, linked by next_in_state; -1 */
+    int32_t *state_items; /* state -> its items, linked by next; -1 */
+    /* CONCAT node whose kernels write its parts straight into its buffer. It has a buffer, no item
+     * and no kernel */
+    bool *whole;
+    int32_t *whole_items;   /* such a node -> the items of its parts, linked by next; -1 */
+    bool *nested;           /* CONCAT node whose parts are parts of those that take it */
+    TG_LIST(tg_part) boxes; /* scratch */
     /* live nodes that take a node: [user_begin[node], user_begin[node + 1]) */
     int32_t *users;
     int32_t *user_begin;
@@ -87,6 +101,11 @@ int32_t tg_strip_reshape(const tg_graph *g, int32_t node);
 /* A buffer holds this node's value: input, state, literal data, or an item. */
 bool tg_has_storage(const tg_fusion *f, int32_t node);
 
+/* The CONCAT node whose buffer a reference of an argument means, or -1. */
+int32_t tg_fusion_whole_of(const tg_fusion *f, int32_t reference);
+/* Does `group` write a part of what node `whole` holds? */
+bool tg_fusion_writes_part(const tg_fusion *f, int32_t group, int32_t whole);
+
 /* Fuses everything that the outputs (nodes whose value must be in a buffer at the end) and the
  * writebacks need. The source of a writeback must not be a STATE leaf itself. After an error, too,
  * call tg_fusion_free. */
@@ -99,6 +118,7 @@ tg_status tg_fusion_redirect(tg_fusion *f, int32_t item);
 int tg_fusion_dependencies(const tg_fusion *f, int32_t group, int32_t *out, int capacity);
 void tg_fusion_free(tg_fusion *f);
 /* The item that holds the value of output `node`: the primary item of the stripped node, or the
- * copy made for it; -1: the state of a PACK. */
+ * copy made for it; -1: the state of a PACK, or the buffer of a CONCAT whose parts are stored in
+ * place. */
 int32_t tg_fusion_output_item(const tg_fusion *f, int32_t node);
 #endif

@@ -7,8 +7,7 @@
 int32_t tg_fuse_add_item(tg_fusion *f, int32_t node, bool copy) {
     if (!tg_grow(f->ctx, (void **)&f->items.items, &f->items.capacity, f->items.count + 1, sizeof(tg_item))) return -1;
     tg_item *item = &f->items.items[f->items.count];
-    *item = (tg_item){.node = node, .group = -1, .copy = copy, .pinned = copy, .state = -1};
-    item->next_in_state = -1;
+    *item = (tg_item){.node = node, .group = -1, .copy = copy, .pinned = copy, .state = -1, .next = -1};
     if (!copy) f->item_of[node] = (int32_t)f->items.count;
     return (int32_t)f->items.count++;
 }
@@ -82,22 +81,24 @@ int32_t tg_fuse_add_group(tg_fusion *f, int32_t item) {
 
 /* ---- destinations of writebacks */
 
-static bool can_be_primary(const tg_fusion *f, int32_t node) { return !fuse_leaf_storage(fuse_node(f, node)) && f->pack_state[node] < 0; }
+static bool can_be_primary(const tg_fusion *f, int32_t node) {
+    return !fuse_leaf_storage(fuse_node(f, node)) && f->pack_state[node] < 0 && !f->whole[node];
+}
 
 void tg_fuse_give_state(tg_fusion *f, int32_t item, int32_t state, int64_t offset) {
     tg_item *x = &f->items.items[item];
     x->state = state;
     x->state_offset = offset;
-    x->next_in_state = f->state_items[state];
+    x->next = f->state_items[state];
     f->state_items[state] = item;
 }
 
 void tg_fuse_leave_state(tg_fusion *f, int32_t item) {
     tg_item *x = &f->items.items[item];
     int32_t *link = &f->state_items[x->state];
-    while (*link != item) link = &f->items.items[*link].next_in_state;
-    *link = x->next_in_state;
-    x->next_in_state = x->state = -1;
+    while (*link != item) link = &f->items.items[*link].next;
+    *link = x->next;
+    x->next = x->state = -1;
 }
 
 static bool send_to_state(tg_fusion *f, int32_t node, int32_t state, int64_t offset) {
@@ -137,14 +138,16 @@ static bool send_writebacks(tg_fusion *f) {
 
 bool tg_fuse_make_items(tg_fusion *f, const int32_t *outputs, int output_count) {
     f->items.count = f->groups.count = 0;
-    for (int32_t id = 0; id < f->node_count; id++) f->item_of[id] = f->output_copy[id] = -1;
+    for (int32_t id = 0; id < f->node_count; id++) f->item_of[id] = f->output_copy[id] = f->whole_items[id] = -1;
     for (int64_t i = 0; i < f->graph->states.count; i++) f->state_items[i] = -1;
     for (int32_t id = 1; id < f->node_count; id++)
         if (f->live[id] && f->realised[id] && tg_fuse_add_item(f, id, false) < 0) return false;
     if (!send_writebacks(f)) return false;
+    for (int32_t id = 1; id < f->node_count; id++)
+        if (f->whole[id] && !tg_fuse_add_parts(f, id)) return false;
     for (int i = 0; i < output_count; i++) {
         int32_t node = tg_strip_reshape(f->graph, outputs[i]);
-        if (f->pack_state[node] >= 0) continue;
+        if (f->pack_state[node] >= 0 || f->whole[node]) continue;
         int32_t item = tg_fusion_output_item(f, node);
         const bool copy = f->item_of[node] >= 0 || !can_be_primary(f, node);
         if (item < 0) item = tg_fuse_add_item(f, node, copy);

@@ -26,13 +26,14 @@ static bool item_needed_outside(const tg_fusion *f, const tg_item *item, const t
     return outside > 0;
 }
 
-/* Does `reader` read, from its state, a PACK of which `writer` writes an input? All inputs must be
- * written first: one kernel cannot do both. */
-static bool reads_pack_of(const tg_fusion *f, int32_t reader, int32_t writer) {
+/* Does `reader` read a PACK (from its state) or a whole of which `writer` writes an input? All
+ * inputs must be written first: one kernel cannot do both. */
+static bool reads_inputs_of(const tg_fusion *f, int32_t reader, int32_t writer) {
     const tg_kernel *k = f->groups.items[reader].kernel;
     const tg_group *w = &f->groups.items[writer];
     for (int32_t i = 0; i < k->argument_count; i++) {
         int32_t node = k->arguments[i].reference;
+        if (node >= 0 && f->whole[node] && tg_fusion_writes_part(f, writer, node)) return true;
         if (node < 0 || f->item_of[node] >= 0 || f->pack_state[node] < 0) continue;
         for (int64_t j = 0; j < w->items.count; j++)
             if (f->items.items[w->items.items[j]].state == f->pack_state[node]) return true;
@@ -127,7 +128,7 @@ static tg_status try_join(tg_fusion *f, int32_t ia, int32_t ib, fuse_scratch *s,
     tg_domain domain;
     *joined = false;
     if (a->items.count + b->items.count > TG_MAX_BODY / 4 || !tg_fuse_join_domains(f, &a->domain, &b->domain, &domain)) return TG_OK;
-    if (reads_pack_of(f, ia, ib) || reads_pack_of(f, ib, ia)) return TG_OK;
+    if (reads_inputs_of(f, ia, ib) || reads_inputs_of(f, ib, ia)) return TG_OK;
     if (delays_total(f, ia, ib, s) || delays_total(f, ib, ia, s)) {
         a->changed = s->sweep; /* the answer may change when others have been joined */
         return TG_OK;

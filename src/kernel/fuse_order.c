@@ -19,7 +19,12 @@ int tg_fusion_dependencies(const tg_fusion *f, int32_t group, int32_t *out, int 
             if (count < capacity) out[count] = f->items.items[f->item_of[node]].group;
             count++;
         } else if (f->pack_state[node] >= 0) {
-            for (int32_t j = f->state_items[f->pack_state[node]]; j >= 0; j = f->items.items[j].next_in_state) {
+            for (int32_t j = f->state_items[f->pack_state[node]]; j >= 0; j = f->items.items[j].next) {
+                if (count < capacity) out[count] = f->items.items[j].group;
+                count++;
+            }
+        } else if (f->whole[node]) {
+            for (int32_t j = f->whole_items[node]; j >= 0; j = f->items.items[j].next) {
                 if (count < capacity) out[count] = f->items.items[j].group;
                 count++;
             }

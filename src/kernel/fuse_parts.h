@@ -54,6 +54,12 @@ bool tg_fuse_is_recomputed(const tg_fusion *f, int32_t id);
 void tg_fuse_decide_stored(tg_fusion *f, int32_t *users, int32_t *only_user, int32_t *cost);
 void tg_fuse_realise_writebacks(tg_fusion *f);
 
+/* ---- fuse_whole.c */
+/* Sets f->whole, and stores the parts. users, only_user: as find_users sets them. False recorded. */
+bool tg_fuse_find_wholes(tg_fusion *f, const int32_t *users, const int32_t *only_user);
+/* The parts of a whole as items; false recorded. */
+bool tg_fuse_add_parts(tg_fusion *f, int32_t whole);
+
 /* ---- fuse_group.c */
 int32_t tg_fuse_add_item(tg_fusion *f, int32_t node, bool copy); /* its number; -1 recorded */
 /* of one item; its number; -1 recorded */

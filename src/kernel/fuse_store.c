@@ -5,7 +5,7 @@
 #include <string.h>
 
 void tg_fuse_realise(tg_fusion *f, int32_t node) {
-    if (node > 0 && !fuse_leaf_storage(fuse_node(f, node)) && f->pack_state[node] < 0) f->realised[node] = true;
+    if (node > 0 && !fuse_leaf_storage(fuse_node(f, node)) && f->pack_state[node] < 0 && !f->whole[node]) f->realised[node] = true;
 }
 
 /* An operand that must be read from memory through views: its base is stored. */
@@ -91,7 +91,7 @@ static int32_t repeated_cost(tg_shape repeated, tg_shape of, int32_t cost) {
 static void recompute_costs(const tg_fusion *f, int32_t *cost) {
     for (int32_t id = 1; id < f->node_count; id++) {
         const tg_node *n = fuse_node(f, id);
-        if (fuse_leaf_storage(n) || f->realised[id]) cost[id] = TG_COST_CHEAP;
+        if (fuse_leaf_storage(n) || f->realised[id] || f->whole[id]) cost[id] = TG_COST_CHEAP;
         else if (tg_op_table[n->op].class_ == TG_CLASS_LEAF) cost[id] = 0;
         else {
             int32_t sum = tg_op_table[n->op].class_ == TG_CLASS_VIEW ? 0 : operation_costs[n->op];
@@ -105,7 +105,7 @@ static void recompute_costs(const tg_fusion *f, int32_t *cost) {
 
 bool tg_fuse_is_recomputed(const tg_fusion *f, int32_t id) {
     const tg_node *n = fuse_node(f, id);
-    return f->live[id] && !f->realised[id] && !fuse_leaf_storage(n) && f->pack_state[id] < 0 &&
+    return f->live[id] && !f->realised[id] && !fuse_leaf_storage(n) && f->pack_state[id] < 0 && !f->whole[id] &&
            (tg_op_is_elementwise(n->op) || n->op == TG_OP_GATHER || n->op == TG_OP_CONCAT || n->op == TG_OP_PACK || n->op == TG_OP_FOLD);
 }
 
@@ -117,7 +117,7 @@ static void store_shared(tg_fusion *f, int32_t *cost, int32_t *roots) {
     for (int32_t id = f->node_count - 1; id > 0; id--) {
         if (!f->live[id]) continue;
         if (tg_fuse_is_recomputed(f, id) && roots[id] == several && cost[id] > TG_COST_STORE) tg_fuse_realise(f, id);
-        int32_t root = f->realised[id] ? id : roots[id];
+        int32_t root = f->realised[id] || f->whole[id] ? id : roots[id];
         const tg_node *n = fuse_node(f, id);
         for (int32_t i = 0; i < n->input_count; i++) {
             int32_t *r = &roots[n->inputs[i]];

@@ -1,6 +1,6 @@
 /* check: reads a program as an adversary. Shares no code with the planner: it replays the kernels
- * over an ownership map of the workspace (which kernel wrote each range last) and enumerates index
- * ranges by itself, also for launches. */
+ * over an ownership map of the workspace (which buffer began to be written there last) and
+ * enumerates index ranges by itself, also for launches. */
 #include "plan/program.h"
 
 #include <string.h>
@@ -11,9 +11,14 @@
 typedef struct program_check {
     const tg_program *program;
     tg_context *ctx;
-    int32_t *owner; /* buffer id + 1 that last wrote each workspace block; 0: nobody */
+    int32_t *owner; /* buffer id + 1 that last took each workspace block; 0: nobody */
     int64_t blocks;
+    uint8_t *held; /* by buffer */
 } program_check;
+
+/* A buffer takes its blocks when it is written for the first time, and is lost when another takes
+ * one of them. */
+enum { CHECK_NOT_WRITTEN, CHECK_HELD, CHECK_LOST };
 
 static tg_status check_fail(const program_check *c, int32_t kernel, const char *what) {
     const char *name = kernel >= 0 && kernel < c->program->kernel_count ? c->program->kernels[kernel].name : "the end";
@@ -160,9 +165,8 @@ static tg_status check_reads(program_check *c, int32_t kernel) {
     for (int32_t i = 0; i < k->argument_count; i++) {
         const tg_buffer *b = &c->program->buffers[k->arguments[i].buffer];
         if (b->storage != TG_STORAGE_WORKSPACE || !(k->arguments[i].access & TG_ACCESS_READ)) continue;
-        for (int64_t block = b->offset / CHECK_BLOCK; block * CHECK_BLOCK < b->offset + check_bytes(c, b); block++)
-            if (c->owner[block] != k->arguments[i].buffer + 1)
-                return check_fail(c, kernel, "reads a buffer that is not there any more, or not yet");
+        if (c->held[k->arguments[i].buffer] != CHECK_HELD)
+            return check_fail(c, kernel, "reads a buffer that is not there any more, or not yet");
     }
     return TG_OK;
 }
@@ -171,9 +175,14 @@ static void own_writes(program_check *c, int32_t kernel) {
     const tg_kernel *k = &c->program->kernels[kernel];
     for (int32_t i = 0; i < k->argument_count; i++) {
         const tg_buffer *b = &c->program->buffers[k->arguments[i].buffer];
+        const int32_t buffer = k->arguments[i].buffer;
         if (b->storage != TG_STORAGE_WORKSPACE || !(k->arguments[i].access & TG_ACCESS_WRITE)) continue;
-        for (int64_t block = b->offset / CHECK_BLOCK; block * CHECK_BLOCK < b->offset + check_bytes(c, b); block++)
-            c->owner[block] = k->arguments[i].buffer + 1;
+        if (c->held[buffer] != CHECK_NOT_WRITTEN) continue;
+        c->held[buffer] = CHECK_HELD;
+        for (int64_t block = b->offset / CHECK_BLOCK; block * CHECK_BLOCK < b->offset + check_bytes(c, b); block++) {
+            if (c->owner[block] != 0) c->held[c->owner[block] - 1] = CHECK_LOST;
+            c->owner[block] = buffer + 1;
+        }
     }
 }
 
@@ -226,8 +235,7 @@ static tg_status check_outputs(const program_check *c) {
         if (b->storage == TG_STORAGE_INPUT || b->storage == TG_STORAGE_CONSTANT)
             return check_fail(c, -1, "an output that no kernel writes");
         if (b->storage != TG_STORAGE_WORKSPACE) continue;
-        for (int64_t block = b->offset / CHECK_BLOCK; block * CHECK_BLOCK < b->offset + check_bytes(c, b); block++)
-            if (c->owner[block] != out->buffer + 1) return check_fail(c, -1, "an output was overwritten");
+        if (c->held[out->buffer] != CHECK_HELD) return check_fail(c, -1, "an output was overwritten");
     }
     return TG_OK;
 }
@@ -276,6 +284,39 @@ static bool share_bytes(const program_check *c, const tg_buffer *a, const tg_buf
            b->offset < a->offset + check_bytes(c, a);
 }
 
+/* Marks the elements of a buffer that a store writes, or says whether one of them is marked. */
+static bool mark_elements(const tg_kernel *k, const tg_affine *at, uint8_t *marks, bool ask) {
+    int64_t index[TG_MAX_LOOP] = {0};
+    tg_kernel moving = *k; /* only the loops that move the store */
+    for (int d = 0; d < k->loop_count; d++)
+        if (at->stride[d] == 0) moving.extent[d] = 1;
+    do {
+        uint8_t *mark = &marks[affine_at(at, index, k->loop_count)];
+        if (ask && *mark) return true;
+        if (!ask) *mark = 1;
+    } while (next_point(&moving, index, extent_of_first(&moving)));
+    return false;
+}
+
+/* Do two kernels touch an element in common, of one buffer that both only write? Element by
+ * element: they may write every other row. Where there are too many, the answer is no. */
+static bool write_same(const program_check *c, const tg_kernel *x, int32_t i, const tg_kernel *y, int32_t j) {
+    const int64_t count = c->program->buffers[x->arguments[i].buffer].count;
+    uint8_t *marks = count > CHECK_MAX_POINTS ? NULL : tg_alloc(c->ctx, (size_t)count);
+    bool same = false;
+    if (!marks) return false;
+    for (int side = 0; side < 2; side++) {
+        const tg_kernel *k = side == 0 ? x : y;
+        for (int32_t n = 0; n < access_count(k) && !same; n++) {
+            int32_t argument;
+            const kernel_access access = access_number(k, n, &argument);
+            if (access.at && argument == (side == 0 ? i : j)) same = mark_elements(k, access.at, marks, side == 1);
+        }
+    }
+    tg_release(c->ctx, marks, (size_t)count);
+    return same;
+}
+
 /* Ranges are compared, not whole states: kernels side by side may write parts of one state. */
 static bool share_elements(const program_check *c, const tg_kernel *x, int32_t i, const tg_kernel *y, int32_t j) {
     const tg_buffer *a = &c->program->buffers[x->arguments[i].buffer], *b = &c->program->buffers[y->arguments[j].buffer];
@@ -303,9 +344,13 @@ static tg_status check_beside(const program_check *c, int32_t one, int32_t other
     const tg_kernel *x = &c->program->kernels[one], *y = &c->program->kernels[other];
     for (int32_t i = 0; i < x->argument_count; i++)
         for (int32_t j = 0; j < y->argument_count; j++) {
-            if (!((x->arguments[i].access | y->arguments[j].access) & TG_ACCESS_WRITE)) continue;
-            if (share_bytes(c, &c->program->buffers[x->arguments[i].buffer], &c->program->buffers[y->arguments[j].buffer]) ||
-                share_elements(c, x, i, y, j))
+            const unsigned access = x->arguments[i].access | y->arguments[j].access;
+            if (!(access & TG_ACCESS_WRITE)) continue;
+            if (x->arguments[i].buffer == y->arguments[j].buffer && access == (unsigned)TG_ACCESS_WRITE &&
+                c->program->buffers[x->arguments[i].buffer].storage == TG_STORAGE_WORKSPACE) {
+                if (write_same(c, x, i, y, j)) return check_fail(c, other, "writes what a kernel beside it does");
+            } else if (share_bytes(c, &c->program->buffers[x->arguments[i].buffer], &c->program->buffers[y->arguments[j].buffer]) ||
+                       share_elements(c, x, i, y, j))
                 return check_fail(c, other, "writes or reads what a kernel beside it does");
         }
     return TG_OK;
@@ -417,10 +462,11 @@ static tg_status check_blocks(const program_check *c) {
 }
 
 tg_status tg_program_check(const tg_program *program, tg_context *ctx) {
-    program_check c = {program, ctx, NULL, program->workspace_bytes / CHECK_BLOCK + 1};
-    size_t bytes = sizeof(int32_t) * (size_t)c.blocks;
+    program_check c = {program, ctx, NULL, program->workspace_bytes / CHECK_BLOCK + 1, NULL};
+    const size_t bytes = sizeof(int32_t) * (size_t)c.blocks + (size_t)program->buffer_count;
     c.owner = tg_alloc(ctx, bytes);
     if (!c.owner) return ctx->status;
+    c.held = (uint8_t *)(c.owner + c.blocks);
     tg_status status = TG_OK;
     for (int32_t k = 0; k < program->kernel_count && status == TG_OK; k++) status = check_kernel(&c, k);
     if (status == TG_OK) status = check_outputs(&c);

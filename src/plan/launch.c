@@ -166,7 +166,8 @@ static bool writes_slices(const launcher *l, const tg_kernel *k, int32_t slices)
         const int32_t reference = k->arguments[i].reference;
         if (!tg_reference_is_item(reference)) continue;
         if (tg_plan_state_of(l->p, reference) >= 0) return false;
-        const int32_t node = l->p->fusion.items.items[tg_reference_item(reference)].node;
+        const int32_t whole = tg_fusion_whole_of(&l->p->fusion, reference);
+        const int32_t node = whole >= 0 ? whole : l->p->fusion.items.items[tg_reference_item(reference)].node;
         if (!tg_kernel_sliced(k, i, elements_of(l->p, node), slices)) return false;
     }
     return true;
@@ -177,7 +178,10 @@ static bool reads_slices(const launcher *l, const tg_kernel *reader, int32_t gro
     const tg_fusion *f = &l->p->fusion;
     for (int32_t i = 0; i < reader->argument_count; i++) {
         const int32_t node = reader->arguments[i].reference;
-        if (node < 0 || f->item_of[node] < 0 || f->items.items[f->item_of[node]].group != group) continue;
+        if (node < 0) continue;
+        const bool made = f->whole[node] ? tg_fusion_writes_part(f, group, node)
+                                         : f->item_of[node] >= 0 && f->items.items[f->item_of[node]].group == group;
+        if (!made) continue;
         if (!tg_kernel_sliced(reader, i, elements_of(l->p, node), slices)) return false;
     }
     return true;

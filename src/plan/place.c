@@ -36,9 +36,17 @@ static int32_t state_buffer_of(tg_planner *p, int32_t state) {
     return p->state_buffer[state];
 }
 
+/* The buffer whose parts are the operands of a CONCAT. */
+static int32_t whole_buffer(tg_planner *p, int32_t whole) {
+    if (p->node_buffer[whole] < 0) p->node_buffer[whole] = add_buffer(p, TG_STORAGE_WORKSPACE, &p->graph->nodes.items[whole], whole, 0);
+    return p->node_buffer[whole];
+}
+
 /* The buffer of a kernel's unresolved argument. */
 static int32_t argument_buffer(tg_planner *p, int32_t reference) {
     tg_fusion *f = &p->fusion;
+    const int32_t whole = tg_fusion_whole_of(f, reference);
+    if (whole >= 0) return whole_buffer(p, whole);
     const int32_t item = tg_reference_is_item(reference) ? tg_reference_item(reference) : f->item_of[reference];
     if (item < 0) return f->pack_state[reference] >= 0 ? state_buffer_of(p, f->pack_state[reference]) : leaf_buffer(p, reference);
     const tg_item *x = &f->items.items[item];

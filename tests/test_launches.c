@@ -441,7 +441,7 @@ static void examples_take_few_launches(void **state) {
     (void)state;
     check_example((pinned_example){"mlp-sin", 7, {15, 4, 1, 5, 128}, 264448});
     check_example((pinned_example){"mlp-sin", 12, {14, 3, 1, 5, 128}, 264448});
-    check_example((pinned_example){"transformer-add", 7, {153, 6, 1, 95, 128}, 18223360});
+    check_example((pinned_example){"transformer-add", 7, {150, 6, 1, 92, 128}, 18223360});
     check_example((pinned_example){"transformer-add", 12, {128, 5, 1, 77, 128}, 17703168});
 }
 

@@ -301,8 +301,8 @@ static void wgsl_expression(tg_wgsl *w, int32_t i) {
     }
 }
 
-static void wgsl_store(tg_wgsl *w, const tg_instruction *in) {
-    const int value = (int)in->src[0];
+void tg_wgsl_store(tg_wgsl *w, int32_t i, const char *value) {
+    const tg_instruction *in = &w->kernel->body[i];
     const tg_dtype_wrap stored = tg_dtype_row(w->kernel->arguments[in->argument].dtype)->wgsl_store;
     const tg_wgsl_memory memory = tg_wgsl_argument(w, in->argument);
     tg_wgsl_start(w);
@@ -314,7 +314,7 @@ static void wgsl_store(tg_wgsl *w, const tg_instruction *in) {
     tg_wgsl_open_write(&w->main, &memory);
     wgsl_address(w, in);
     tg_wgsl_write_value(&w->main, &memory);
-    tg_text_add(&w->main, "%sv%d%s", stored.before, value, stored.after);
+    tg_text_add(&w->main, "%s%s%s", stored.before, value, stored.after);
     tg_wgsl_close_write(&w->main, &memory);
     if (in->bound_count > 0) tg_text_add(&w->main, " }");
     tg_wgsl_newline(w);
@@ -324,7 +324,9 @@ void tg_wgsl_instruction(tg_wgsl *w, int32_t i) {
     const tg_instruction *in = &w->kernel->body[i];
     if (in->op == TG_K_SCATTER) return; /* the scatter printer prints it */
     if (in->op == TG_K_STORE) {
-        wgsl_store(w, in);
+        char value[16];
+        snprintf(value, sizeof value, "v%d", (int)in->src[0]);
+        tg_wgsl_store(w, i, value);
         return;
     }
     if ((in->op == TG_K_LOAD || in->op == TG_K_GATHER) && in->bound_count > 0) {
@@ -427,20 +429,48 @@ void tg_wgsl_end(tg_wgsl *w, int64_t workgroups, int32_t size) {
 /* ---------------------------------------------------------------- maps */
 
 #define WGSL_MAP_SMALL 16384 /* points; with fewer, workgroups of 64 keep more of the device busy */
+#define WGSL_MAP_ONCE 16     /* instructions for all points that are worth sharing */
+#define WGSL_MAP_BUSY 4      /* times the invocations that keep a device busy: they wait for memory */
+#define WGSL_MAP_MOST 16     /* points of one invocation */
+
+/* Points of one invocation. A body that computes much once for all points (the rate and the other
+ * numbers of an optimiser) does so once for several, if there are more points than keep the device
+ * busy. */
+static int64_t wgsl_map_points(const tg_wgsl *w, int64_t points) {
+    int32_t once = 0;
+    for (int32_t i = 0; i < w->kernel->body_count; i++) once += w->body[i].live && w->body[i].phase == TG_PHASE_TOP;
+    if (once < WGSL_MAP_ONCE || !tg_wgsl_is_lone(w) || w->limits->rates == NULL) return 1;
+    const int64_t each = points / ((int64_t)WGSL_MAP_BUSY * w->limits->rates->busy_invocations);
+    return each < 1 ? 1 : each > WGSL_MAP_MOST ? WGSL_MAP_MOST : each;
+}
 
 void tg_wgsl_map(tg_wgsl *w) {
-    const int64_t points = tg_wgsl_points(w, 0, w->kernel->loop_count);
+    const int64_t points = tg_wgsl_points(w, 0, w->kernel->loop_count), each = wgsl_map_points(w, points);
     const int32_t size = w->frame.size > 0 ? w->frame.size : points < WGSL_MAP_SMALL ? 64 : 256;
+    const bool guarded = points % (size * each) != 0;
     tg_wgsl_begin(w, NULL);
-    tg_wgsl_line(w, "let point = group * %d + t;", (int)size);
-    if (points % size != 0) tg_wgsl_line(w, "if (point >= %lld) { return; }", (long long)points);
-    tg_wgsl_decode(w, "point", 0, w->kernel->loop_count);
-    tg_wgsl_body(w, TG_PHASE_TOP);
-    tg_wgsl_body(w, TG_PHASE_ELEMENT);
-    tg_wgsl_end(w, (points + size - 1) / size, size);
+    if (each == 1) {
+        tg_wgsl_line(w, "let point = group * %d + t;", (int)size);
+        if (guarded) tg_wgsl_line(w, "if (point >= %lld) { return; }", (long long)points);
+        tg_wgsl_decode(w, "point", 0, w->kernel->loop_count);
+        tg_wgsl_body(w, TG_PHASE_TOP);
+        tg_wgsl_body(w, TG_PHASE_ELEMENT);
+    } else {
+        tg_wgsl_body(w, TG_PHASE_TOP);
+        tg_wgsl_line(w, "for (var i = 0; i < %d; i++) {", (int)each);
+        tg_wgsl_line(w, "let point = (group * %d + i) * %d + t;", (int)each, (int)size);
+        if (guarded) tg_wgsl_line(w, "if (point >= %lld) { return; }", (long long)points);
+        tg_wgsl_decode(w, "point", 0, w->kernel->loop_count);
+        tg_wgsl_body(w, TG_PHASE_ELEMENT);
+        tg_wgsl_line(w, "}");
+    }
+    tg_wgsl_end(w, (points + size * each - 1) / (size * each), size);
 }
 
 #undef WGSL_MAP_SMALL
+#undef WGSL_MAP_ONCE
+#undef WGSL_MAP_BUSY
+#undef WGSL_MAP_MOST
 
 /* ---------------------------------------------------------------- one kernel, all kernels */
 

@@ -107,6 +107,8 @@ int64_t tg_wgsl_count(const tg_wgsl *w, int32_t argument);
  * are in scope. In a CONTRACT: TOP once, before the tile's loops; ELEMENT at each (batch, m, n),
  * inside a block of its own, with w->accumulator set (f32). */
 void tg_wgsl_body(tg_wgsl *w, tg_phase phase);
+/* The store i, of the value that is called `value`. */
+void tg_wgsl_store(tg_wgsl *w, int32_t i, const char *value);
 void tg_wgsl_instruction(tg_wgsl *w, int32_t i);
 /* The name of a math helper ("tg_exp"), which the stage then defines. */
 const char *tg_wgsl_helper(tg_wgsl *w, const char *name);

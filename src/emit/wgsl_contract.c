@@ -128,17 +128,22 @@ void tg_wgsl_contract_lanes(tg_wgsl *w, int32_t size, int32_t ways, bool ways_fi
 
 /* ---------------------------------------------------------------- after the sums */
 
+/* The loops' indices from `row` and `column`. */
+static void wgsl_contract_decode(tg_wgsl_contraction *s) {
+    const tg_kernel *kernel = s->w->kernel;
+    tg_wgsl_decode(s->w, s->problem.swapped ? "row" : "column", kernel->n_begin, kernel->outer_count);
+    tg_wgsl_decode(s->w, s->problem.swapped ? "column" : "row", kernel->m_begin, kernel->n_begin);
+}
+
 void tg_wgsl_contract_point(tg_wgsl_contraction *s, const char *sum, bool partial) {
     tg_wgsl *w = s->w;
-    const tg_kernel *kernel = w->kernel;
     const tg_tile_problem *p = &s->problem;
     if (partial) {
         tg_wgsl_write_scratch(w, "f32", sum, "%lld + ((part * %lld + batch) * %lld + row) * %lld + column", (long long)s->scratch,
                               (long long)p->batch, (long long)p->rows, (long long)p->columns);
         return;
     }
-    tg_wgsl_decode(w, p->swapped ? "row" : "column", kernel->n_begin, kernel->outer_count);
-    tg_wgsl_decode(w, p->swapped ? "column" : "row", kernel->m_begin, kernel->n_begin);
+    wgsl_contract_decode(s);
     tg_wgsl_line(w, "let acc = %s;", sum);
     w->accumulator = "acc";
     tg_wgsl_body(w, TG_PHASE_ELEMENT);
@@ -165,6 +170,71 @@ void tg_wgsl_contract_points(tg_wgsl_contraction *s, const tg_wgsl_outputs *p, b
     if (p->column_guard) tg_wgsl_line(w, "if (column < %lld) {", (long long)s->problem.columns);
     tg_wgsl_contract_point(s, p->sum, partial);
     for (int i = 0; i < 2 + p->row_guard + p->column_guard; i++) tg_wgsl_line(w, "}");
+}
+
+bool tg_wgsl_contract_reads(const tg_wgsl_contraction *s) {
+    const tg_wgsl *w = s->w;
+    for (int32_t i = 0; i < w->kernel->body_count; i++) {
+        const int32_t op = w->kernel->body[i].op;
+        if (w->body[i].live && w->body[i].phase == TG_PHASE_ELEMENT && (op == TG_K_LOAD || op == TG_K_GATHER)) return true;
+    }
+    return false;
+}
+
+/* Calls `visit` for each live store of the epilogue. */
+static void wgsl_contract_each_store(tg_wgsl *w, int32_t output, void (*visit)(tg_wgsl *w, int32_t i, const char *name)) {
+    char name[32];
+    for (int32_t i = 0; i < w->kernel->body_count; i++) {
+        if (!w->body[i].live || w->kernel->body[i].op != TG_K_STORE) continue;
+        snprintf(name, sizeof name, "stored%d_%d", (int)i, (int)output);
+        visit(w, i, name);
+    }
+}
+
+static void wgsl_contract_declare(tg_wgsl *w, int32_t i, const char *name) {
+    const tg_dtype dtype = w->kernel->body[w->kernel->body[i].src[0]].dtype;
+    tg_wgsl_line(w, "var %s: %s;", name, tg_dtype_row(dtype)->wgsl_compute);
+}
+
+static void wgsl_contract_set(tg_wgsl *w, int32_t i, const char *name) {
+    tg_wgsl_line(w, "%s = v%d;", name, (int)w->kernel->body[i].src[0]);
+}
+
+/* What an output beyond the last reads is read of the last, and not stored. */
+static void wgsl_contract_compute(tg_wgsl_contraction *s, const tg_wgsl_output *o, int32_t output, bool row_guard, bool column_guard) {
+    tg_wgsl *w = s->w;
+    tg_wgsl_line(w, "{");
+    if (row_guard) tg_wgsl_line(w, "let row = min(%s, %lld);", o->row, (long long)s->problem.rows - 1);
+    else tg_wgsl_line(w, "let row = %s;", o->row);
+    if (column_guard) tg_wgsl_line(w, "let column = min(%s, %lld);", o->column, (long long)s->problem.columns - 1);
+    else tg_wgsl_line(w, "let column = %s;", o->column);
+    wgsl_contract_decode(s);
+    tg_wgsl_line(w, "let acc = %s;", o->sum);
+    w->accumulator = "acc";
+    for (int32_t i = 0; i < w->kernel->body_count; i++)
+        if (w->body[i].live && w->body[i].phase == TG_PHASE_ELEMENT && w->kernel->body[i].op != TG_K_STORE) tg_wgsl_instruction(w, i);
+    wgsl_contract_each_store(w, output, wgsl_contract_set);
+    tg_wgsl_line(w, "}");
+}
+
+static void wgsl_contract_store(tg_wgsl_contraction *s, const tg_wgsl_output *o, int32_t output, bool row_guard, bool column_guard) {
+    tg_wgsl *w = s->w;
+    tg_wgsl_line(w, "{");
+    tg_wgsl_line(w, "let row = %s;", o->row);
+    tg_wgsl_line(w, "let column = %s;", o->column);
+    if (row_guard) tg_wgsl_line(w, "if (row < %lld) {", (long long)s->problem.rows);
+    if (column_guard) tg_wgsl_line(w, "if (column < %lld) {", (long long)s->problem.columns);
+    wgsl_contract_decode(s);
+    wgsl_contract_each_store(w, output, tg_wgsl_store);
+    for (int i = 0; i < 1 + row_guard + column_guard; i++) tg_wgsl_line(w, "}");
+}
+
+void tg_wgsl_contract_group(tg_wgsl_contraction *s, const tg_wgsl_output *outputs, int32_t count, bool row_guard, bool column_guard) {
+    tg_wgsl_line(s->w, "{");
+    for (int32_t i = 0; i < count; i++) wgsl_contract_each_store(s->w, i, wgsl_contract_declare);
+    for (int32_t i = 0; i < count; i++) wgsl_contract_compute(s, &outputs[i], i, row_guard, column_guard);
+    for (int32_t i = 0; i < count; i++) wgsl_contract_store(s, &outputs[i], i, row_guard, column_guard);
+    tg_wgsl_line(s->w, "}");
 }
 
 void tg_wgsl_contract_cell(tg_wgsl_contraction *s, int64_t cell_rows, int64_t cell_columns) {

@@ -57,6 +57,15 @@ void tg_wgsl_contract_prepare(tg_wgsl_contraction *s, bool partial);
 void tg_wgsl_contract_point(tg_wgsl_contraction *s, const char *sum, bool partial);
 /* The same at each of these points, in a loop. */
 void tg_wgsl_contract_points(tg_wgsl_contraction *s, const tg_wgsl_outputs *p, bool partial);
+/* Does the epilogue read memory at each output? */
+bool tg_wgsl_contract_reads(const tg_wgsl_contraction *s);
+/* One output of a group, as text. */
+typedef struct tg_wgsl_output {
+    char row[TG_WGSL_ADDRESS], column[TG_WGSL_ADDRESS], sum[TG_WGSL_ADDRESS];
+} tg_wgsl_output;
+/* The epilogue of a group of outputs: all are computed before the first is stored, so that no read
+ * waits for a write before it (a compiler must take two writable buffers for the same memory). */
+void tg_wgsl_contract_group(tg_wgsl_contraction *s, const tg_wgsl_output *outputs, int32_t count, bool row_guard, bool column_guard);
 /* let first_row, first_column, batch: an invocation's first output, from `cell`; neighbours hold
  * neighbouring columns. */
 void tg_wgsl_contract_cell(tg_wgsl_contraction *s, int64_t cell_rows, int64_t cell_columns);

@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 
+#define TILES_GROUP 16 /* outputs whose epilogues read before the first of them stores */
+
 /* One operand as the text names it. */
 typedef struct wgsl_tiles_operand {
     const tg_tile_operand *operand;
@@ -303,20 +305,54 @@ static void wgsl_tiles_row_of(const wgsl_tiles_operand *o, int index, char *text
     else snprintf(text, size, "%s * %d + %s + %d", o->tile, rows, o->own, index * invocations);
 }
 
+/* Output (i, j) of the invocation by number. */
+static tg_wgsl_output wgsl_tiles_output(const wgsl_tiles *t, int i, int j) {
+    tg_wgsl_output o;
+    wgsl_tiles_row_of(&t->left, i, o.row, sizeof o.row);
+    wgsl_tiles_row_of(&t->right, j, o.column, sizeof o.column);
+    snprintf(o.sum, sizeof o.sum, "c%d_%d.%c", i, j / 4, wgsl_tiles_component[j % 4]);
+    return o;
+}
+
 /* The epilogue of each output by itself: without an array of sums, which would lie in memory. */
 static void wgsl_tiles_finish_each(const wgsl_tiles *t, bool row_guard, bool column_guard) {
     const tg_tile_choice *c = &t->s->choice;
     const bool partial = c->parts > 1;
-    char row[TG_WGSL_ADDRESS], column[TG_WGSL_ADDRESS], sum[TG_WGSL_ADDRESS];
-    const tg_wgsl_outputs one = {1, 1, row, column, sum, row_guard, column_guard};
+    tg_wgsl_output group[TILES_GROUP];
+    int32_t count = 0;
     tg_wgsl_contract_prepare(t->s, partial);
     for (int i = 0; i < c->own_m; i++)
         for (int j = 0; j < c->own_n; j++) {
-            wgsl_tiles_row_of(&t->left, i, row, sizeof row);
-            wgsl_tiles_row_of(&t->right, j, column, sizeof column);
-            snprintf(sum, sizeof sum, "c%d_%d.%c", i, j / 4, wgsl_tiles_component[j % 4]);
-            tg_wgsl_contract_points(t->s, &one, partial);
+            group[count++] = wgsl_tiles_output(t, i, j);
+            if (partial || !tg_wgsl_contract_reads(t->s)) {
+                const tg_wgsl_outputs one = {1, 1, group[0].row, group[0].column, group[0].sum, row_guard, column_guard};
+                tg_wgsl_contract_points(t->s, &one, partial);
+                count = 0;
+            } else if (count == TILES_GROUP || (i + 1 == c->own_m && j + 1 == c->own_n)) {
+                tg_wgsl_contract_group(t->s, group, count, row_guard, column_guard);
+                count = 0;
+            }
         }
+}
+
+/* A long epilogue that reads memory: the outputs of one row in a group, or four of them where texts
+ * must be short. */
+static void wgsl_tiles_finish_groups(const wgsl_tiles *t, bool row_guard, bool column_guard) {
+    const tg_tile_choice *c = &t->s->choice;
+    const int vectors = wgsl_tiles_vectors(t), together = tg_wgsl_is_lone(t->w) && c->own_n <= TILES_GROUP ? (int)c->own_n : 4;
+    tg_wgsl_output group[TILES_GROUP];
+    tg_wgsl_contract_prepare(t->s, false);
+    tg_wgsl_line(t->w, "for (var i = 0; i < %d; i++) {", (int)c->own_m);
+    for (int first = 0; first < c->own_n; first += together) {
+        for (int j = first; j < first + together; j++) {
+            tg_wgsl_output *o = &group[j - first];
+            wgsl_tiles_row(&t->left, 'i', o->row, sizeof o->row);
+            wgsl_tiles_row_of(&t->right, j, o->column, sizeof o->column);
+            snprintf(o->sum, sizeof o->sum, "sums[i * %d + %d].%c", vectors, j / 4, wgsl_tiles_component[j % 4]);
+        }
+        tg_wgsl_contract_group(t->s, group, together, row_guard, column_guard);
+    }
+    tg_wgsl_line(t->w, "}");
 }
 
 static void wgsl_tiles_finish(const wgsl_tiles *t, bool row_guard, bool column_guard) {
@@ -332,6 +368,10 @@ static void wgsl_tiles_finish(const wgsl_tiles *t, bool row_guard, bool column_g
     for (int x = 0; x < sums; x++) tg_text_add(&w->main, "%sc%d_%d", x ? ", " : "", x / vectors, x % vectors);
     tg_text_add(&w->main, ");");
     tg_wgsl_newline(w);
+    if (c->parts == 1 && tg_wgsl_contract_reads(t->s)) {
+        wgsl_tiles_finish_groups(t, row_guard, column_guard);
+        return;
+    }
     const tg_wgsl_outputs own = {c->own_m, c->own_n, row, column, sum, row_guard, column_guard};
     tg_wgsl_contract_prepare(t->s, c->parts > 1);
     tg_wgsl_contract_points(t->s, &own, c->parts > 1);
@@ -406,3 +446,5 @@ void tg_wgsl_tiles(tg_wgsl_contraction *s) {
     else wgsl_tiles_finish(&t, row_guard, column_guard);
     tg_wgsl_end(s->w, p->batch * tile_rows * tile_columns * c->parts, c->size);
 }
+
+#undef TILES_GROUP

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define STORE_WALK 64 /* nodes in the walk over one expression */
+
 void tg_fuse_realise(tg_fusion *f, int32_t node) {
     if (node > 0 && !fuse_leaf_storage(fuse_node(f, node)) && f->pack_state[node] < 0 && !f->whole[node]) f->realised[node] = true;
 }
@@ -86,8 +88,8 @@ static int32_t repeated_cost(tg_shape repeated, tg_shape of, int32_t cost) {
     return cost / times < TG_COST_CHEAP ? (cost < TG_COST_CHEAP ? cost : TG_COST_CHEAP) : (int32_t)(cost / times);
 }
 
-/* Cost of computing one element from stored values; a shared subexpression counts once for each
- * user, capped. */
+/* Cost of computing one element from stored values, from above: a shared subexpression counts once
+ * for each user, capped. */
 static void recompute_costs(const tg_fusion *f, int32_t *cost) {
     for (int32_t id = 1; id < f->node_count; id++) {
         const tg_node *n = fuse_node(f, id);
@@ -109,14 +111,49 @@ bool tg_fuse_is_recomputed(const tg_fusion *f, int32_t id) {
            (tg_op_is_elementwise(n->op) || n->op == TG_OP_GATHER || n->op == TG_OP_CONCAT || n->op == TG_OP_PACK || n->op == TG_OP_FOLD);
 }
 
-/* Stores values that several stored values would each recompute at a cost. roots[node] is the root
- * that reaches it, or `several`. Each node is visited after its users, so they are settled. */
-static void store_shared(tg_fusion *f, int32_t *cost, int32_t *roots) {
+/* Does it cost more than TG_COST_STORE to compute one element of `node` from stored values? Here a
+ * shared subexpression counts once. cost: from above. A bounded walk. */
+static bool costs_more_than_storing(const tg_fusion *f, int32_t node, const int32_t *cost) {
+    int32_t seen[STORE_WALK], count = 1, sum = 0;
+    seen[0] = node;
+    for (int32_t at = 0; at < count && sum <= TG_COST_STORE; at++) {
+        const int32_t id = seen[at];
+        const tg_node *n = fuse_node(f, id);
+        const bool stored = id != node && (fuse_leaf_storage(n) || f->realised[id] || f->whole[id]);
+        if (stored || n->op == TG_OP_BROADCAST || n->op == TG_OP_FOLD || n->input_count == 0) {
+            sum += cost[id];
+            continue;
+        }
+        sum += tg_op_table[n->op].class_ == TG_CLASS_VIEW ? 0 : operation_costs[n->op];
+        for (int32_t i = 0; i < n->input_count; i++) {
+            int32_t known = 0;
+            while (known < count && seen[known] != n->inputs[i]) known++;
+            if (known < count) continue;
+            if (count == STORE_WALK) return true;
+            seen[count++] = n->inputs[i];
+        }
+    }
+    return sum > TG_COST_STORE;
+}
+
+/* Of the values that store_shared chose, those that cost little to compute from the ones below them
+ * that stay stored are recomputed after all. Each node is visited after its operands. */
+static void recompute_cheap(tg_fusion *f, const int32_t *cost, const int32_t *shared) {
+    for (int32_t id = 1; id < f->node_count; id++)
+        if (shared[id]) f->realised[id] = costs_more_than_storing(f, id, cost);
+}
+
+/* Chooses values that several stored values would each recompute at a cost; shared[node] says which.
+ * roots[node] is the root that reaches it, or `several`. Each node is visited after its users, so
+ * they are settled. */
+static void store_shared(tg_fusion *f, int32_t *cost, int32_t *roots, int32_t *shared) {
     const int32_t several = -1;
+    memset(shared, 0, sizeof(int32_t) * (size_t)f->node_count);
     memset(roots, 0, sizeof(int32_t) * (size_t)f->node_count);
     for (int32_t id = f->node_count - 1; id > 0; id--) {
         if (!f->live[id]) continue;
-        if (tg_fuse_is_recomputed(f, id) && roots[id] == several && cost[id] > TG_COST_STORE) tg_fuse_realise(f, id);
+        shared[id] = tg_fuse_is_recomputed(f, id) && roots[id] == several && cost[id] > TG_COST_STORE;
+        if (shared[id]) tg_fuse_realise(f, id);
         int32_t root = f->realised[id] || f->whole[id] ? id : roots[id];
         const tg_node *n = fuse_node(f, id);
         for (int32_t i = 0; i < n->input_count; i++) {
@@ -192,7 +229,8 @@ void tg_fuse_decide_stored(tg_fusion *f, int32_t *users, int32_t *only_user, int
     store_compared_extrema(f, cost);
     store_compared_places(f, cost);
     recompute_costs(f, cost);
-    store_shared(f, cost, only_user);
+    store_shared(f, cost, only_user, users);
+    recompute_cheap(f, cost, users);
 }
 
 void tg_fuse_realise_writebacks(tg_fusion *f) {
@@ -204,3 +242,5 @@ void tg_fuse_realise_writebacks(tg_fusion *f) {
             tg_fuse_realise(f, tg_strip_reshape(f->graph, n->inputs[p]));
     }
 }
+
+#undef STORE_WALK

@@ -4,8 +4,10 @@
 #include "support.h"
 
 #include "emit/emit.h"
+#include "optim/optim.h"
 #include "pass/pass.h"
 #include "run/replay.h"
+#include "trace/trace.h"
 
 #include <string.h>
 
@@ -48,7 +50,7 @@ typedef struct made {
     tg_replay replay;
 } made;
 
-static const int32_t slots[] = {5, 3, 9, 12}; /* of the device, for states 0, 1, .. of a program */
+static const int32_t slots[] = {5, 3, 9, 12, 7, 8, 11, 14}; /* of the device, for states 0, 1, .. of a program */
 
 static tg_replay_limits limits_of(int64_t binding, int64_t buffer) { return (tg_replay_limits){&tg_device_guaranteed, binding, buffer}; }
 
@@ -171,6 +173,63 @@ static void equal_sources_are_one(void **state) {
     tg_replay_drop_texts(&m.replay);
     for (int32_t s = 0; s < m.replay.source_count; s++) assert_null(m.replay.sources[s].text);
     end(&m);
+}
+
+/* Training a transformer of so many blocks. Biases lie far from their weights in the state. */
+static tg_tensor build_blocks(tg_graph *g, void *user) {
+    const int blocks = *(const int *)user;
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(4, 32, 64), TG_F32);
+    for (int i = 0; i < blocks; i++) {
+        tg_scope_pushf(g, "h.%d", i);
+        const tg_attention a = tg_nn_attention(g, "attention", 64, 4, .causal = true);
+        x = tg_add(x, tg_nn_attention_fwd(a, tg_nn_layer_norm_fwd(tg_nn_layer_norm(g, "n1", 64), x)));
+        const tg_linear up = tg_nn_linear(g, "up", 64, 128), down = tg_nn_linear(g, "down", 128, 64);
+        x = tg_add(x, tg_nn_linear_fwd(down, tg_gelu_tanh(tg_nn_linear_fwd(up, tg_nn_layer_norm_fwd(tg_nn_layer_norm(g, "n2", 64), x)))));
+        tg_scope_pop(g);
+    }
+    return tg_mean(tg_square(x), TG_ALL);
+}
+typedef struct printed_blocks {
+    int stages, sources;
+    size_t characters;
+} printed_blocks;
+static printed_blocks print_blocks(int blocks) {
+    made m = {.ctx = support_context()};
+    tg_layout layout;
+    tg_arena arena;
+    tg_device_model device = tg_device_guaranteed;
+    const tg_plan_options options = {.device = &device};
+    const tg_optimizer adam = tg_adam(.lr = tg_lr_constant(0.01));
+    const tg_replay_limits limits = limits_of(MOST, MOST);
+    device.joins = false;
+    tg_arena_init(&arena, m.ctx);
+    m.graph = tg_trace_sized(m.ctx, build_blocks, &blocks, 2);
+    assert_non_null(m.graph);
+    assert_int_equal(tg_layout_make(m.graph, &arena, &layout), TG_OK);
+    assert_int_equal(tg_append_training(m.graph, m.graph->result, &adam, &layout, 1.0, NULL), TG_OK);
+    assert_int_equal(tg_flatten_params(m.graph, &layout), TG_OK);
+    assert_int_equal(tg_pass_run(m.graph, true), TG_OK);
+    m.program = tg_program_make(m.graph, &options);
+    assert_non_null(m.program);
+    assert_int_equal(tg_program_check(m.program, m.ctx), TG_OK);
+    assert_true(m.program->state_count <= SUPPORT_COUNT(slots));
+    assert_int_equal(tg_replay_make(m.ctx, m.program, slots, &limits, &m.replay), TG_OK);
+    printed_blocks out = {m.replay.stage_count, m.replay.source_count, 0};
+    for (int32_t s = 0; s < m.replay.source_count; s++) out.characters += m.replay.sources[s].length;
+    tg_arena_free(&arena);
+    end(&m);
+    return out;
+}
+/* Each kernel binds the ranges of the states that it touches, so more blocks are more dispatches of the same kernels. What differs
+ * is the length of the states that the optimiser updates. */
+static void equal_blocks_share_their_kernels(void **state) {
+    (void)state;
+    const printed_blocks few = print_blocks(3), many = print_blocks(9);
+    print_message("%d and %d dispatches, %d and %d sources of %zu and %zu characters\n", few.stages, many.stages, few.sources, many.sources,
+                  few.characters, many.characters);
+    assert_true(many.stages > few.stages + 6 * 20);
+    assert_int_equal(many.sources, few.sources);
+    assert_true(many.characters < few.characters + 1000);
 }
 
 /* ---------------------------------------------------------------- limits */
@@ -364,6 +423,7 @@ int main(void) {
         cmocka_unit_test(inputs_that_a_kernel_reads_are_sent),
         cmocka_unit_test(outputs_have_places_to_be_read_from),
         cmocka_unit_test(equal_sources_are_one),
+        cmocka_unit_test(equal_blocks_share_their_kernels),
         cmocka_unit_test(a_binding_that_is_too_large_is_named),
         cmocka_unit_test(messages_say_what_is_too_large),
         cmocka_unit_test(a_state_that_is_too_large_is_named),

@@ -371,7 +371,10 @@ static bool finish_kernels(tg_planner *p) {
     if (!p->program->kernels) return false;
     p->program->kernel_count = p->order_count;
     for (int32_t k = 0; k < p->order_count; k++) {
-        if (!copy_kernel(p, kernel_at(p, k), &p->program->kernels[k])) return false;
+        tg_kernel *kernel = &p->program->kernels[k];
+        if (!copy_kernel(p, kernel_at(p, k), kernel)) return false;
+        const bool alone = p->program->launches[p->launch_of[k]].count == 1;
+        if (alone && tg_plan_most_bound(p, kernel_at(p, k)) > 0 && !tg_plan_bind_states(p, kernel, k)) return false;
         p->program->contraction_flops += p->program->kernels[k].flops;
     }
     return true;
@@ -401,7 +404,9 @@ static bool make_maps(tg_planner *p) {
     p->item_buffer = TG_NEW(&p->scratch, int32_t, items + 1);
     p->state_buffer = TG_NEW(&p->scratch, int32_t, states + 1);
     p->launch_of = TG_NEW(&p->scratch, int32_t, p->order_count + 1);
-    if (!program->buffers) program->buffers = TG_NEW(&program->arena, tg_buffer, items + nodes + states + 1);
+    size_t bound = 1; /* ranges of states */
+    for (int32_t k = 0; k < p->order_count; k++) bound += (size_t)tg_plan_most_bound(p, kernel_at(p, k));
+    if (!program->buffers) program->buffers = TG_NEW(&program->arena, tg_buffer, items + nodes + states + bound);
     if (!p->node_buffer || !p->item_buffer || !p->state_buffer || !p->launch_of || !program->buffers) return false;
     program->buffer_count = 0;
     program->workspace_bytes = program->input_block_bytes = program->constant_block_bytes = 0;

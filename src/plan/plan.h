@@ -51,6 +51,13 @@ tg_status tg_plan_launches_apart(tg_planner *p);
 tg_status tg_plan_places(tg_planner *p, bool *fits);
 /* place.c: the program's kernels, constants and outputs, once the places are settled. */
 tg_status tg_plan_kernels(tg_planner *p);
+/* bind.c: in a kernel that is launched alone, each range of a state that it touches becomes a
+ * buffer, up to the device's max_arguments; accesses count from its beginning. Only for devices
+ * that bind (in_words). False recorded. */
+bool tg_plan_bind_states(tg_planner *p, tg_kernel *kernel, int32_t position);
+/* The most buffers that makes, of a kernel whose arguments are references; 0: it touches no
+ * state. */
+int32_t tg_plan_most_bound(const tg_planner *p, const tg_kernel *kernel);
 /* Elements of `argument`'s buffer that the kernel may touch through loads, gathers and operands:
  * [*lo, *hi). */
 void tg_kernel_read_range(const tg_kernel *kernel, int32_t argument, int64_t *lo, int64_t *hi);

@@ -62,7 +62,8 @@ typedef struct tg_feed_check {
 
 /* Kernels [first, first + count), started together.
  *   slices 0: side by side. None reads, overwrites or takes the place of what another of them
- *             touches, unless all only read it, or each writes other elements of it. A lone kernel is a launch of one.
+ *             touches, unless all only read it, or each writes other elements of it. A lone
+ *             kernel is a launch of one.
  *   slices S: a chain. The kernels run in order, but slice by slice. Loop 0 of each kernel (an
  *             outer loop, E points, a multiple of S) is cut in S equal slices. Of what kernels of
  *             the chain store, slice s of a kernel reads only what slice s of an earlier kernel

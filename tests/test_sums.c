@@ -71,6 +71,7 @@ static const sum_case cases[] = {
     {"columns", 1000, 4096, columns, FEW, 0, 0}, /* pytorch/pytorch#5410 */
     {"columns", 4000, 70, columns, FEW, 0, 0},
     {"columns in parts", 30000, 3, columns, FEW, 0, 0},
+    {"columns in bundles", 12000, 100, columns, FEW, 0, 0},
     {"everything", 300, 1000, everything, FEW, 0, 0},
     {"products", 7, 4000, products, FEW, 0, 0},
     {"squares", 7, 4000, squares, FEW, 0, 0},

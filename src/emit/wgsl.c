@@ -155,11 +155,10 @@ int64_t tg_wgsl_scratch(tg_wgsl *w, int64_t words) {
     return first;
 }
 
-bool tg_wgsl_body_touches(const tg_wgsl *w, int32_t argument) {
+bool tg_wgsl_body_writes(const tg_wgsl *w, int32_t argument) {
     for (int32_t i = 0; i < w->kernel->body_count; i++) {
         const tg_instruction *in = &w->kernel->body[i];
-        const bool touches = in->op == TG_K_LOAD || in->op == TG_K_GATHER || tg_body_is_effect(in->op);
-        if (touches && w->body[i].live && in->argument == argument) return true;
+        if (tg_body_is_effect(in->op) && w->body[i].live && in->argument == argument) return true;
     }
     return false;
 }

@@ -98,8 +98,8 @@ void tg_wgsl_decode(tg_wgsl *w, const char *flat, int begin, int end);
 /* Makes room in the kernel's scratch, a multiple of 4 words; returns its first word. To be called
  * before any begin. */
 int64_t tg_wgsl_scratch(tg_wgsl *w, int64_t words);
-/* loads, gathers or stores of the body (not a and b of CONTRACT) */
-bool tg_wgsl_body_touches(const tg_wgsl *w, int32_t argument);
+/* Does the body store to it? */
+bool tg_wgsl_body_writes(const tg_wgsl *w, int32_t argument);
 /* elements of the argument's buffer */
 int64_t tg_wgsl_count(const tg_wgsl *w, int32_t argument);
 

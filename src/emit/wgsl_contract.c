@@ -294,10 +294,10 @@ static const char *wgsl_contract_title(const tg_wgsl_contraction *s) {
                            c->ways_first ? " side by side" : "", wide, (long long)c->parts, parts);
 }
 
-/* May the operand's buffer be read as vec4s? */
+/* May the operand's buffer be read as vec4s? The epilogue may read single elements of it. */
 static bool wgsl_contract_fours(const tg_wgsl *w, const tg_operand_access *operand) {
     return tg_wgsl_may_widen(w, operand->argument) && tg_wgsl_count(w, operand->argument) % 4 == 0 &&
-           !tg_wgsl_body_touches(w, operand->argument);
+           !tg_wgsl_body_writes(w, operand->argument);
 }
 
 static tg_tile_problem wgsl_contract_problem(const tg_wgsl *w) {

@@ -14,6 +14,7 @@ typedef struct wgsl_lone_module {
 
     /* the stage being printed */
     bool *used, *wide;     /* per argument; wide: as vec4<f32>s */
+    bool *single;          /* wide, and single elements are read too */
     const char *scratch;   /* type of its elements; NULL: not bound */
     tg_text_buffer arrays; /* declarations of workgroup memory */
 } wgsl_lone_module;
@@ -27,6 +28,7 @@ static void wgsl_lone_begin(tg_wgsl *w) {
     const size_t bytes = sizeof *m->used * (size_t)(w->kernel->argument_count + 1);
     memset(m->used, 0, bytes);
     memset(m->wide, 0, bytes);
+    memset(m->single, 0, bytes);
     memset(w->helper, 0, sizeof w->helper);
     tg_text_clear(&m->arrays);
     m->scratch = NULL;
@@ -35,9 +37,11 @@ static void wgsl_lone_begin(tg_wgsl *w) {
 static tg_wgsl_memory wgsl_lone_argument(tg_wgsl *w, int32_t argument, bool vectors) {
     wgsl_lone_module *m = wgsl_lone_of(w);
     tg_wgsl_memory memory = {.first = 0};
-    if (m->used[argument] && m->wide[argument] != vectors) tg_wgsl_fail(w, TG_ERROR_INTERNAL, "an argument both as vec4s and not");
+    if (m->used[argument] && !m->wide[argument] && vectors) tg_wgsl_fail(w, TG_ERROR_INTERNAL, "an argument as vec4s after its elements");
+    memory.by_call = m->wide[argument] && !vectors;
+    m->single[argument] = m->single[argument] || memory.by_call;
     m->used[argument] = true;
-    m->wide[argument] = vectors;
+    m->wide[argument] = m->wide[argument] || vectors;
     snprintf(memory.name, sizeof memory.name, "a%d", (int)argument);
     return memory;
 }
@@ -68,6 +72,7 @@ static int32_t wgsl_lone_bindings(tg_wgsl *w, tg_text_buffer *text, int32_t *bin
         const char *type = m->wide[i] ? "vec4<f32>" : tg_dtype_row(w->kernel->arguments[i].dtype)->wgsl_storage;
         tg_text_add(text, "@group(0) @binding(%d) var<storage, read_write> a%d: array<%s, %lld>;\n", (int)count, (int)i, type,
                     (long long)(m->wide[i] ? elements / 4 : elements));
+        if (m->single[i]) tg_text_add(text, "fn at_a%d(i: i32) -> f32 { return a%d[i >> 2u][i & 3]; }\n", (int)i, (int)i);
         bindings[count++] = i;
     }
     if (m->scratch != NULL) {
@@ -118,7 +123,8 @@ static tg_status wgsl_lone_print(tg_wgsl *w, wgsl_lone_module *m, tg_wgsl_kernel
     m->resolver = (tg_wgsl_resolver){wgsl_lone_begin, wgsl_lone_argument, wgsl_lone_scratch, wgsl_lone_array, wgsl_lone_end};
     m->used = TG_NEW(w->arena, bool, w->kernel->argument_count + 1);
     m->wide = TG_NEW(w->arena, bool, w->kernel->argument_count + 1);
-    if (m->used == NULL || m->wide == NULL) return TG_ERROR_MEMORY;
+    m->single = TG_NEW(w->arena, bool, w->kernel->argument_count + 1);
+    if (m->used == NULL || m->wide == NULL || m->single == NULL) return TG_ERROR_MEMORY;
     w->resolver = &m->resolver;
     const tg_status status = tg_wgsl_print(w);
     if (status != TG_OK) return status;

@@ -16,7 +16,7 @@ typedef struct tg_wgsl tg_wgsl;
  * index e:
  *   lone       a3[e]                                      a3[e] = v;
  *   words      bitcast<f32>(workspace[1024 + (e)])        workspace[1024 + (e)] = bitcast<u32>(v);
- *   of vec4s   bitcast<f32>(at_workspace(1024 + (e)))     (not written)
+ *   of vec4s   bitcast<f32>(at_workspace(1024 + (e)))     (not written; lone: at_a3(e))
  *   vec4s      bitcast<vec4<f32>>(workspace[256 + (e)])   (not written)
  * Nothing is cast where the element is a u32; nothing is added where the first element is 0. */
 typedef struct tg_wgsl_memory {
@@ -47,9 +47,9 @@ typedef struct tg_wgsl_resolver {
 
 /* ---- arguments and scratch. Asking binds the memory; a stage binds what it asked for. */
 tg_wgsl_memory tg_wgsl_argument(tg_wgsl *w, int32_t argument);
-/* As vec4<f32>s, for a stage that reads the argument in no other way and never writes it.
- * tg_wgsl_plan_vectors must have said so before, because other kernels of the module read the same
- * block. */
+/* As vec4<f32>s, for a stage that never writes the argument. It may read single elements of it too,
+ * afterwards. tg_wgsl_plan_vectors must have said so before, because other kernels of the module
+ * read the same block. */
 tg_wgsl_memory tg_wgsl_argument_vectors(tg_wgsl *w, int32_t argument);
 
 /* An expression, in the order of the text: open, the index, close. */

@@ -127,6 +127,30 @@ static bool choice_may_unroll(const choice_search *s, const tg_tile_choice *c) {
     return choice_is_lone(s) && (c->parts > 1 || s->problem->body <= CHOICE_SHORT_BODY);
 }
 
+/* The tiles of one size with k in this many parts. */
+static void choice_try_parts(choice_search *s, tg_tile_choice c, const tg_tile_size *tile, int64_t parts) {
+    if (!choice_cut(s, &c, parts, tile->k)) return;
+    c.tile.unrolled = tile->unrolled && choice_may_unroll(s, &c);
+    /* the same as without unrolling */
+    if (c.tile.unrolled != tile->unrolled && choice_wants_all(s)) return;
+    c.cycles = tg_tile_cost(s->problem, s->room, &c);
+    choice_visit(s, &c);
+}
+
+/* As many parts as fill the whole device `rounds` times: with powers of two alone, the last round
+ * may leave most processors idle. 0: that many are tried anyway, or do not fit k. */
+static int64_t choice_fill(const choice_search *s, const tg_tile_size *tile, int64_t rounds) {
+    const tg_tile_problem *p = s->problem;
+    const int64_t tiles = p->batch * tg_tile_ceil(p->rows, tile->m) * tg_tile_ceil(p->columns, tile->n);
+    const int64_t parts = rounds * s->room->device->rates->processors * tile->resident / tiles;
+    tg_tile_choice filled = {.parts = 0}, power = {.parts = 0};
+    int64_t above = 1;
+    if (!choice_is_lone(s) || parts > CHOICE_MOST_PARTS || (parts & (parts - 1)) == 0) return 0;
+    while (above < parts) above *= 2;
+    (void)choice_cut(s, &power, above, tile->k);
+    return choice_cut(s, &filled, parts, tile->k) && filled.parts == parts && power.parts != parts ? parts : 0;
+}
+
 static void choice_try_tile(choice_search *s, const tg_tile_size *tile) {
     const tg_device_model *device = s->room->device;
     tg_tile_choice c = {.method = TG_TILE_TILES, .tile = *tile, .own_m = tile->own_m, .own_n = tile->own_n, .ways = 1};
@@ -135,13 +159,10 @@ static void choice_try_tile(choice_search *s, const tg_tile_size *tile) {
     /* as many subgroups below one another as fill the workgroup */
     if (tile->across > 0 && device->f16 && device->matrix_subgroup > 0) c.down = c.size / device->matrix_subgroup / tile->across;
     if (!choice_tile_fits(s, &c)) return;
-    for (int64_t parts = 1; parts <= CHOICE_MOST_PARTS; parts *= 2) {
-        if (!choice_cut(s, &c, parts, tile->k)) continue;
-        c.tile.unrolled = tile->unrolled && choice_may_unroll(s, &c);
-        /* the same as without unrolling */
-        if (c.tile.unrolled != tile->unrolled && choice_wants_all(s)) continue;
-        c.cycles = tg_tile_cost(s->problem, s->room, &c);
-        choice_visit(s, &c);
+    for (int64_t parts = 1; parts <= CHOICE_MOST_PARTS; parts *= 2) choice_try_parts(s, c, tile, parts);
+    for (int64_t rounds = 1; rounds <= 3; rounds++) {
+        const int64_t parts = choice_fill(s, tile, rounds);
+        if (parts > 0) choice_try_parts(s, c, tile, parts);
     }
 }
 

@@ -159,7 +159,8 @@ const char *tg_version(void) { return TG_VERSION; }
 /* A block of 0 bytes still needs an address of its own. */
 static size_t context_block_size(size_t bytes) { return bytes ? bytes : 1; }
 
-void *tg_alloc(tg_context *ctx, size_t bytes) {
+/* A block whose bytes are not set. */
+static void *context_take(tg_context *ctx, size_t bytes) {
     const size_t size = context_block_size(bytes);
     ctx->alloc_calls++;
     if (size > (size_t)PTRDIFF_MAX - CONTEXT_BLOCK_ALIGN) {
@@ -177,9 +178,14 @@ void *tg_alloc(tg_context *ctx, size_t bytes) {
                       CONTEXT_BLOCK_ALIGN);
         return NULL;
     }
-    memset(block, 0, size);
     ctx->live_bytes += (int64_t)size;
     ctx->live_blocks++;
+    return block;
+}
+
+void *tg_alloc(tg_context *ctx, size_t bytes) {
+    void *block = context_take(ctx, bytes);
+    if (block) memset(block, 0, context_block_size(bytes));
     return block;
 }
 
@@ -213,9 +219,11 @@ bool tg_grow(tg_context *ctx, void **items, int64_t *capacity, int64_t need, siz
         (void)tg_fail_memory(ctx, SIZE_MAX);
         return false;
     }
-    void *grown = tg_alloc(ctx, (size_t)wanted * item);
+    char *grown = context_take(ctx, (size_t)wanted * item);
     if (!grown) return false;
-    if (*capacity > 0) memcpy(grown, *items, (size_t)*capacity * item);
+    const size_t kept = (size_t)*capacity * item;
+    if (kept > 0) memcpy(grown, *items, kept);
+    memset(grown + kept, 0, (size_t)wanted * item - kept);
     tg_release(ctx, *items, (size_t)*capacity * item);
     *items = grown;
     *capacity = wanted;

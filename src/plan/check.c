@@ -3,17 +3,23 @@
  * enumerates index ranges by itself, also for launches. */
 #include "plan/program.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-#define CHECK_BLOCK 256
+#define CHECK_BLOCK 256 /* bytes: offsets are multiples of it */
 #define CHECK_MAX_POINTS 200000
 
 typedef struct program_check {
     const tg_program *program;
     tg_context *ctx;
-    int32_t *owner; /* buffer id + 1 that last took each workspace block; 0: nobody */
-    int64_t blocks;
-    uint8_t *held; /* by buffer */
+    /* bytes of the workspace where a buffer begins or ends, ascending: from each to the next is a
+     * segment, and a buffer is whole segments */
+    int64_t *cuts;
+    int32_t cut_count;
+    int32_t *owner;  /* by segment: buffer + 1 that took it last; 0: nobody */
+    int32_t *writer; /* by segment: buffer + 1 that the chain looked at writes; 0: none */
+    uint8_t *held;   /* by buffer */
+    uint8_t *used;   /* by buffer: how the chain looked at uses it */
 } program_check;
 
 /* A buffer takes its blocks when it is written for the first time, and is lost when another takes
@@ -26,6 +32,35 @@ static tg_status check_fail(const program_check *c, int32_t kernel, const char *
 }
 
 static int64_t check_bytes(const program_check *c, const tg_buffer *b) { return b->count * tg_program_element_bytes(c->program, b->dtype); }
+
+static int compare_cuts(const void *a, const void *b) {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void find_cuts(program_check *c) {
+    int32_t count = 0, kept = 0;
+    for (int32_t i = 0; i < c->program->buffer_count; i++) {
+        const tg_buffer *b = &c->program->buffers[i];
+        if (b->storage != TG_STORAGE_WORKSPACE) continue;
+        c->cuts[count++] = b->offset;
+        c->cuts[count++] = b->offset + check_bytes(c, b);
+    }
+    qsort(c->cuts, (size_t)count, sizeof *c->cuts, compare_cuts);
+    for (int32_t i = 0; i < count; i++)
+        if (i == 0 || c->cuts[i] != c->cuts[i - 1]) c->cuts[kept++] = c->cuts[i];
+    c->cut_count = kept;
+}
+
+static int32_t first_segment(const program_check *c, const tg_buffer *b) {
+    int32_t low = 0, high = c->cut_count;
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2;
+        if (c->cuts[middle] < b->offset) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
 
 static int64_t affine_at(const tg_affine *a, const int64_t *index, int count) {
     int64_t v = a->offset;
@@ -179,9 +214,9 @@ static void own_writes(program_check *c, int32_t kernel) {
         if (b->storage != TG_STORAGE_WORKSPACE || !(k->arguments[i].access & TG_ACCESS_WRITE)) continue;
         if (c->held[buffer] != CHECK_NOT_WRITTEN) continue;
         c->held[buffer] = CHECK_HELD;
-        for (int64_t block = b->offset / CHECK_BLOCK; block * CHECK_BLOCK < b->offset + check_bytes(c, b); block++) {
-            if (c->owner[block] != 0) c->held[c->owner[block] - 1] = CHECK_LOST;
-            c->owner[block] = buffer + 1;
+        for (int32_t s = first_segment(c, b); s < c->cut_count && c->cuts[s] < b->offset + check_bytes(c, b); s++) {
+            if (c->owner[s] != 0) c->held[c->owner[s] - 1] = CHECK_LOST;
+            c->owner[s] = buffer + 1;
         }
     }
 }
@@ -365,57 +400,81 @@ static bool stays_in_slices(const tg_kernel *k, kernel_access access, int64_t co
     return true;
 }
 
-/* Every access of the chain to a buffer, slice by slice. */
-static tg_status check_sliced(const program_check *c, const tg_launch *l, int32_t buffer) {
-    const int64_t count = c->program->buffers[buffer].count;
-    if (count % l->slices != 0) return check_fail(c, l->first, "a buffer does not divide into the slices of its chain");
-    for (int32_t n = l->first; n < l->first + l->count; n++) {
-        const tg_kernel *k = &c->program->kernels[n];
-        for (int32_t i = 0; i < access_count(k); i++) {
-            int32_t argument;
-            const kernel_access access = access_number(k, i, &argument);
-            if (access.at && k->arguments[argument].buffer == buffer && !stays_in_slices(k, access, count, l->slices))
-                return check_fail(c, n, "leaves the slice of its chain");
-        }
-    }
-    return TG_OK;
-}
-
 /* How a chain uses each buffer. */
-enum { CHAIN_READS = 1, CHAIN_WRITES = 2 };
+enum { CHAIN_READS = 1, CHAIN_WRITES = 2, CHAIN_BY_SLICES = 4 };
 
-static tg_status check_chain_buffers(const program_check *c, const tg_launch *l, const uint8_t *used) {
-    const tg_program *program = c->program;
-    for (int32_t b = 0; b < program->buffer_count; b++) {
-        if (!(used[b] & CHAIN_WRITES)) continue;
-        if (program->buffers[b].storage != TG_STORAGE_WORKSPACE) return check_fail(c, l->first, "a chain writes to a state");
-        tg_status status = check_sliced(c, l, b);
-        for (int32_t o = 0; o < program->buffer_count && status == TG_OK; o++) {
-            const tg_buffer *x = &program->buffers[b], *y = &program->buffers[o];
-            if (o == b || !used[o] || !share_bytes(c, x, y)) continue;
-            if (x->offset != y->offset || x->count != y->count || check_bytes(c, x) != check_bytes(c, y))
-                return check_fail(c, l->first, "memory changes hands in a chain, and its slices with it");
-            status = check_sliced(c, l, o);
-        }
-        if (status != TG_OK) return status;
+typedef tg_status (*chain_visit)(program_check *c, const tg_launch *l, int32_t kernel, int32_t argument);
+
+/* Calls `visit` for each argument of each kernel of the chain. */
+static tg_status visit_chain(program_check *c, const tg_launch *l, chain_visit visit) {
+    tg_status status = TG_OK;
+    for (int32_t n = l->first; n < l->first + l->count; n++)
+        for (int32_t i = 0; i < c->program->kernels[n].argument_count && status == TG_OK; i++) status = visit(c, l, n, i);
+    return status;
+}
+
+static void mark_writer(program_check *c, const tg_buffer *b, int32_t writer) {
+    for (int32_t s = first_segment(c, b); s < c->cut_count && c->cuts[s] < b->offset + check_bytes(c, b); s++) c->writer[s] = writer;
+}
+
+static tg_status chain_notes_use(program_check *c, const tg_launch *l, int32_t kernel, int32_t argument) {
+    const tg_argument *a = &c->program->kernels[kernel].arguments[argument];
+    const tg_buffer *b = &c->program->buffers[a->buffer];
+    c->used[a->buffer] |= CHAIN_READS;
+    if (!(a->access & TG_ACCESS_WRITE) || (c->used[a->buffer] & CHAIN_WRITES)) return TG_OK;
+    if (b->storage != TG_STORAGE_WORKSPACE) return check_fail(c, l->first, "a chain writes to a state");
+    c->used[a->buffer] |= CHAIN_WRITES | CHAIN_BY_SLICES;
+    mark_writer(c, b, a->buffer + 1);
+    return TG_OK;
+}
+
+/* What shares memory with a buffer that the chain writes must have its place and size. */
+static tg_status chain_compares_places(program_check *c, const tg_launch *l, int32_t kernel, int32_t argument) {
+    const int32_t buffer = c->program->kernels[kernel].arguments[argument].buffer;
+    const tg_buffer *b = &c->program->buffers[buffer];
+    if (b->storage != TG_STORAGE_WORKSPACE) return TG_OK;
+    for (int32_t s = first_segment(c, b); s < c->cut_count && c->cuts[s] < b->offset + check_bytes(c, b); s++) {
+        if (c->writer[s] == 0 || c->writer[s] == buffer + 1) continue;
+        const tg_buffer *o = &c->program->buffers[c->writer[s] - 1];
+        if (b->offset != o->offset || b->count != o->count || check_bytes(c, b) != check_bytes(c, o))
+            return check_fail(c, l->first, "memory changes hands in a chain, and its slices with it");
+        c->used[buffer] |= CHAIN_BY_SLICES;
     }
     return TG_OK;
 }
 
-static tg_status check_chain(const program_check *c, const tg_launch *l) {
-    const tg_program *program = c->program;
-    uint8_t *used = tg_alloc(c->ctx, (size_t)program->buffer_count + 1);
-    if (!used) return c->ctx->status;
+static tg_status chain_stays_in_slices(program_check *c, const tg_launch *l, int32_t kernel, int32_t argument) {
+    const tg_kernel *k = &c->program->kernels[kernel];
+    const int32_t buffer = k->arguments[argument].buffer;
+    const int64_t count = c->program->buffers[buffer].count;
+    if (!(c->used[buffer] & CHAIN_BY_SLICES)) return TG_OK;
+    if (count % l->slices != 0) return check_fail(c, l->first, "a buffer does not divide into the slices of its chain");
+    for (int32_t i = 0; i < access_count(k); i++) {
+        int32_t of;
+        const kernel_access access = access_number(k, i, &of);
+        if (access.at && of == argument && !stays_in_slices(k, access, count, l->slices))
+            return check_fail(c, kernel, "leaves the slice of its chain");
+    }
+    return TG_OK;
+}
+
+static tg_status chain_forgets_use(program_check *c, const tg_launch *l, int32_t kernel, int32_t argument) {
+    const int32_t buffer = c->program->kernels[kernel].arguments[argument].buffer;
+    (void)l;
+    if (c->used[buffer] & CHAIN_WRITES) mark_writer(c, &c->program->buffers[buffer], 0);
+    c->used[buffer] = 0;
+    return TG_OK;
+}
+
+static tg_status check_chain(program_check *c, const tg_launch *l) {
+    static const chain_visit visits[] = {chain_notes_use, chain_compares_places, chain_stays_in_slices, chain_forgets_use};
     tg_status status = TG_OK;
     for (int32_t n = l->first; n < l->first + l->count && status == TG_OK; n++) {
-        const tg_kernel *k = &program->kernels[n];
+        const tg_kernel *k = &c->program->kernels[n];
         if (k->kind == TG_KERNEL_SCATTER_ADD || k->outer_count < 1 || k->extent[0] % l->slices != 0)
             status = check_fail(c, n, "cannot be cut into the slices of its chain");
-        for (int32_t i = 0; i < k->argument_count; i++)
-            used[k->arguments[i].buffer] |= (k->arguments[i].access & TG_ACCESS_WRITE) ? CHAIN_WRITES : CHAIN_READS;
     }
-    if (status == TG_OK) status = check_chain_buffers(c, l, used);
-    tg_release(c->ctx, used, (size_t)program->buffer_count + 1);
+    for (size_t i = 0; i < sizeof visits / sizeof visits[0] && status == TG_OK; i++) status = visit_chain(c, l, visits[i]);
     return status;
 }
 
@@ -430,7 +489,7 @@ static tg_status check_coverage(const program_check *c) {
     return next == c->program->kernel_count ? TG_OK : check_fail(c, next, "is in no launch");
 }
 
-static tg_status check_launches(const program_check *c) {
+static tg_status check_launches(program_check *c) {
     tg_status status = check_coverage(c);
     for (int32_t i = 0; i < c->program->launch_count && status == TG_OK; i++) {
         const tg_launch *l = &c->program->launches[i];
@@ -462,16 +521,21 @@ static tg_status check_blocks(const program_check *c) {
 }
 
 tg_status tg_program_check(const tg_program *program, tg_context *ctx) {
-    program_check c = {program, ctx, NULL, program->workspace_bytes / CHECK_BLOCK + 1, NULL};
-    const size_t bytes = sizeof(int32_t) * (size_t)c.blocks + (size_t)program->buffer_count;
-    c.owner = tg_alloc(ctx, bytes);
-    if (!c.owner) return ctx->status;
-    c.held = (uint8_t *)(c.owner + c.blocks);
+    program_check c = {.program = program, .ctx = ctx};
+    const size_t cuts = 2 * (size_t)program->buffer_count + 1;
+    const size_t bytes = (sizeof(int64_t) + 2 * sizeof(int32_t)) * cuts + 2 * (size_t)program->buffer_count;
+    c.cuts = tg_alloc(ctx, bytes);
+    if (!c.cuts) return ctx->status;
+    c.owner = (int32_t *)(void *)(c.cuts + cuts);
+    c.writer = c.owner + cuts;
+    c.held = (uint8_t *)(c.writer + cuts);
+    c.used = c.held + program->buffer_count;
+    find_cuts(&c);
     tg_status status = TG_OK;
     for (int32_t k = 0; k < program->kernel_count && status == TG_OK; k++) status = check_kernel(&c, k);
     if (status == TG_OK) status = check_outputs(&c);
     if (status == TG_OK) status = check_launches(&c);
     if (status == TG_OK) status = check_blocks(&c);
-    tg_release(ctx, c.owner, bytes);
+    tg_release(ctx, c.cuts, bytes);
     return status;
 }

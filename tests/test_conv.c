@@ -259,6 +259,14 @@ static void test_convolutions(void **state) {
         {CONV_TRANSPOSE, 1, 1, 2, 1, 1, {1, 5}, {1, 400}, {1, 160}, ONES, NONE, NONE, NONE, true, 0, 0, 0, 27, NONE},
         {CONV_TRANSPOSE, 1, 1, 1, 1, 1, {1, 9}, {1, 70}, ONES, {1, 3}, NONE, NONE, NONE, false, 0, 0, 0, 28, NONE},
         {CONV, 2, 8, 16, 32, 1, {13, 13}, {3, 3}, ONES, ONES, NONE, NONE, NONE, true, 0, 0, 0, 14, NONE},
+        /* padding as wide as the kernel, wider, on one side; just less */
+        {CONV, 2, 2, 3, 4, 1, {5, 6}, {3, 2}, ONES, ONES, {4, 1}, {0, 5}, NONE, true, 0, 0, 0, 31, NONE},
+        {CONV, 2, 2, 3, 4, 1, {5, 6}, {3, 3}, ONES, {1, 2}, {2, 4}, {1, 0}, NONE, true, 0, 0, 0, 32, NONE},
+        {CONV, 2, 2, 3, 4, 1, {5, 6}, {3, 3}, ONES, {1, 2}, {3, 4}, {2, 0}, NONE, true, 0, 0, 0, 33, NONE},
+        /* enough channels and images for tiles */
+        {CONV, 2, 24, 3, 32, 1, {14, 15}, {3, 3}, ONES, ONES, {1, 1}, {1, 1}, NONE, true, 0, 0, 0, 34, NONE},
+        {CONV, 2, 16, 24, 40, 1, {9, 11}, {3, 3}, ONES, {2, 2}, {2, 2}, {2, 2}, NONE, true, 0, 0, 0, 35, NONE},
+        {CONV, 2, 12, 40, 80, 2, {10, 10}, {3, 3}, ONES, ONES, {1, 1}, {1, 1}, NONE, true, 0, 0, 0, 36, NONE},
         {CONV_TRANSPOSE, 2, 2, 3, 4, 1, {4, 5}, {3, 3}, ONES, ONES, NONE, NONE, NONE, true, 0, 0, 0, 21, NONE},
         {CONV_TRANSPOSE, 2, 2, 4, 6, 2, {4, 5}, {3, 3}, {2, 2}, ONES, {1, 1}, {1, 1}, {1, 1}, true, 0, 0, 0, 22, NONE},
         {CONV_TRANSPOSE, 2, 1, 2, 3, 1, {3, 4}, {2, 2}, {2, 2}, ONES, NONE, NONE, NONE, true, 0, 0, 0, 23, NONE},
@@ -450,6 +458,7 @@ COUNTED(dw, return gradients(g, tg_conv2d(x, w), x, w, 1, 1);)
 COUNTED(dx, return gradients(g, tg_conv2d(x, w), x, w, 0, 1);)
 COUNTED(both, return gradients(g, tg_conv2d(x, w), x, w, 0, 2);)
 COUNTED(both_strided, return gradients(g, tg_conv2d(x, w, .stride = {2}), x, w, 0, 2);)
+COUNTED(dx_of_relu, return gradients(g, tg_conv2d(tg_relu(x), w, .padding = tg_padding_same()), x, w, 0, 1);)
 COUNTED(max_pool, return tg_max_pool2d(x, 2, 2);)
 COUNTED(max_pool_back, return gradients(g, tg_max_pool2d(x, 2, 2), x, w, 0, 1);)
 COUNTED(max_pool_over_back, return gradients(g, tg_max_pool2d(x, 3, 3, .stride = {2}), x, w, 0, 1);)
@@ -471,6 +480,7 @@ static void test_kernels(void **state) {
                                        {"dx", count_dx, 2},
                                        {"dx and dw", count_both, 3},
                                        {"dx and dw, strided", count_both_strided, 3},
+                                       {"dx of relu, padded", count_dx_of_relu, 2},
                                        {"max_pool", count_max_pool, 1},
                                        {"max_pool_back", count_max_pool_back, 2},
                                        {"overlapping back", count_max_pool_over_back, 2},

@@ -69,23 +69,29 @@ static int32_t convolve_turned(tg_graph *g, int32_t w, int count, bool reversed)
     return tg_ir_permute(g, reversed ? tg_ir_flip(g, w, taps) : w, perm);
 }
 
-/* For strides of 1: an ordinary convolution of the padded y with the taps reversed. */
-static int32_t convolve_back_strides_of_one(tg_graph *g, int32_t y, int32_t w, const tg_window *windows, int count) {
+/* For strides of 1, elements [before, before + dims) of the whole result: an ordinary convolution of
+ * the padded y with the taps reversed. What is left out on a side is less than the windows span. */
+static int32_t convolve_back_strides_of_one(tg_graph *g, int32_t y, int32_t w, const tg_window *windows, int count, const int64_t *before,
+                                            const int64_t *dims) {
     tg_shape padded = tg_graph_node(g, y)->shape;
-    int64_t before[TG_MAX_RANK] = {0};
+    int64_t start[TG_MAX_RANK] = {0};
     for (int i = 0; i < count; i++) {
-        before[CONVOLVE_LEAD + i] = tg_window_span(windows[i]) - 1;
-        padded.dim[CONVOLVE_LEAD + i] += 2 * before[CONVOLVE_LEAD + i];
+        start[CONVOLVE_LEAD + i] = tg_window_span(windows[i]) - 1 - before[i];
+        padded.dim[CONVOLVE_LEAD + i] = dims[i] + tg_window_span(windows[i]) - 1;
     }
-    return tg_ir_convolve(g, tg_ir_pad(g, y, before, padded), convolve_turned(g, w, count, true), windows, count);
+    return tg_ir_convolve(g, tg_ir_pad(g, y, start, padded), convolve_turned(g, w, count, true), windows, count);
 }
 
 int32_t tg_ir_convolve_back(tg_graph *g, int32_t y, int32_t w, const tg_window *windows, int count) {
     if (y == 0 || w == 0) return 0;
-    bool ones = true;
-    for (int i = 0; i < count; i++) ones = ones && windows[i].stride == 1;
-    if (ones) return convolve_back_strides_of_one(g, y, w, windows, count);
     const tg_shape out = tg_graph_node(g, y)->shape, weight = tg_graph_node(g, w)->shape;
+    int64_t none[2] = {0}, whole[2] = {0};
+    bool ones = true;
+    for (int i = 0; i < count; i++) {
+        ones = ones && windows[i].stride == 1;
+        whole[i] = out.dim[CONVOLVE_LEAD + i] + tg_window_span(windows[i]) - 1;
+    }
+    if (ones) return convolve_back_strides_of_one(g, y, w, windows, count, none, whole);
     int32_t perm[TG_MAX_RANK] = {0, 1, 2};
     int64_t dims[TG_MAX_RANK] = {0};
     for (int i = 0; i < count; i++) {
@@ -117,6 +123,23 @@ static int32_t convolve_before(const tg_graph *g, int32_t id, tg_op op, const ui
     return id == 0 || node->op != op || (stops[id] & stop) != 0 ? 0 : node->inputs[0];
 }
 
+/* If the source is padded along the axes of the windows, and no window fits into the padding of a
+ * side, the padding's input is the source. */
+static void convolve_pass_padding(const tg_graph *g, tg_columns *out) {
+    const tg_node *pad = tg_graph_node(g, out->source);
+    if (pad->op != TG_OP_PAD) return;
+    const tg_shape inner = tg_graph_node(g, pad->inputs[0])->shape;
+    for (int i = 0; i < CONVOLVE_LEAD; i++)
+        if (inner.dim[i] != pad->shape.dim[i]) return;
+    for (int i = 0; i < out->count; i++) {
+        const int64_t before = pad->attr.start[CONVOLVE_LEAD + i], after = out->whole[i] - before - inner.dim[CONVOLVE_LEAD + i];
+        const int64_t span = tg_window_span(out->window[i]);
+        if (before >= span || after >= span) return;
+    }
+    for (int i = 0; i < out->count; i++) out->before[i] = pad->attr.start[CONVOLVE_LEAD + i];
+    out->source = pad->inputs[0];
+}
+
 bool tg_ir_find_columns(const tg_graph *g, int32_t operand, const uint8_t *stops, int stop, tg_columns *out) {
     int32_t at = convolve_before(g, operand, TG_OP_RESHAPE, stops, stop);
     const int32_t permuted = at;
@@ -143,9 +166,12 @@ bool tg_ir_find_columns(const tg_graph *g, int32_t operand, const uint8_t *stops
                              shape.dim[2] * convolve_count(shape.dim + CONVOLVE_LEAD + count, count),
                              convolve_count(shape.dim + CONVOLVE_LEAD, count)};
     if (!tg_shape_equal(tg_graph_node(g, operand)->shape, tg_shape_make(3, dims))) return false;
-    out->source = at;
-    out->count = count;
-    for (int i = 0; i < count; i++) out->window[i] = reversed[count - 1 - i];
+    *out = (tg_columns){.source = at, .count = count};
+    for (int i = 0; i < count; i++) {
+        out->window[i] = reversed[count - 1 - i];
+        out->whole[i] = tg_graph_node(g, at)->shape.dim[CONVOLVE_LEAD + i];
+    }
+    if ((stops[at] & stop) == 0) convolve_pass_padding(g, out);
     return true;
 }
 
@@ -167,13 +193,15 @@ static int32_t convolve_weight(tg_graph *g, int32_t matrix, const int64_t *batch
 }
 
 int32_t tg_ir_columns_back(tg_graph *g, int32_t matrix, int32_t dy, const tg_columns *columns) {
+    if (matrix == 0 || dy == 0) return 0;
     const tg_shape in = tg_graph_node(g, columns->source)->shape;
     int64_t out[2] = {0};
     for (int i = 0; i < columns->count; i++) {
         if (columns->window[i].stride != 1) return 0;
-        out[i] = in.dim[CONVOLVE_LEAD + i] - tg_window_span(columns->window[i]) + 1;
+        out[i] = columns->whole[i] - tg_window_span(columns->window[i]) + 1;
     }
     const int64_t rows = tg_graph_node(g, dy)->shape.dim[1];
-    const int32_t w = convolve_weight(g, matrix, in.dim, in.dim[2], columns);
-    return tg_ir_convolve_back(g, convolve_open(g, dy, in.dim, rows, out, columns->count), w, columns->window, columns->count);
+    const int32_t w = convolve_weight(g, matrix, in.dim, in.dim[2], columns), y = convolve_open(g, dy, in.dim, rows, out, columns->count);
+    if (w == 0 || y == 0) return 0;
+    return convolve_back_strides_of_one(g, y, w, columns->window, columns->count, columns->before, in.dim + CONVOLVE_LEAD);
 }

@@ -165,6 +165,9 @@ typedef struct tg_columns {
     int32_t source; /* [N, G, C, in...] */
     int count;
     tg_window window[2];
+    /* zeros before the source along each axis, and the length with all padding; padding that is not
+     * wanted itself is passed, because nobody reads its cotangent */
+    int64_t before[2], whole[2];
 } tg_columns;
 /* Whether `operand` is one. A node whose stops[] has a bit of `stop` ends the search. */
 bool tg_ir_find_columns(const tg_graph *g, int32_t operand, const uint8_t *stops, int stop, tg_columns *out);

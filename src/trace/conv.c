@@ -269,7 +269,7 @@ static tg_tensor conv_at(tg_site site, const char *name, tg_tensor x, tg_tensor 
     if (!read_conv(&call, ids, &options, count, false, &s) || !count_windows(&call, x.id, false, &s.windows)) return tg_call_poison(&call);
     if (!conv_shape_ok(&call, &s, s.windows.out) || !windows_fit(&call, x.id, s.n * s.in, s.windows.out, &s.windows))
         return tg_call_poison(&call);
-    const int32_t columns = open_groups(&call, pad_spatial(&call, x.id, CONV_LEAD, &s.windows), s.groups);
+    const int32_t columns = pad_spatial(&call, open_groups(&call, x.id, s.groups), CONV_LEAD + 1, &s.windows);
     const int32_t y = tg_ir_convolve(call.graph, columns, open_weight(&call, w.id, s.groups), s.windows.window, count);
     return finish_conv(&call, y, &s);
 }

@@ -671,6 +671,22 @@ static void test_direct(void **state) {
     check_all(cases, SUPPORT_COUNT(cases), 3);
 }
 
+/* Operands as windows have them: loops of k with few taps, whose offsets are in tables or come by
+ * fours; and batches that share the left operand, side by side in the columns of one tile. */
+static void test_windows(void **state) {
+    (void)state;
+    static const contraction cases[] = {
+        {"b", "m", "hw", "kpq", {33, 64, 9, 7, 30, 3, 3}, "mkpq", "bkhpqw", "bmhw", PLAIN, "offsets in tables"},
+        {"b", "m", "hw", "kpq", {33, 60, 9, 7, 30, 3, 3}, "kmpq", "bkhpwq", "bmhw", PLAIN, "offsets in tables"},
+        {"bg", "m", "hw", "kpq", {9, 4, 36, 7, 11, 12, 5, 5}, "gmkpq", "bgkhpqw", "bgmhw", PLAIN, NULL},
+        {"b", "m", "n", "kK", {132, 64, 67, 65, 4}, "mkK", "kbKn", "bmn", PLAIN, "tiles of"},
+        {"", "m", "kpq", "bhw", {64, 8, 3, 3, 40, 7, 9}, "bmhw", "bkhpwq", "mkpq", PLAIN, "parts"},
+        {"b", "m", "hw", "kpq", {5, 8, 5, 7, 3, 3, 3}, "mkpq", "bkhpqw", "bmhw", PLAIN, "direct"},
+        {"b", "m", "hw", "kpq", {65, 36, 4, 4, 9, 3, 3}, "mkpq", "bkhpqw", "bmhw", REVERSED, "tiles of"},
+    };
+    check_all(cases, SUPPORT_COUNT(cases), 5);
+}
+
 /* Layers of a few tokens, as a chain has them: weights as they lie, and transposed. */
 static void test_panels(void **state) {
     (void)state;
@@ -864,6 +880,7 @@ int main(void) {
                                        cmocka_unit_test(test_schedules_are_right),
                                        cmocka_unit_test(test_tiles),
                                        cmocka_unit_test(test_direct),
+                                       cmocka_unit_test(test_windows),
                                        cmocka_unit_test(test_panels),
                                        cmocka_unit_test(test_edges),
                                        cmocka_unit_test(test_halves_as_printed),

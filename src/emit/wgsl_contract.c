@@ -58,25 +58,65 @@ static void wgsl_contract_element(tg_wgsl *w, const tg_tile_operand *o, const ch
     tg_wgsl_close_read(text, &memory);
 }
 
+/* Element i of four k: from its own division of k, from `at`, the address of the first, or from `at`,
+ * those of all four. */
+static void wgsl_contract_scalar(tg_wgsl *w, const tg_tile_operand *o, int i, bool tabled, bool even) {
+    static const char *const k[4] = {"k", "(k + 1)", "(k + 2)", "(k + 3)"};
+    const tg_wgsl_memory memory = tg_wgsl_argument(w, o->argument);
+    tg_text_buffer *text = &w->functions;
+    if (!tabled && !even) {
+        wgsl_contract_element(w, o, k[i]);
+        return;
+    }
+    tg_wgsl_open_read(text, &memory);
+    if (tabled) tg_text_add(text, "at.%c", "xyzw"[i]);
+    else tg_text_add(text, i == 0 ? "at" : "at + %lld", (long long)(i * o->k.stride[o->k.count - 1]));
+    tg_wgsl_close_read(text, &memory);
+}
+
 static void wgsl_contract_fetch_scalars(const tg_wgsl_contraction *s, const tg_tile_operand *o, tg_tile_end end) {
     tg_text_buffer *text = &s->w->functions;
-    static const char *const k[4] = {"k", "(k + 1)", "(k + 2)", "(k + 3)"};
+    const char *table = o == &s->problem.left ? s->left_table : s->right_table;
+    /* with one loop of k nothing is divided */
+    const bool even = o->k.count > 1 && tg_tile_even_fours(o);
     /* up to four k without tiles: k = 0 is the only step */
     const bool guarded = end == TG_TILE_END_ANY && (s->choice.method == TG_TILE_TILES || s->problem.k > 4);
+    if (table != NULL) tg_text_add(text, "    let at = row + %s[(k & %d) >> 2u];\n", table, TG_TILE_TABLE - 1);
+    if (even) {
+        tg_text_add(text, "    let at = row");
+        wgsl_contract_offset(text, &o->k, "k", false);
+        tg_text_add(text, ";\n");
+    }
     tg_text_add(text, "    var v = vec4<f32>();\n");
     for (int i = 0; i < 4; i++) {
         if (end == TG_TILE_END_ANY && !guarded && i >= s->problem.k) break;
         tg_text_add(text, "    ");
         if (guarded) tg_text_add(text, "if (k + %d < k_end) { ", i);
         tg_text_add(text, "v.%c = ", "xyzw"[i]);
-        wgsl_contract_element(s->w, o, k[i]);
+        wgsl_contract_scalar(s->w, o, i, table != NULL, even);
         tg_text_add(text, guarded ? "; }\n" : ";\n");
     }
     tg_text_add(text, "    return v;\n}\n");
 }
 
+/* Entries beyond the last k repeat it. */
+static void wgsl_contract_fill(const tg_wgsl_contraction *s, const tg_tile_operand *o, const char *table) {
+    tg_text_buffer *text = &s->w->functions;
+    const int fours = TG_TILE_TABLE / 4;
+    tg_text_add(text, "// offsets of %d k in the operand\n", TG_TILE_TABLE);
+    tg_text_add(text, "fn %sfill_%s(t: i32, k: i32) {\n", s->w->prefix, tg_wgsl_side(s, o));
+    tg_text_add(text, "    for (var e = t; e < %d; e += %d) {\n", fours, (int)s->choice.size);
+    tg_text_add(text, "        let q = min((k & %d) + 4 * e + vec4<i32>(0, 1, 2, 3), vec4<i32>(%lld));\n", -TG_TILE_TABLE,
+                (long long)s->problem.k - 1);
+    tg_text_add(text, "        %s[e] = ", table);
+    wgsl_contract_offset(text, &o->k, "q", true);
+    tg_text_add(text, ";\n    }\n}\n");
+}
+
 void tg_wgsl_contract_fetch(tg_wgsl_contraction *s, const tg_tile_operand *o, tg_tile_end end) {
     tg_text_buffer *text = &s->w->functions;
+    const char *table = o == &s->problem.left ? s->left_table : s->right_table;
+    if (table != NULL) wgsl_contract_fill(s, o, table);
     tg_text_add(text, "// %s at address row, from k on; 0 beyond k_end\n", o->along_rows ? "four rows" : "four k of the row");
     tg_text_add(text, "fn %sfetch_%s(row: i32, k: i32, k_end: i32) -> vec4<f32> {\n", s->w->prefix, tg_wgsl_side(s, o));
     const bool whole = end != TG_TILE_END_EXACT && (o->along_rows || end == TG_TILE_END_FOURS);
@@ -131,8 +171,16 @@ void tg_wgsl_contract_lanes(tg_wgsl *w, int32_t size, int32_t ways, bool ways_fi
 /* The loops' indices from `row` and `column`. */
 static void wgsl_contract_decode(tg_wgsl_contraction *s) {
     const tg_kernel *kernel = s->w->kernel;
-    tg_wgsl_decode(s->w, s->problem.swapped ? "row" : "column", kernel->n_begin, kernel->outer_count);
-    tg_wgsl_decode(s->w, s->problem.swapped ? "column" : "row", kernel->m_begin, kernel->n_begin);
+    const tg_tile_problem *p = &s->problem;
+    const char *column = "column";
+    if (p->folded > 0) {
+        tg_wgsl_line(s->w, "let of_batch = column / %lld;", (long long)p->folded);
+        tg_wgsl_line(s->w, "let in_batch = column %% %lld;", (long long)p->folded);
+        tg_wgsl_decode(s->w, "of_batch", 0, kernel->m_begin);
+        column = "in_batch";
+    }
+    tg_wgsl_decode(s->w, p->swapped ? "row" : column, kernel->n_begin, kernel->outer_count);
+    tg_wgsl_decode(s->w, p->swapped ? column : "row", kernel->m_begin, kernel->n_begin);
 }
 
 void tg_wgsl_contract_point(tg_wgsl_contraction *s, const char *sum, bool partial) {
@@ -156,7 +204,7 @@ static void wgsl_contract_open(tg_wgsl *w, char index, int32_t count) {
 
 void tg_wgsl_contract_prepare(tg_wgsl_contraction *s, bool partial) {
     if (partial) return;
-    tg_wgsl_decode(s->w, "batch", 0, s->w->kernel->m_begin);
+    if (s->problem.folded == 0) tg_wgsl_decode(s->w, "batch", 0, s->w->kernel->m_begin);
     tg_wgsl_body(s->w, TG_PHASE_TOP);
 }
 
@@ -284,12 +332,14 @@ static const char *wgsl_contract_title(const tg_wgsl_contraction *s) {
     const char *wide = left && right ? "vec4 reads" : left || right ? "vec4 reads of one operand" : "scalar reads";
     const char *ways = c->ways > 1 ? "s" : "", *parts = c->parts > 1 ? "s" : "";
     const char *halves = tile->across > 0 ? ", subgroup matrices of halves" : c->halves ? ", halves" : "";
+    const bool tables = tg_tile_has_table(&s->problem.left, c) || tg_tile_has_table(&s->problem.right, c);
     if (c->method == TG_TILE_PANELS)
         return tg_arena_format(arena, "panels of %d rows, k by %d, %d way%s, %s", (int)c->panel, (int)c->panel_k, (int)c->ways, ways, wide);
     if (c->method == TG_TILE_TILES)
-        return tg_arena_format(arena, "tiles of %d x %d, %d x %d each, k by %d%s, %s%s, %lld part%s%s%s", (int)tile->m, (int)tile->n,
-                               (int)c->own_m, (int)c->own_n, (int)tile->k, tile->buffers > 1 ? " in turn" : "", wide, halves,
-                               (long long)c->parts, parts, tile->by_rows ? ", row by row" : "", tile->unrolled ? ", unrolled" : "");
+        return tg_arena_format(arena, "tiles of %d x %d, %d x %d each, k by %d%s, %s%s%s, %lld part%s%s%s", (int)tile->m, (int)tile->n,
+                               (int)c->own_m, (int)c->own_n, (int)tile->k, tile->buffers > 1 ? " in turn" : "", wide,
+                               tables ? ", offsets in tables" : "", halves, (long long)c->parts, parts, tile->by_rows ? ", row by row" : "",
+                               tile->unrolled ? ", unrolled" : "");
     return tg_arena_format(arena, "direct, %d x %d each, %d way%s%s, %s, %lld part%s", (int)c->own_m, (int)c->own_n, (int)c->ways, ways,
                            c->ways_first ? " side by side" : "", wide, (long long)c->parts, parts);
 }

@@ -16,6 +16,8 @@ typedef struct tg_wgsl_contraction {
     tg_tile_problem problem; /* as the choice reads it */
     tg_tile_choice choice;
     int64_t scratch; /* first word of the partial sums */
+    /* tables of the operands, if the choice has them: offsets of four k, TG_TILE_TABLE k at a time */
+    const char *left_table, *right_table;
 } tg_wgsl_contraction;
 
 /* ---- methods: each prints one stage, which has begun already. */
@@ -30,7 +32,8 @@ void tg_wgsl_contract_base(tg_wgsl_contraction *s, const tg_tile_operand *o);
 /* let left_<i>: address of row `row` at k = 0; `row` counts vec4s for an operand along rows. */
 void tg_wgsl_contract_row(tg_wgsl_contraction *s, const tg_tile_operand *o, int32_t i, const char *row);
 /* fn fetch_left(row, k, k_end), at module scope: four k of one row from k on, or one k of four
- * rows, from the address `row`; 0 beyond k_end. k is a multiple of 4, or any. */
+ * rows, from the address `row`; 0 beyond k_end. k is a multiple of 4, or any. With a table also
+ * fn fill_left(t, k): all invocations write the block of the table that k is in. */
 void tg_wgsl_contract_fetch(tg_wgsl_contraction *s, const tg_tile_operand *o, tg_tile_end end);
 /* let k_begin, k_end of this part */
 void tg_wgsl_contract_range(const tg_wgsl_contraction *s);

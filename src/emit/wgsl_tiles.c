@@ -81,6 +81,8 @@ static void wgsl_tiles_plan(const wgsl_tiles *t, wgsl_tiles_operand *o) {
 
 /* ------------------------------------- a piece into registers, then into workgroup memory */
 
+static bool wgsl_tiles_has_table(const wgsl_tiles *t) { return t->s->left_table != NULL || t->s->right_table != NULL; }
+
 static void wgsl_tiles_fetch_side(const wgsl_tiles *t, const wgsl_tiles_operand *o, const char *let, const char *k) {
     const char *name = o->name;
     for (int i = 0; i < o->side->fetches; i++)
@@ -90,6 +92,22 @@ static void wgsl_tiles_fetch_side(const wgsl_tiles *t, const wgsl_tiles_operand 
 static void wgsl_tiles_fetch(const wgsl_tiles *t, const char *let, const char *k) {
     wgsl_tiles_fetch_side(t, &t->left, let, k);
     wgsl_tiles_fetch_side(t, &t->right, let, k);
+}
+
+/* All invocations write the blocks of the tables that k is in. */
+static void wgsl_tiles_fill(const wgsl_tiles *t, const char *k) {
+    if (t->s->left_table != NULL) tg_wgsl_line(t->w, "%sfill_left(t, %s);", t->w->prefix, k);
+    if (t->s->right_table != NULL) tg_wgsl_line(t->w, "%sfill_right(t, %s);", t->w->prefix, k);
+}
+
+/* The same, if the piece `ahead` of k is the first of a block. */
+static void wgsl_tiles_fill_next(const wgsl_tiles *t, int ahead) {
+    char next[32];
+    if (!wgsl_tiles_has_table(t) || t->s->problem.k <= TG_TILE_TABLE) return;
+    snprintf(next, sizeof next, "k + %d", ahead);
+    tg_wgsl_line(t->w, "if (((%s) & %d) == 0) {", next, TG_TILE_TABLE - 1);
+    wgsl_tiles_fill(t, next);
+    tg_wgsl_line(t->w, "}");
 }
 
 /* Fetches the piece `ahead` of k into registers, if the part has one. */
@@ -228,6 +246,7 @@ static void wgsl_tiles_pieces(const wgsl_tiles *t, const char *begin, const char
     tg_wgsl_line(t->w, "for (var k = %s; k < %s; k += %d) {", begin, end, piece);
     tg_wgsl_line(t->w, "workgroupBarrier();");
     wgsl_tiles_keep(t);
+    wgsl_tiles_fill_next(t, piece);
     tg_wgsl_line(t->w, "workgroupBarrier();");
     wgsl_tiles_fetch_next(t, piece);
     wgsl_tiles_piece(t);
@@ -267,6 +286,10 @@ static void wgsl_tiles_sums(wgsl_tiles *t) {
     const int run = (int)tg_tile_run(&t->s->choice);
     if (t->layout.matrices) t->matrices = tg_wgsl_matrix_declare(w, &t->layout);
     else wgsl_tiles_each_sum(t, "var c", NULL, " = vec4<f32>();");
+    if (wgsl_tiles_has_table(t)) {
+        wgsl_tiles_fill(t, "k_begin");
+        tg_wgsl_line(w, "workgroupBarrier();");
+    }
     wgsl_tiles_fetch(t, "var ", "k_begin");
     if (t->s->choice.tile.buffers > 1) {
         wgsl_tiles_keep(t);
@@ -423,6 +446,11 @@ static void wgsl_tiles_lanes(tg_wgsl *w, int32_t invocations) {
     tg_wgsl_line(w, "let y = ((t >> 3) & 3) | ((t >> %d) << 2);", 5 + across);
 }
 
+static const char *wgsl_tiles_table(const wgsl_tiles *t, const tg_tile_operand *o, const char *name) {
+    if (!tg_tile_has_table(o, &t->s->choice)) return NULL;
+    return tg_wgsl_declare_array(t->w, name, (tg_wgsl_array){.scalar = "i32", .vectors = true, .count = TG_TILE_TABLE / 4});
+}
+
 void tg_wgsl_tiles(tg_wgsl_contraction *s) {
     const tg_tile_choice *c = &s->choice;
     tg_tile_problem *p = &s->problem;
@@ -432,6 +460,8 @@ void tg_wgsl_tiles(tg_wgsl_contraction *s) {
     const int64_t tile_rows = tg_tile_ceil(p->rows, c->tile.m), tile_columns = tg_tile_ceil(p->columns, c->tile.n);
     const bool row_guard = p->rows % c->tile.m != 0, column_guard = p->columns % c->tile.n != 0;
     const tg_tile_end end = tg_tile_end_of(p, c, c->tile.k);
+    s->left_table = wgsl_tiles_table(&t, &p->left, "table_left");
+    s->right_table = wgsl_tiles_table(&t, &p->right, "table_right");
     tg_wgsl_contract_fetch(s, &p->left, end);
     tg_wgsl_contract_fetch(s, &p->right, end);
     wgsl_tiles_locate(&t, tile_rows, tile_columns);

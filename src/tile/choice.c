@@ -8,7 +8,7 @@
 #define CHOICE_RUN 512
 #define CHOICE_LONG_RUN 4096
 #define CHOICE_MOST_TOTALS 32 /* outputs of an invocation that have registers for totals */
-#define CHOICE_MOST_PARTS 64
+#define CHOICE_MOST_PARTS 256
 #define CHOICE_MOST_SCRATCH (32 << 20) /* bytes; a binding holds 128 MiB */
 #define CHOICE_SHORT_BODY 16           /* of an epilogue that may be printed for each output */
 #define CHOICE_PANEL_COLUMNS 12        /* with fewer, most invocations would only help to add */
@@ -29,11 +29,20 @@ static const tg_tile_size choice_tiles[] = {
     {64, 64, 4, 4, 32, 1.23, 4, 1, false, false, 4},   /* 74 of 60 */
 };
 
+/* Tiles of windows: the operand is fetched word by word, so that larger tiles gain less. Rates from
+ * convolutions of 3 x 3 on an H200, 20 to 30 TFLOP/s. */
+static const tg_tile_size choice_window_tiles[] = {
+    {64, 256, 8, 16, 8, 0.47, 2, 1, false, true, 0}, {128, 128, 16, 8, 8, 0.46, 2, 1, false, true, 0},
+    {64, 64, 8, 8, 16, 0.45, 8, 1, false, true, 0},  {32, 64, 4, 4, 32, 0.38, 8, 1, false, true, 0},
+    {32, 32, 4, 4, 32, 0.37, 16, 1, false, true, 0}, {32, 32, 4, 4, 16, 0.33, 16, 1, false, true, 0},
+};
+
 /* Sizes that a schedule may ask for: outputs of a workgroup, of an invocation. */
 static const int32_t choice_shapes[][4] = {
-    {256, 128, 16, 8}, {128, 256, 8, 16}, {128, 128, 16, 8}, {128, 128, 8, 16}, {128, 128, 8, 8}, {256, 64, 16, 8}, {64, 256, 8, 16},
-    {128, 64, 16, 8},  {64, 128, 8, 16},  {128, 64, 8, 8},   {64, 128, 8, 8},   {64, 64, 8, 8},   {128, 64, 8, 4},  {64, 128, 4, 8},
-    {64, 64, 8, 4},    {64, 64, 4, 8},    {64, 64, 4, 4},    {64, 32, 8, 4},    {32, 64, 4, 8},   {32, 64, 4, 4},   {32, 32, 4, 4},
+    {256, 128, 16, 8}, {128, 256, 8, 16}, {128, 128, 16, 8}, {128, 128, 8, 16}, {128, 128, 8, 8}, {256, 64, 16, 8},
+    {64, 256, 8, 16},  {128, 64, 16, 8},  {64, 128, 8, 16},  {128, 64, 8, 8},   {64, 128, 8, 8},  {64, 64, 8, 8},
+    {128, 64, 8, 4},   {64, 128, 4, 8},   {64, 64, 8, 4},    {64, 64, 4, 8},    {64, 64, 4, 4},   {64, 32, 8, 4},
+    {32, 64, 4, 8},    {32, 64, 4, 4},    {32, 32, 4, 4},    {32, 256, 4, 16},  {32, 128, 4, 8},
 };
 
 /* Direct: outputs of one invocation. */
@@ -100,20 +109,27 @@ static bool choice_cut(const choice_search *s, tg_tile_choice *c, int64_t parts,
 
 /* ---------------------------------------------------------------- tiles */
 
+static int32_t choice_table_bytes(const choice_search *s, const tg_tile_choice *c) {
+    const tg_tile_problem p = tg_tile_read(s->problem, c);
+    const int32_t tables = (int32_t)tg_tile_has_table(&p.left, c) + (int32_t)tg_tile_has_table(&p.right, c);
+    return tables * TG_TILE_TABLE * 4;
+}
+
 /* Matrices need a module of their own. */
 static bool choice_matrices_fit(const choice_search *s, const tg_tile_choice *c) {
     const tg_device_model *device = s->room->device;
     if (c->down == 0 || !choice_is_lone(s) || c->size > device->invocations) return false;
     const tg_tile_layout layout = tg_tile_lay_out(s->problem, c);
     if (tg_tile_block(&layout.left) % TG_TILE_MATRIX != 0 || tg_tile_block(&layout.right) % TG_TILE_MATRIX != 0) return false;
-    return tg_tile_matrix_bytes(&layout) <= device->workgroup_bytes;
+    return tg_tile_matrix_bytes(&layout) + choice_table_bytes(s, c) <= device->workgroup_bytes;
 }
 
 /* What the printed text relies on, and the limits of the device. */
 static bool choice_tile_fits(const choice_search *s, const tg_tile_choice *c) {
     const tg_device_model *device = s->room->device;
     const tg_tile_size *tile = &c->tile;
-    const int32_t size = c->size, bytes = (tile->m + tile->n) * tile->k * (device->f16 ? 2 : 4) * tile->buffers;
+    const int32_t size = c->size, pieces = (tile->m + tile->n) * tile->k * (device->f16 ? 2 : 4) * tile->buffers;
+    const int32_t bytes = pieces + choice_table_bytes(s, c);
     if (tile->across > 0) return choice_matrices_fit(s, c);
     if (size > device->invocations || bytes > tg_tile_workgroup_bytes(s->room, true)) return false;
     if (!choice_is_lone(s) && size != s->room->frame.size) return false;
@@ -156,6 +172,7 @@ static void choice_try_tile(choice_search *s, const tg_tile_size *tile) {
     tg_tile_choice c = {.method = TG_TILE_TILES, .tile = *tile, .own_m = tile->own_m, .own_n = tile->own_n, .ways = 1};
     c.size = tile->m / tile->own_m * (tile->n / tile->own_n);
     c.halves = device->f16;
+    c.tables = choice_is_lone(s) && tile->buffers == 1;
     /* as many subgroups below one another as fill the workgroup */
     if (tile->across > 0 && device->f16 && device->matrix_subgroup > 0) c.down = c.size / device->matrix_subgroup / tile->across;
     if (!choice_tile_fits(s, &c)) return;
@@ -191,6 +208,12 @@ static void choice_try_shape(choice_search *s, const int32_t shape[4]) {
         }
 }
 
+/* Lone, with columns or k in several loops that cannot be read as vectors. Their rates are for f32. */
+static bool choice_has_windows(const choice_search *s) {
+    const tg_tile_operand *right = &s->problem->right;
+    return choice_is_lone(s) && !s->room->device->f16 && !right->can_widen && (right->row.count > 1 || right->k.count > 1);
+}
+
 /* Not in a chain: its workgroups are larger where that is possible; elsewhere its panels take the
  * workgroup memory. */
 static void choice_try_tiles(choice_search *s) {
@@ -199,8 +222,12 @@ static void choice_try_tiles(choice_search *s) {
         for (size_t i = 0; i < CHOICE_COUNT(choice_shapes); i++) choice_try_shape(s, choice_shapes[i]);
         return;
     }
-    for (size_t i = 0; i < CHOICE_COUNT(choice_tiles); i++)
+    const bool windows = choice_has_windows(s);
+    for (size_t i = 0; windows && i < CHOICE_COUNT(choice_window_tiles); i++) choice_try_tile(s, &choice_window_tiles[i]);
+    for (size_t i = 0; i < CHOICE_COUNT(choice_tiles); i++) {
+        if (windows && choice_tiles[i].across == 0) continue;
         if (choice_is_lone(s) || choice_tiles[i].m < 256) choice_try_tile(s, &choice_tiles[i]);
+    }
 }
 
 /* ---------------------------------------------------------------- direct */
@@ -335,6 +362,10 @@ void tg_tile_key(const tg_tile_problem *p, char key[TG_TILE_KEY]) {
 
 int32_t tg_tile_run(const tg_tile_choice *choice) {
     return choice->own_m * choice->own_n <= CHOICE_MOST_TOTALS ? CHOICE_RUN : CHOICE_LONG_RUN;
+}
+
+bool tg_tile_has_table(const tg_tile_operand *operand, const tg_tile_choice *choice) {
+    return choice->tables && !operand->wide && !tg_tile_even_fours(operand);
 }
 
 tg_tile_end tg_tile_end_of(const tg_tile_problem *problem, const tg_tile_choice *choice, int64_t step) {

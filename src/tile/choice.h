@@ -46,6 +46,7 @@ typedef struct tg_tile_choice {
     bool ways_first;      /* direct: neighbouring invocations are ways, not outputs */
     int32_t down;         /* subgroup matrices: subgroups one below another; else 0 */
     bool halves;          /* tiles: operands lie in workgroup memory as halves */
+    bool tables;          /* tiles: see tg_tile_has_table */
     bool tuned;           /* from the device's table */
     double cycles;        /* expected, of one processor; panels: no estimate */
 } tg_tile_choice;
@@ -82,6 +83,12 @@ tg_status tg_tile_list_candidates(const tg_tile_problem *problem, const tg_tile_
  * outputs have no registers for totals: their runs are longer, so that the totals may lie in memory
  * meanwhile. */
 int32_t tg_tile_run(const tg_tile_choice *choice);
+
+/* Tiles of a lone kernel: the offsets of an operand whose four k are uneven (windows whose last axis
+ * has no multiple of four taps) are worked out once for all rows, TG_TILE_TABLE k at a time, in a
+ * table in workgroup memory. The operand as the choice reads it. */
+#define TG_TILE_TABLE 256
+bool tg_tile_has_table(const tg_tile_operand *operand, const tg_tile_choice *choice);
 
 /* How k ends, if it is fetched in steps of `step` from the begin of a part. EXACT: each fetch is
  * within the part. FOURS: each fetch of four is within it or beyond it. ANY: neither. */

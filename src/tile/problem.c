@@ -2,29 +2,41 @@
  * devices. */
 #include "tile/problem.h"
 
+static void problem_add_loop(tg_tile_axis *axis, int64_t extent, int64_t stride) {
+    if (extent == 1) return;
+    if (axis->count > 0 && axis->stride[axis->count - 1] == stride * extent) {
+        axis->extent[axis->count - 1] *= extent;
+        axis->stride[axis->count - 1] = stride;
+    } else {
+        axis->extent[axis->count] = extent;
+        axis->stride[axis->count++] = stride;
+    }
+}
+
 static tg_tile_axis problem_axis(const int64_t *extent, const tg_affine *at, int32_t from, int32_t to) {
     tg_tile_axis axis = {0};
-    for (int32_t d = from; d < to; d++) {
-        const int64_t stride = at->stride[d];
-        if (extent[d] == 1) continue;
-        if (axis.count > 0 && axis.stride[axis.count - 1] == stride * extent[d]) {
-            axis.extent[axis.count - 1] *= extent[d];
-            axis.stride[axis.count - 1] = stride;
-        } else {
-            axis.extent[axis.count] = extent[d];
-            axis.stride[axis.count++] = stride;
-        }
-    }
+    for (int32_t d = from; d < to; d++) problem_add_loop(&axis, extent[d], at->stride[d]);
     return axis;
 }
 
-static bool problem_is_unit(const tg_tile_axis *axis) { return axis->count > 0 && axis->stride[axis->count - 1] == 1; }
+/* How many neighbours lie together; 0: none. */
+static int64_t problem_neighbours(const tg_tile_axis *axis) {
+    const int32_t last = axis->count - 1;
+    return axis->count > 0 && (axis->stride[last] == 1 || axis->stride[last] == -1) ? axis->extent[last] : 0;
+}
 
-/* Each stride is a multiple of 4; of the unit axis all but the last one, whose length is one. */
+static tg_tile_unit problem_unit(const tg_tile_axis *row, const tg_tile_axis *k) {
+    const int64_t rows = problem_neighbours(row), ks = problem_neighbours(k);
+    if (ks > 0 && (ks >= 4 || ks >= rows)) return TG_TILE_UNIT_K;
+    return rows > 0 ? TG_TILE_UNIT_ROW : TG_TILE_UNIT_NONE;
+}
+
+/* Each stride is a multiple of 4; of the unit axis all but the last one, which is 1 and whose length
+ * is a multiple. */
 static bool problem_by_fours(const tg_tile_axis *axis, bool unit) {
     for (int32_t d = 0; d < axis->count; d++) {
         const bool innermost = unit && d == axis->count - 1;
-        if (innermost ? axis->extent[d] % 4 != 0 : axis->stride[d] % 4 != 0) return false;
+        if (innermost ? axis->extent[d] % 4 != 0 || axis->stride[d] != 1 : axis->stride[d] % 4 != 0) return false;
     }
     return true;
 }
@@ -42,7 +54,7 @@ static tg_tile_operand problem_operand(const tg_kernel *kernel, const int64_t *e
     o.batch = problem_axis(extent, &access->at, 0, kernel->m_begin);
     o.row = problem_axis(extent, &access->at, from, to);
     o.k = problem_axis(extent, &access->at, kernel->outer_count, kernel->loop_count);
-    o.unit = problem_is_unit(&o.k) ? TG_TILE_UNIT_K : problem_is_unit(&o.row) ? TG_TILE_UNIT_ROW : TG_TILE_UNIT_NONE;
+    o.unit = problem_unit(&o.row, &o.k);
     o.can_widen = fours && problem_can_widen(&o);
     return o;
 }
@@ -64,6 +76,21 @@ static int64_t problem_points(const int64_t *extent, int32_t from, int32_t to) {
     return points;
 }
 
+/* The batches side by side in the columns, if they share the left operand. */
+static void problem_fold_batch(tg_tile_problem *p) {
+    tg_tile_operand *right = &p->right;
+    for (int32_t d = 0; d < p->left.batch.count; d++)
+        if (p->left.batch.stride[d] != 0) return;
+    if (p->batch == 1) return;
+    tg_tile_axis row = right->batch;
+    for (int32_t d = 0; d < right->row.count; d++) problem_add_loop(&row, right->row.extent[d], right->row.stride[d]);
+    p->folded = p->columns;
+    p->columns *= p->batch;
+    p->batch = 1;
+    right->row = row;
+    right->batch = p->left.batch = (tg_tile_axis){0};
+}
+
 tg_tile_problem tg_tile_problem_make(const tg_kernel *kernel, int32_t slices, bool a_fours, bool b_fours) {
     tg_tile_problem p = {.swapped = problem_swaps(kernel), .body = kernel->body_count};
     int64_t extent[TG_MAX_LOOP];
@@ -80,7 +107,12 @@ tg_tile_problem tg_tile_problem_make(const tg_kernel *kernel, int32_t slices, bo
     if (a.argument == b.argument) a.can_widen = b.can_widen = a.can_widen && b.can_widen;
     p.left = p.swapped ? b : a;
     p.right = p.swapped ? a : b;
+    problem_fold_batch(&p);
     return p;
+}
+
+bool tg_tile_even_fours(const tg_tile_operand *operand) {
+    return operand->k.count <= 1 || operand->k.extent[operand->k.count - 1] % 4 == 0;
 }
 
 int64_t tg_tile_outputs(const tg_tile_problem *problem) { return problem->batch * problem->rows * problem->columns; }

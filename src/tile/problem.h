@@ -16,7 +16,8 @@ typedef struct tg_tile_axis {
     int64_t extent[TG_MAX_LOOP], stride[TG_MAX_LOOP];
 } tg_tile_axis;
 
-/* The axis along which neighbours are neighbours in memory. */
+/* The axis along which neighbours are neighbours in memory, in either direction; of two, the one
+ * where a run of neighbours holds four, or the longer run. */
 typedef enum tg_tile_unit { TG_TILE_UNIT_NONE, TG_TILE_UNIT_K, TG_TILE_UNIT_ROW } tg_tile_unit;
 
 typedef struct tg_tile_operand {
@@ -34,6 +35,9 @@ typedef struct tg_tile_problem {
     tg_tile_operand left, right;
     bool swapped; /* left is b: rows are n, columns are m */
     int64_t batch, rows, columns, k;
+    /* If all batches share the left operand, they lie side by side in the columns: `columns` counts
+     * those of all batches, `batch` is 1, and this is the columns of one. Else 0. */
+    int64_t folded;
     int32_t body; /* instructions of the epilogue */
 } tg_tile_problem;
 
@@ -41,6 +45,10 @@ typedef struct tg_tile_problem {
  * a_fours, b_fours: the buffer of the operand may be read four elements at a time. No operand is
  * wide yet. O(loops + body) */
 tg_tile_problem tg_tile_problem_make(const tg_kernel *kernel, int32_t slices, bool a_fours, bool b_fours);
+
+/* Are four k from a multiple of four on the same stride apart? Then one of their addresses gives the
+ * others. */
+bool tg_tile_even_fours(const tg_tile_operand *operand);
 
 /* Elements of the result. */
 int64_t tg_tile_outputs(const tg_tile_problem *problem);

@@ -103,6 +103,8 @@ static void bench_run_ours(const tg_contraction *contraction, const bench_case *
     tg_contraction_begin(x->scratch);
     for (int part = 0; part < tg_contraction_parts(contraction); ++part)
         tg_contraction_run(contraction, part, 0, x->a, x->b, x->c, batch_stride, c->n, NULL, NULL, x->scratch);
+    for (int part = 0; part < tg_contraction_parts(contraction); ++part)
+        tg_contraction_finish(contraction, part, 0, x->c, batch_stride, c->n, NULL, NULL, x->scratch);
 }
 
 static void bench_run_blas(cblas_sgemm_fn sgemm, const bench_case *c, const bench_buffers *x) {

@@ -200,6 +200,9 @@ static float *run_contraction(const test_run *t, tg_isa isa, int max_parts, bool
                            to_sink ? collect : NULL, &sink, scratch + GUARD);
         for (int64_t j = 0; j < GUARD; ++j) assert_true(scratch[j] == guard_value && scratch[floats + GUARD + j] == guard_value);
     }
+    for (int i = 0; i < parts; ++i)
+        tg_contraction_finish(c, reversed ? i : parts - 1 - i, 3, to_sink ? NULL : direct, batch_strides, row_stride,
+                              to_sink ? collect : NULL, &sink, scratch + GUARD);
     for (int64_t i = 0; to_sink && i < count; ++i) assert_int_equal(sink.seen[i], 1);
     for (int64_t i = 0; !to_sink && i < t->batches * batch_stride; ++i) {
         int64_t batch = i / batch_stride, row = i % batch_stride / row_stride, column = i % batch_stride % row_stride;
@@ -287,12 +290,13 @@ static void test_every_small_size(void **state) {
 static void test_odd_sizes(void **state) {
     (void)state;
     static const int64_t shapes[][4] = {
-        {1, 31, 31, 31},   {1, 33, 33, 33},   {1, 63, 63, 63},  {1, 65, 65, 65},   {1, 127, 127, 127}, {1, 129, 129, 129},
-        {1, 993, 33, 65},  {1, 33, 993, 31},  {1, 31, 65, 993}, {1, 1, 993, 33},   {1, 993, 1, 33},    {1, 993, 33, 1},
-        {1, 1, 1, 993},    {1, 1, 1, 1},      {1, 1, 64, 256},  {1, 64, 1, 256},   {1, 256, 1, 64},    {1, 256, 64, 1},
-        {1, 12, 64, 1024}, {1, 100, 12, 64},  {1, 64, 64, 700}, {1, 320, 40, 640}, {1, 40, 600, 641},  {1, 300, 520, 330},
-        {7, 8, 8, 16},     {7, 8, 16, 8},     {65, 5, 7, 3},    {3, 65, 33, 17},   {5, 1, 40, 9},      {5, 40, 1, 9},
-        {9, 1, 1, 20},     {2, 128, 96, 400}, {64, 12, 20, 30}, {1, 64, 512, 512}, {1, 512, 256, 64},  {1, 520, 1, 512},
+        {1, 31, 31, 31},   {1, 33, 33, 33},   {1, 63, 63, 63},   {1, 65, 65, 65},   {1, 127, 127, 127}, {1, 129, 129, 129},
+        {1, 993, 33, 65},  {1, 33, 993, 31},  {1, 31, 65, 993},  {1, 1, 993, 33},   {1, 993, 1, 33},    {1, 993, 33, 1},
+        {1, 1, 1, 993},    {1, 1, 1, 1},      {1, 1, 64, 256},   {1, 64, 1, 256},   {1, 256, 1, 64},    {1, 256, 64, 1},
+        {1, 12, 64, 1024}, {1, 100, 12, 64},  {1, 64, 64, 700},  {1, 320, 40, 640}, {1, 40, 600, 641},  {1, 300, 520, 330},
+        {7, 8, 8, 16},     {7, 8, 16, 8},     {65, 5, 7, 3},     {3, 65, 33, 17},   {5, 1, 40, 9},      {5, 40, 1, 9},
+        {1, 24, 96, 5000}, {1, 9, 300, 513},  {1, 33, 70, 2100}, {3, 20, 50, 400},  {9, 1, 1, 20},      {2, 128, 96, 400},
+        {64, 12, 20, 30},  {1, 64, 512, 512}, {1, 512, 256, 64}, {1, 520, 1, 512},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; ++i) check_shape(shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3]);
 }
@@ -333,11 +337,77 @@ static void test_heads(void **state) {
     }
 }
 
+typedef struct window_shape {
+    int64_t n, c, o, h, w, taps, stride, dilation; /* h, w: of the result */
+} window_shape;
+
+/* Operand b: c, the taps and the positions of windows, and the images, at these loops. */
+static void lay_out_windows(tg_kernel *kernel, const window_shape *s, int n, int c, int taps, int at) {
+    const int64_t width = (s->w - 1) * s->stride + (s->taps - 1) * s->dilation + 1,
+                  plane = width * ((s->h - 1) * s->stride + (s->taps - 1) * s->dilation + 1);
+    kernel->b.at = (tg_affine){0};
+    kernel->b.at.stride[n] = s->c * plane;
+    kernel->b.at.stride[c] = plane;
+    kernel->b.at.stride[taps] = width * s->dilation;
+    kernel->b.at.stride[taps + 1] = s->dilation;
+    kernel->b.at.stride[at] = width * s->stride;
+    kernel->b.at.stride[at + 1] = s->stride;
+}
+
+/* Convolutions: forward, with the taps backwards (the gradient of the input), the gradient of the
+ * weights. */
+static void test_windows(void **state) {
+    (void)state;
+    static const window_shape shapes[] = {{3, 3, 5, 6, 7, 3, 1, 1},    {2, 4, 20, 9, 9, 3, 2, 1},   {2, 6, 8, 5, 13, 2, 1, 3},
+                                          {2, 2, 3, 1, 40, 5, 1, 1},   {4, 20, 40, 8, 8, 3, 1, 1},  {16, 8, 8, 16, 16, 3, 1, 1},
+                                          {3, 70, 150, 4, 5, 3, 1, 1}, {20, 9, 33, 14, 14, 1, 1, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; ++i) {
+        const window_shape *s = &shapes[i];
+        const int64_t t = s->taps;
+        tg_kernel kernel = {.kind = TG_KERNEL_CONTRACT, .loop_count = 7, .outer_count = 4, .m_begin = 1, .n_begin = 2};
+        const int64_t forward[7] = {s->n, s->o, s->h, s->w, s->c, t, t}, back[7] = {s->o, s->c, t, t, s->n, s->h, s->w};
+        memcpy(kernel.extent, forward, sizeof forward);
+        kernel.a.at = (tg_affine){.stride = {0, s->c * t * t, 0, 0, t * t, t, 1}};
+        lay_out_windows(&kernel, s, 0, 4, 5, 2);
+        check_kernel(&kernel);
+        kernel.a.at = (tg_affine){.offset = t * t - 1, .stride = {0, t * t, 0, 0, s->o * t * t, -t, -1}};
+        check_kernel(&kernel);
+        memcpy(kernel.extent, back, sizeof back);
+        kernel.m_begin = 0;
+        kernel.n_begin = 1;
+        kernel.a.at = (tg_affine){.stride = {s->h * s->w, 0, 0, 0, s->o * s->h * s->w, s->w, 1}};
+        lay_out_windows(&kernel, s, 4, 1, 2, 5);
+        check_kernel(&kernel);
+    }
+}
+
+/* How the kernels of convolutions are packed: the gradient of weights reads rows of the images as
+ * they lie, and splits its long k. */
+static void test_methods_of_windows(void **state) {
+    (void)state;
+    const window_shape s = {16, 8, 8, 16, 16, 3, 1, 1};
+    tg_context *ctx = tg_context_create(NULL);
+    tg_arena arena;
+    tg_arena_init(&arena, ctx);
+    tg_kernel kernel = {
+        .kind = TG_KERNEL_CONTRACT, .extent = {8, 8, 3, 3, 16, 16, 16}, .loop_count = 7, .outer_count = 4, .m_begin = 0, .n_begin = 1};
+    kernel.a.at = (tg_affine){.stride = {256, 0, 0, 0, 8 * 256, 16, 1}};
+    lay_out_windows(&kernel, &s, 4, 1, 2, 5);
+    const tg_contraction *c = tg_contraction_make(&arena, &kernel, tg_cpu_isa());
+    assert_non_null(c);
+    assert_string_equal(tg_contraction_method(c), "a rows copied, b transposed, turned, k in parts");
+    assert_true(tg_contraction_finishes(c) && tg_contraction_parts(c) > 1);
+    const tg_contraction *one = tg_contraction_make_limited(&arena, &kernel, tg_cpu_isa(), 1);
+    assert_true(one != NULL && tg_contraction_finishes(one) && tg_contraction_parts(one) == 1);
+    tg_arena_free(&arena);
+    tg_context_destroy(ctx);
+}
+
 /* Fractions: the same bits for any number and order of parts and either way out; near the double result. */
 static void test_same_bits(void **state) {
     (void)state;
-    static const int64_t shapes[][4] = {{1, 200, 150, 700}, {1, 512, 160, 300}, {6, 60, 70, 50}, {1, 700, 1, 300},
-                                        {1, 1, 700, 900},   {1, 64, 256, 1024}, {200, 8, 8, 16}};
+    static const int64_t shapes[][4] = {{1, 24, 96, 8200}, {1, 40, 30, 4200}, {1, 12, 80, 300}, {1, 200, 150, 700}, {1, 512, 160, 300},
+                                        {6, 60, 70, 50},   {1, 700, 1, 300},  {1, 1, 700, 900}, {1, 64, 256, 1024}, {200, 8, 8, 16}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; ++i)
         for (int variant = 0; variant < 4; ++variant) {
             tg_kernel kernel = kernel_of(shapes[i][0], shapes[i][1], shapes[i][2], shapes[i][3], 1);
@@ -470,11 +540,18 @@ static void test_isa_is_only_lowered(void **state) {
 int main(void) {
     find_isas();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_small_size),    cmocka_unit_test(test_odd_sizes),
-        cmocka_unit_test(test_random_layouts),      cmocka_unit_test(test_heads),
-        cmocka_unit_test(test_same_bits),           cmocka_unit_test(test_not_a_number_stays),
-        cmocka_unit_test(test_unsound_kernel),      cmocka_unit_test(test_public_gemm),
-        cmocka_unit_test(test_isa_is_only_lowered), cmocka_unit_test(test_allocation_failures),
+        cmocka_unit_test(test_every_small_size),
+        cmocka_unit_test(test_odd_sizes),
+        cmocka_unit_test(test_random_layouts),
+        cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_methods_of_windows),
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_not_a_number_stays),
+        cmocka_unit_test(test_unsound_kernel),
+        cmocka_unit_test(test_public_gemm),
+        cmocka_unit_test(test_isa_is_only_lowered),
+        cmocka_unit_test(test_allocation_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

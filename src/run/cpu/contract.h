@@ -37,6 +37,13 @@ void tg_contraction_begin(void *scratch);
  * the operands' buffers. K = 0 cannot happen. */
 void tg_contraction_run(const tg_contraction *c, int part, int worker, const float *a, const float *b, float *direct,
                         const int64_t *batch_stride, int64_t row_stride, tg_block_sink sink, void *user, void *scratch);
+/* Call it for each part after all of them have run, in any order, before what they make is read: it
+ * adds the parts of a long k, in their order, and hands them to `direct` or to the sink, as above.
+ * Does nothing where k is in one part. */
+void tg_contraction_finish(const tg_contraction *c, int part, int worker, float *direct, const int64_t *batch_stride, int64_t row_stride,
+                           tg_block_sink sink, void *user, void *scratch);
+/* Whether it does anything. */
+bool tg_contraction_finishes(const tg_contraction *c);
 /* "packed 12x32", "unpacked", "tiny batch": for plans and tests */
 const char *tg_contraction_method(const tg_contraction *c);
 

@@ -6,6 +6,8 @@
 #include "run/cpu/contract_ops.h"
 
 enum { CONTRACT_HEADER_FLOATS = 16 }; /* of a worker's scratch */
+enum { CONTRACT_MOST_ROWS = 128 };    /* of a chunk of rows that is copied */
+enum { CONTRACT_MOST_PANEL = 32 };    /* columns of a panel, rows of a tile */
 
 /* The offsets of one group of loops in one operand: runs of `run` steps of `stride`; runs[i] is
  * where run i begins. */
@@ -31,14 +33,23 @@ struct tg_contraction {
     int64_t batch_extent[TG_MAX_LOOP];
     int64_t batches, m, n, k; /* of the possibly exchanged problem */
     int64_t group;            /* tiny: batches that a sink gets at once; else 0 */
-    /* computes the transposed product; then m is 1, or n is 1 and `dot` */
+    /* computes the transposed product; its blocks are turned back unless m is 1, or n is 1 and
+     * `dot` */
     bool swapped;
+    bool turns;
     bool dot; /* n is 1, a is contiguous along k */
     contract_a_mode a_mode;
     contract_b_mode b_mode;
+    bool keeps_a; /* all batches share a: its copy stays from batch to batch */
+    /* Few results of a long k: k in this many parts, whose results lie in `partials`, one m x n after
+     * another, and are added in order. 1: not. `limit` parts are run at most. */
+    int64_t k_parts, part_k, limit;
+    float *partials;
     int64_t k_block, column_chunk, row_chunk, strip;
     int64_t batch_parts, row_parts, column_parts;
-    int64_t a_floats, b_floats, sum_floats; /* scratch: copies of a, of b, unfinished blocks */
+    int64_t a_chunk_floats;
+    /* scratch: copies of a, of b, unfinished blocks, a turned block */
+    int64_t a_floats, b_floats, sum_floats, turned_floats;
     char method[64];
 };
 
@@ -72,6 +83,27 @@ static inline int64_t contract_at(const contract_axis *axis, int64_t i) {
 static inline int64_t contract_run_length(const contract_axis *axis, int64_t i, int64_t limit) {
     if (axis->runs == NULL) return limit;
     return contract_min(axis->run - i % axis->run, limit);
+}
+
+/* A position on an axis, which moves from run to run without dividing. */
+typedef struct contract_cursor {
+    const contract_axis *axis;
+    int64_t run, step;
+} contract_cursor;
+
+static inline contract_cursor contract_seek(const contract_axis *axis, int64_t i) {
+    if (axis->runs == NULL) return (contract_cursor){axis, 0, i};
+    return (contract_cursor){axis, i / axis->run, i % axis->run};
+}
+static inline int64_t contract_here(const contract_cursor *at) {
+    return (at->axis->runs != NULL ? at->axis->runs[at->run] : 0) + at->step * at->axis->stride;
+}
+/* Steps that one stride walks from here, at most `limit`; goes beyond them. */
+static inline int64_t contract_next_run(contract_cursor *at, int64_t limit) {
+    int64_t steps = at->axis->runs != NULL ? contract_min(at->axis->run - at->step, limit) : limit;
+    at->step += steps;
+    if (at->axis->runs != NULL && at->step == at->axis->run) at->run++, at->step = 0;
+    return steps;
 }
 
 static inline bool contract_contiguous(const contract_axis *axis) { return axis->total == 1 || axis->stride == 1; }

@@ -7,13 +7,15 @@
 /* Sizes in elements. A panel of b (CONTRACT_K_BLOCK x 2 vectors) stays in L1 or nearly so, a chunk
  * of a in half of L2. */
 #define CONTRACT_K_BLOCK 512
-#define CONTRACT_ROW_CHUNK 128
+#define CONTRACT_ROW_CHUNK CONTRACT_MOST_ROWS
 #define CONTRACT_COLUMN_FLOATS 262144 /* of a packed block of b */
 #define CONTRACT_COLUMN_CHUNK 512     /* when k has several blocks */
 #define CONTRACT_SINK_FLOATS 16384    /* handed to a sink at once */
 /* unfinished sums of a sink's blocks, when k has several blocks */
 #define CONTRACT_STRIP_FLOATS 131072
 #define CONTRACT_MAX_PARTS 64
+#define CONTRACT_KEEP_FLOATS 262144 /* of a copy of a that stays from batch to batch */
+#define CONTRACT_TURN_K 128         /* a shorter k is not worth turning blocks back */
 /* multiply-adds of one batch, below which the work done once for each batch counts */
 #define CONTRACT_TINY 8192
 #define CONTRACT_GROUP_FLOATS 1024 /* of several batches, handed to a sink at once */
@@ -100,6 +102,16 @@ static void contract_choose_orientation(tg_contraction *c) {
     }
 }
 
+/* Both operands lie along k, so b would be packed by transposing it, for few rows each. The
+ * transposed product packs a instead, for more rows. */
+static void contract_choose_turn(tg_contraction *c) {
+    if (c->dot || c->swapped || c->m < 2 || c->n < 2 * c->m || c->k < CONTRACT_TURN_K) return;
+    if (!contract_contiguous(&c->a.k) || !contract_contiguous(&c->b.k) || c->b.k.run < 8 || c->a.k.run < 8) return;
+    if (!contract_one_run(&c->a.free) || (contract_contiguous(&c->b.free) && contract_one_run(&c->b.free))) return;
+    contract_swap_operands(c);
+    c->turns = true;
+}
+
 /* Strides that map many rows to the same few cache sets. */
 static bool contract_stride_collides(int64_t stride) { return stride >= 512 && stride % 256 == 0; }
 
@@ -144,14 +156,34 @@ static void contract_choose_grid(tg_contraction *c, int64_t wanted) {
     }
 }
 
+static int64_t contract_power_of_two(int64_t x) {
+    while ((x & (x - 1)) > 0) x &= x - 1;
+    return x;
+}
+
+/* Few results of a long k: with parts of k nothing is packed twice. Adding them must cost little
+ * beside reading the operands. */
+static void contract_choose_parts_of_k(tg_contraction *c, int64_t parts) {
+    c->k_parts = 1;
+    c->part_k = c->k;
+    if (c->batches > 1 || c->dot || c->m < 2 || c->n < 2) return;
+    const int64_t wanted = parts;
+    while (parts > 1 && (parts * CONTRACT_K_BLOCK > c->k || 4 * c->m * c->n * parts > c->k * (c->m + c->n))) parts /= 2;
+    if (parts < 2 || 2 * parts < wanted) return;
+    c->part_k = contract_ceil(c->k, parts);
+    c->k_parts = contract_ceil(c->k, c->part_k);
+}
+
 static void contract_choose_parts(tg_contraction *c, int64_t limit) {
     /* Multiply-adds; finishing and handing on an element costs about as much as 16. */
     double work = (double)c->batches * (double)c->m * (double)c->n * (double)(c->k + 16);
     double wanted = work < 2.4e6 ? work / 3e5 : 8 + work / 8e6;
     int64_t parts = wanted < 1 ? 1 : wanted > CONTRACT_MAX_PARTS ? CONTRACT_MAX_PARTS : (int64_t)wanted;
-    parts = contract_min(parts, limit);
+    contract_choose_parts_of_k(c, contract_power_of_two(parts)); /* whatever the limit: it decides about bits */
     /* a power of two, so that kernels of the same rows are cut at the same ones */
-    while ((parts & (parts - 1)) > 0) parts &= parts - 1;
+    parts = contract_power_of_two(contract_min(parts, limit));
+    c->limit = contract_min(c->k_parts, parts);
+    if (c->k_parts > 1) parts = 1;
     c->batch_parts = contract_min(c->batches, parts);
     c->row_parts = c->column_parts = 1;
     if (c->batches < parts) contract_choose_grid(c, parts / c->batches);
@@ -159,7 +191,7 @@ static void contract_choose_parts(tg_contraction *c, int64_t limit) {
 
 static void contract_choose_blocks(tg_contraction *c) {
     int64_t panel = 2 * c->ops->width, rows = contract_part_rows(c), columns = contract_part_columns(c);
-    c->k_block = contract_ceil(c->k, contract_ceil(c->k, CONTRACT_K_BLOCK));
+    c->k_block = contract_ceil(c->part_k, contract_ceil(c->part_k, CONTRACT_K_BLOCK));
     bool one_block = c->k_block >= c->k;
     int64_t chunk = contract_max(1, CONTRACT_COLUMN_FLOATS / c->k_block / panel) * panel;
     c->column_chunk = contract_min(contract_round_up(columns, panel), chunk);
@@ -179,6 +211,16 @@ static void contract_choose_group(tg_contraction *c) {
     c->group = contract_max(1, CONTRACT_GROUP_FLOATS / (c->m * c->n));
 }
 
+/* Does each batch read the same a? Then its copy is made once, if all of it is small. */
+static void contract_choose_keep(tg_contraction *c) {
+    bool shared = c->batches > 1 && c->a_mode != CONTRACT_A_IN_PLACE;
+    for (int32_t d = 0; d < c->batch_dims; ++d) shared = shared && (c->batch_extent[d] == 1 || c->a.batch_stride[d] == 0);
+    const int64_t chunks = contract_ceil(contract_part_rows(c), c->row_chunk) * contract_ceil(c->k, c->k_block);
+    c->keeps_a = shared && chunks * c->a_floats <= CONTRACT_KEEP_FLOATS;
+    c->a_chunk_floats = c->a_floats;
+    if (c->keeps_a) c->a_floats *= chunks;
+}
+
 static void contract_choose_scratch(tg_contraction *c) {
     int64_t width = c->ops->width;
     if (c->dot) {
@@ -195,8 +237,10 @@ static void contract_choose_scratch(tg_contraction *c) {
     c->b_floats = c->k_block * columns;
     int64_t rows = c->k_block < c->k ? c->strip : c->row_chunk;
     c->sum_floats = rows * contract_min(c->column_chunk, contract_round_up(c->n, width));
+    if (c->turns) c->turned_floats = c->row_chunk * contract_min(c->column_chunk, c->n);
     if (c->a_mode == CONTRACT_A_COPY_ROWS) c->a_floats = c->row_chunk * (c->k_block + width);
     if (c->a_mode == CONTRACT_A_COPY_TILES) c->a_floats = (contract_ceil(c->row_chunk, c->ops->max_rows[1]) + 1) * c->k_block * 16;
+    contract_choose_keep(c);
 }
 
 static void contract_name_method(tg_contraction *c) {
@@ -212,6 +256,8 @@ static void contract_name_method(tg_contraction *c) {
         memcpy(c->method + length, pieces[i], strlen(pieces[i]));
         length += strlen(pieces[i]);
     }
+    if (c->turns) memcpy(c->method + length, ", turned", 8), length += 8;
+    if (c->k_parts > 1) memcpy(c->method + length, ", k in parts", 12);
 }
 
 static bool contract_read_operands(tg_arena *arena, const tg_kernel *kernel, tg_contraction *c) {
@@ -252,6 +298,7 @@ tg_contraction *tg_contraction_make_limited(tg_arena *arena, const tg_kernel *ke
     tg_contraction *c = TG_NEW(arena, tg_contraction, 1);
     if (c == NULL || !contract_read_operands(arena, kernel, c)) return NULL;
     contract_choose_orientation(c);
+    contract_choose_turn(c);
     c->ops = contract_ops_of(isa, c->dot ? contract_max(16, c->k) : c->n);
     contract_choose_parts(c, max_parts);
     contract_choose_a(c, contract_part_columns(c));
@@ -260,17 +307,21 @@ tg_contraction *tg_contraction_make_limited(tg_arena *arena, const tg_kernel *ke
     contract_choose_group(c);
     contract_choose_scratch(c);
     contract_name_method(c);
-    return c;
+    if (c->k_parts > 1) c->partials = TG_NEW(arena, float, c->k_parts * c->m * c->n);
+    return c->k_parts > 1 && c->partials == NULL ? NULL : c;
 }
 
 tg_contraction *tg_contraction_make(tg_arena *arena, const tg_kernel *kernel, tg_isa isa) {
     return tg_contraction_make_limited(arena, kernel, isa, CONTRACT_MAX_PARTS);
 }
 
-int tg_contraction_parts(const tg_contraction *c) { return (int)(c->batch_parts * c->row_parts * c->column_parts); }
+int tg_contraction_parts(const tg_contraction *c) { return (int)(c->limit * c->batch_parts * c->row_parts * c->column_parts); }
+
+bool tg_contraction_finishes(const tg_contraction *c) { return c->k_parts > 1; }
 
 size_t tg_contraction_scratch(const tg_contraction *c) {
-    int64_t floats = contract_round_up(c->a_floats, 16) + contract_round_up(c->b_floats, 16) + contract_round_up(c->sum_floats, 16);
+    int64_t floats = contract_round_up(c->a_floats, 16) + contract_round_up(c->b_floats, 16) + contract_round_up(c->sum_floats, 16) +
+                     contract_round_up(c->turned_floats, 16);
     return (size_t)(floats + CONTRACT_HEADER_FLOATS) * sizeof(float);
 }
 
@@ -285,5 +336,7 @@ const char *tg_contraction_method(const tg_contraction *c) { return c->method; }
 #undef CONTRACT_SINK_FLOATS
 #undef CONTRACT_STRIP_FLOATS
 #undef CONTRACT_MAX_PARTS
+#undef CONTRACT_KEEP_FLOATS
+#undef CONTRACT_TURN_K
 #undef CONTRACT_TINY
 #undef CONTRACT_GROUP_FLOATS

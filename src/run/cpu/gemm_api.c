@@ -33,9 +33,12 @@ tg_status tg_gemm_at(tg_site site, tg_context *ctx, int64_t m, int64_t n, int64_
     size_t bytes = contraction != NULL ? tg_contraction_scratch(contraction) : 0;
     void *scratch = bytes > 0 ? tg_alloc(ctx, bytes) : NULL;
     if (scratch != NULL) tg_contraction_begin(scratch);
-    if (scratch != NULL)
+    if (scratch != NULL) {
         for (int part = 0; part < tg_contraction_parts(contraction); ++part)
             tg_contraction_run(contraction, part, 0, a, b, c, NULL, n, NULL, NULL, scratch);
+        for (int part = 0; part < tg_contraction_parts(contraction); ++part)
+            tg_contraction_finish(contraction, part, 0, c, NULL, n, NULL, NULL, scratch);
+    }
     if (scratch != NULL) tg_release(ctx, scratch, bytes);
     tg_arena_free(&arena);
     return tg_error(ctx);

@@ -352,16 +352,26 @@ static void run_block(void *user, int worker, int64_t batch, int64_t m0, int64_t
         j += run;
     }
 }
+/* NULL: there is an epilogue. */
+static float *run_direct(const run_job *job) {
+    const tg_vm_kernel *k = job->kernel;
+    return k->acc_slot < 0 ? (float *)job->argument[k->direct_argument] + k->direct_offset : NULL;
+}
 static void run_contract_part(void *user, int part, int worker) {
     run_job *job = user;
     const tg_vm_kernel *k = job->kernel;
     const tg_kernel *source = k->source;
     tg_vm_frame *f = run_frame(job, worker);
     const float *a = job->argument[source->a.argument], *b = job->argument[source->b.argument];
-    float *direct = NULL;
-    if (k->acc_slot < 0) direct = (float *)job->argument[k->direct_argument] + k->direct_offset;
-    tg_contraction_run(k->contraction, part, worker, a, b, direct, k->direct_batch, k->direct_row, run_block, job,
+    tg_contraction_run(k->contraction, part, worker, a, b, run_direct(job), k->direct_batch, k->direct_row, run_block, job,
                        f->registers + k->register_bytes);
+}
+static void run_finish_part(void *user, int part, int worker) {
+    run_job *job = user;
+    const tg_vm_kernel *k = job->kernel;
+    tg_vm_frame *f = run_frame(job, worker);
+    tg_contraction_finish(k->contraction, part, worker, run_direct(job), k->direct_batch, k->direct_row, run_block, job,
+                          f->registers + k->register_bytes);
 }
 
 /* ---- the whole */
@@ -381,6 +391,8 @@ void tg_vm_run(tg_vm_kernel *kernel, void *const *argument, tg_pool *pool, char 
         for (int worker = 0; worker < tg_pool_threads(pool); ++worker)
             tg_contraction_begin(scratch[worker] + kernel->frame_bytes + kernel->register_bytes);
         run_parts(pool, run_contract_part, &job, tg_contraction_parts(kernel->contraction), kernel->parts == 1);
+        if (tg_contraction_finishes(kernel->contraction))
+            run_parts(pool, run_finish_part, &job, tg_contraction_parts(kernel->contraction), kernel->parts == 1);
         break;
     case TG_VM_ROWS:
     case TG_VM_COLUMNS:

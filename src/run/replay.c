@@ -249,6 +249,13 @@ tg_status tg_replay_make(tg_context *ctx, const tg_program *program, const int32
     if (status == TG_OK) status = replay_print(&m);
     return status == TG_OK ? replay_check_blocks(&m) : status;
 }
+void tg_replay_note_workgroups(const tg_replay *replay, tg_kernel_time *times, int32_t count) {
+    for (int32_t s = 0; s < replay->stage_count; s++) {
+        const tg_replay_stage *stage = &replay->stages[s];
+        const int64_t groups = (int64_t)stage->groups[0] * stage->groups[1] * stage->groups[2];
+        if (stage->launch < count && groups > times[stage->launch].workgroups) times[stage->launch].workgroups = groups;
+    }
+}
 tg_replay_slice tg_replay_output(const tg_replay *replay, int32_t i) {
     const tg_output *output = &replay->program->outputs[i];
     tg_replay_slice slice = replay->places[output->buffer];

@@ -91,6 +91,8 @@ tg_status tg_replay_make(tg_context *ctx, const tg_program *program, const int32
 /* Frees the texts of the sources, which are needed until pipelines are made. */
 void tg_replay_drop_texts(tg_replay *replay);
 void tg_replay_free(tg_replay *replay); /* zeroed is fine */
+/* For each of the first `count` launches, the workgroups of its largest dispatch. */
+void tg_replay_note_workgroups(const tg_replay *replay, tg_kernel_time *times, int32_t count);
 /* The slice of an output that is read back. */
 tg_replay_slice tg_replay_output(const tg_replay *replay, int32_t output);
 #define TG_REPLAY_NAME 128

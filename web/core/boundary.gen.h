@@ -113,6 +113,9 @@ WEB_EXPORT(void, model_destroy)(tg_model *model); /* with its siblings, whose ad
  * States may become more when a call compiles a variant (captures, a run of a training model). 0: see error_*. */
 WEB_EXPORT(const char *, model_describe)(tg_model *model);
 WEB_EXPORT(const char *, model_text)(tg_model *model, int32_t what); /* tg_text; 0: see error_* */
+/* The launches of a step or run on a GPU (tg_kernel_time), in order, as JSON: [{"kernel","loops","kernels","workgroups","flops","bytes"}]. Who
+ * runs the program measures their times. 0: see error_*. */
+WEB_EXPORT(const char *, model_launches)(tg_model *model);
 
 /* One named array: 24 bytes, as tg_feed lies in memory: name u32 @0, dtype i32 @4, data u32 @8, count i64 @16. */
 /* Everything is checked before anything is written. */

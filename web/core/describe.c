@@ -220,3 +220,31 @@ WEB_EXPORT(const char *, model_describe)(tg_model *model) {
     web_model_info(&info);
     return web_text_done();
 }
+
+static void web_add_launch(int64_t i, const tg_kernel_time *launch) {
+    WEB_ADD("%s{", web_comma_before(i));
+    web_add_key("kernel", launch->name);
+    WEB_ADD(",");
+    web_add_key("loops", launch->loops);
+    WEB_ADD(",\"kernels\":%d,\"workgroups\":%lld,", launch->kernels, (long long)launch->workgroups);
+    web_add_number("flops", launch->flops);
+    WEB_ADD(",");
+    web_add_number("bytes", launch->bytes);
+    WEB_ADD("}");
+}
+
+WEB_EXPORT(const char *, model_launches)(tg_model *model) {
+    tg_model_info info;
+    if (tg_model_get_info_at(TG_SITE_NONE, model, &info) != TG_OK) return NULL;
+    const size_t bytes = sizeof(tg_kernel_time) * (size_t)(info.kernels + 1);
+    tg_kernel_time *launches = tg_alloc(web_context, bytes);
+    if (launches == NULL) return NULL;
+    const tg_status status = tg_model_time_kernels_at(TG_SITE_NONE, model, launches, info.kernels);
+    tg_text_clear(&web_text);
+    WEB_ADD("[");
+    for (int i = 0; status == TG_OK && launches[i].name != NULL; i++) web_add_launch(i, &launches[i]);
+    WEB_ADD("]");
+    if (status == TG_OK) (void)tg_model_time_kernels_at(TG_SITE_NONE, model, NULL, 0);
+    tg_release(web_context, launches, bytes);
+    return status == TG_OK ? web_text_done() : NULL;
+}

@@ -391,6 +391,7 @@ export interface Exports {
   model_destroy(model: ModelAddress): void
   model_describe(model: ModelAddress): Address
   model_text(model: ModelAddress, what: number): Address
+  model_launches(model: ModelAddress): Address
   model_upload(model: ModelAddress, params: Address, n: number, partial: number): number
   model_read(model: ModelAddress, slot: number, first: number, data: Address, count: number): number
   model_check_grads(model: ModelAddress): number

@@ -103,6 +103,30 @@ export interface TrainOptions<I extends InputSpecs = InputSpecs> {
    *  reason. */
   signal?: AbortSignal
 }
+export interface ProfileOptions {
+  /** The steps that are timed. Default 20. */
+  steps?: number
+}
+/** A launch of a step or run on a GPU, and what it takes. */
+export interface LaunchProfile {
+  /** The operations of its kernels: "contract_add_relu, sum". */
+  kernel: string
+  /** "1024 | 256 | 64": the loops of the kernel with the most work. */
+  loops: string
+  /** How many kernels it joins. */
+  kernels: number
+  workgroups: number
+  /** The mean, in milliseconds. */
+  ms: number
+  /** Of the sum over all launches, 0 to 1. */
+  share: number
+  /** Of its contractions. */
+  flops: number
+  /** Of the arrays that it reads and of those that it writes, at least. */
+  bytes: number
+  tflops: number
+  gbps: number
+}
 export interface StepResult {
   loss: number
   captures: Captures

@@ -1,7 +1,7 @@
 // A compiled model on the page: its methods post calls to the model in the worker.
 
 import { Captures } from './captures.js'
-import type { AverageOption, CallOptions, Forward, ForwardOptions, RunResult, StepResult, TrainOptions } from './compile-types.js'
+import type { AverageOption, CallOptions, Forward, ForwardOptions, LaunchProfile, ProfileOptions, RunResult, StepResult, TrainOptions } from './compile-types.js'
 import { copiesOf, Dataset, trainArguments, type TrainRun } from './dataset.js'
 import { ArgumentError, blame, blameOnce, holdFrames, NotFiniteError, StateError, type Frames } from './errors.js'
 import { ROOT, sizesOf, WAITS_FOR_TRAINING, type Family } from './family.js'
@@ -121,6 +121,23 @@ abstract class Compiled<M extends Module, I extends InputSpecs> {
     const body = { kind: 'run' as const, graph: this.#graph, feeds, withCaptures }
     const answer = await this.ask(body, above, transfer, (sizes) => sizes.sizeOf('run', feeds))
     return withCaptures ? { output: answer.output, captures: new Captures(answer.captures ?? []) } : answer.output
+  }
+
+  /** What each launch of a step (of a forward pass: of a run) takes on the GPU, in order: makes
+   *  `steps` steps with these inputs, 20 if left out, after one that is not timed, and gives the
+   *  mean of each launch. The steps are real ones: a training model learns. Each launch waits for
+   *  the one before, so the sum is more than a step takes. Rejects with an UnsupportedError on the
+   *  CPU, and where the adapter does not offer timestamp-query. */
+  async profile<R extends Batch = never>(inputs: InputArrays<I> | AnyArrays<R>, options: ProfileOptions = {}): Promise<LaunchProfile[]> {
+    const above = Compiled.prototype.profile
+    const { steps = 20 } = check(above, () => checkOptions('profile', options, { steps: anything }))
+    if (!Number.isInteger(steps) || steps < 1) throw blame(new ArgumentError(`profile: steps is ${typeof steps === 'number' ? steps : describe(steps)}, not a whole number from 1 on`), above)
+    const { feeds, transfer } = this.arrays('profile', 'input', inputs, above)
+    const { launches } = await this.ask({ kind: 'profile', graph: this.#graph, feeds, steps }, above, transfer, (sizes) => sizes.sizeOf('profile', feeds))
+    const all = launches.reduce((sum, { ms }) => sum + ms, 0), over = (amount: number, ms: number) => (ms > 0 ? amount / ms : 0)
+    return launches.map((launch) => ({
+      ...launch, share: over(launch.ms, all), tflops: over(launch.flops, launch.ms) / 1e9, gbps: over(launch.bytes, launch.ms) / 1e6,
+    }))
   }
 
   /** Writes parameters. Checks every name and length first. partial: names may be missing. */

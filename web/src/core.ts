@@ -90,10 +90,13 @@ export interface ProgramInfo {
   outputs: { buffer: number; dtype: number; count: number; to: number; slice: SliceInfo }[]
   constants: { dtype: number; count: number; to: number; data: Address }[]
   sources: { text: string; bindings: number; label: string }[]
-  stages: { source: number; groups: [number, number, number]; slices: SliceInfo[]; bindings: number[]; label: string }[]
+  stages: { source: number; groups: [number, number, number]; slices: SliceInfo[]; launch: number; bindings: number[]; label: string }[]
   /** storage (0 workspace, 1 input, 2 state, 3 constant), dtype, count, offset, slot */
   buffers: [storage: number, dtype: number, count: number, offset: number, slot: number][]
 }
+
+/** A launch of a step or run, as model_launches describes it. */
+export interface LaunchInfo { kernel: string; loops: string; kernels: number; workgroups: number; flops: number; bytes: number }
 
 /** The argument of gpu_feeder: see src/run/web/web.h. */
 export interface FeederInfo {
@@ -493,6 +496,8 @@ export class Core {
   }
   destroyModel(model: ModelAddress): void { this.#x.model_destroy(model) }
   describeModel(model: ModelAddress): ModelInfo { return JSON.parse(this.text(this.#x.model_describe(model))) as ModelInfo }
+  /** Of a model on a GPU; their times are not known here. */
+  launches(model: ModelAddress): LaunchInfo[] { return JSON.parse(this.text(this.#x.model_launches(model))) as LaunchInfo[] }
   modelText(model: ModelAddress, what: number): string { return this.text(this.#x.model_text(model, what)) }
   upload(model: ModelAddress, params: readonly Feed[], partial: boolean): void {
     this.#ok(this.#x.model_upload(model, this.#feedList(params), params.length, Number(partial)))

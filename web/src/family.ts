@@ -68,7 +68,7 @@ export class Family<M extends Module> {
 /** Requests that change a model wait for the training runs before them. Those that read it are
  *  served between submissions. */
 export const WAITS_FOR_TRAINING: ReadonlySet<RequestKind> = new Set<RequestKind>([
-  'step', 'uploadParams', 'reset', 'resetOptimizer', 'setLR', 'recover', 'compileForward',
+  'step', 'profile', 'uploadParams', 'reset', 'resetOptimizer', 'setLR', 'recover', 'compileForward',
 ])
 
 export interface Started<M extends Module> {

@@ -7,11 +7,12 @@
 import { newArray, type Address, type Core, type FeederInfo, type GpuLimits, type ProgramInfo, type SliceInfo } from './core.js'
 import { dtypes } from './core.js'
 import { DeviceError, DeviceLostError, MemoryError } from './errors.js'
+import { type Timer } from './timer.js'
 import type { DataArray, Dtype } from './types.js'
 
 // Numbers of the WebGPU specification: not every platform has the constants as globals.
-const USAGE = { mapRead: 1, copySource: 4, copyDestination: 8, storage: 128 }
-const MAP_READ = 1
+export const USAGE = { mapRead: 1, copySource: 4, copyDestination: 8, storage: 128, queryResolve: 512 }
+export const MAP_READ = 1
 const COMPUTE_STAGE = 4
 const MAX_BINDINGS = 64
 
@@ -80,11 +81,11 @@ const WANTED_LIMITS = [
 ] as const
 
 /** Asks for everything that the library uses and the adapter offers, also f16, which the core uses
- *  if a model asks for it. Throws NoGpu if the device does not compute correctly. */
+ *  if a model asks for it, and timestamps, for `profile`. Throws NoGpu if the device does not compute correctly. */
 export async function openGpu({ adapter, name, executes }: FoundAdapter): Promise<Gpu> {
   const requiredLimits: Record<string, number> = {}
   for (const limit of WANTED_LIMITS) requiredLimits[limit] = adapter.limits[limit]
-  const requiredFeatures: GPUFeatureName[] = adapter.features.has('shader-f16') ? ['shader-f16'] : []
+  const requiredFeatures = (['shader-f16', 'timestamp-query'] as const).filter((feature) => adapter.features.has(feature))
   const gpu = new Gpu(await adapter.requestDevice({ requiredLimits, requiredFeatures }), executes ? name : `${name}, which executes nothing`, isSoftware(adapter))
   if (!executes) return gpu
   const wrong = await prove(gpu).catch((error: Error) => error.message)
@@ -344,7 +345,7 @@ async function shaderError(module: GPUShaderModule, source: string, label: strin
 
 // ---------------------------------------------------------------- programs
 
-interface Stage { source: number; group: GPUBindGroup; groups: [number, number, number] }
+interface Stage { source: number; launch: number; group: GPUBindGroup; groups: [number, number, number] }
 
 const INPUTS = 2, CONSTANTS = 3, FIRST_STATE = 7
 
@@ -386,7 +387,7 @@ export class Executable {
     this.#readbacks.push(this.#readback())
     for (const { dtype, count, to, data } of program.constants) this.#write(this.#blocks[CONSTANTS] as GPUBuffer, to, dtype, core, data, count)
     this.#outputs = program.outputs.map(({ slice }) => this.#slice(slice))
-    this.#stages = program.stages.map(({ source, groups, slices }) => ({ source, groups, group: this.#bind(slices) }))
+    this.#stages = program.stages.map(({ source, launch, groups, slices }) => ({ source, launch, groups, group: this.#bind(slices) }))
     this.#pipelines = Promise.all(program.sources.map(({ text, bindings, label }) => gpu.pipeline(text, bindings, label)))
     this.#pipelines.catch(() => undefined)
     this.#perSubmission = Math.max(1, this.#stages.length)
@@ -473,14 +474,16 @@ export class Executable {
 
   /** `inputs`: addresses in the core's memory, one for each input, read before `submitted` is
    *  called. After that another run may begin. `outputs`: where the results go, 0 for one that is
-   *  not wanted; they must not move meanwhile. */
-  async run(core: Core, inputs: readonly Address[], outputs: readonly Address[], submitted = (): void => undefined): Promise<void> {
+   *  not wanted; they must not move meanwhile. `timer`: times each launch, in a pass of its own. */
+  async run(
+    core: Core, inputs: readonly Address[], outputs: readonly Address[], submitted = (): void => undefined, timer: Timer | null = null,
+  ): Promise<void> {
     const pipelines = await this.#pipelines
     this.#writeInputs(core, inputs)
     const read = this.program.outputs.map((_, i) => i).filter((i) => outputs[i] !== 0)
-    let begin = 0, end = Math.min(this.#perSubmission, this.#stages.length)
-    for (; end < this.#stages.length; begin = end, end = Math.min(begin + this.#perSubmission, this.#stages.length))
-      await this.#submit(pipelines, begin, end, () => this.gpu.device.queue.onSubmittedWorkDone())
+    let begin = 0, end = this.#pieceEnd(0, timer)
+    for (; end < this.#stages.length; begin = end, end = this.#pieceEnd(begin, timer))
+      await this.#submit(pipelines, begin, end, () => this.gpu.device.queue.onSubmittedWorkDone(), undefined, null, null, 1, timer)
     const readback = this.#readback(), places = this.program.outputs.map(({ to }) => to)
     const from = places[read[0] ?? 0] ?? 0, last = read.at(-1) ?? 0, size = (places[last] ?? 0) + (this.#outputs[last]?.size ?? 0) - from
     await this.#submit(pipelines, begin, end, () => {
@@ -488,7 +491,8 @@ export class Executable {
       return read.length > 0 ? readback.mapAsync(MAP_READ, from, size) : this.gpu.device.queue.onSubmittedWorkDone()
     }, (encoder) => {
       for (const i of read) copySlice(encoder, this.#outputs[i] as Slice, readback, places[i] as number)
-    }).catch((error: unknown) => {
+      timer?.resolve(encoder)
+    }, null, null, 1, timer).catch((error: unknown) => {
       this.gpu.drop(readback) // it may be mapped
       throw error
     })
@@ -497,6 +501,17 @@ export class Executable {
       readback.unmap()
     }
     this.#readbacks.push(readback)
+    await timer?.take()
+  }
+  /** The end of the submission that begins at stage `begin`. A launch that is timed is not cut. */
+  #pieceEnd(begin: number, timer: Timer | null): number {
+    const end = Math.min(begin + this.#perSubmission, this.#stages.length)
+    return timer === null || end === 0 ? end : this.#launchEnd(end - 1, this.#stages.length)
+  }
+  #launchEnd(begin: number, most: number): number {
+    let end = begin + 1
+    while (end < most && this.#stages[end]?.launch === this.#stages[begin]?.launch) end++
+    return end
   }
 
   #writeInputs(core: Core, inputs: readonly Address[], given: ReadonlySet<number> = new Set()): void {
@@ -506,16 +521,18 @@ export class Executable {
   }
 
   /** Makes one submission: stages [begin, end), `count` times, each time after the kernel that
-   *  draws a batch, if there is one; then what `more` encodes. Waits for the promise of `done`. */
+   *  draws a batch, if there is one; then what `more` encodes. Waits for the promise of `done`.
+   *  `timer`: each launch has a pass. */
   async #submit(
     pipelines: GPUComputePipeline[], begin: number, end: number, done: () => Promise<unknown>, more = (_: GPUCommandEncoder): void => undefined,
-    feeder: Feeder | null = null, draw: GPUComputePipeline | null = null, count = 1,
+    feeder: Feeder | null = null, draw: GPUComputePipeline | null = null, count = 1, timer: Timer | null = null,
   ): Promise<void> {
     const { device } = this.gpu
     const start = Math.max(performance.now(), this.#lastDone)
     await this.gpu.guarded('running a step', () => {
       const encoder = device.createCommandEncoder()
-      if (end > begin || draw !== null) {
+      if (timer !== null) this.#encodeTimed(encoder, timer, pipelines, begin, end)
+      else if (end > begin || draw !== null) {
         const pass = encoder.beginComputePass()
         for (let i = 0; i < count; i++) {
           if (feeder !== null && draw !== null) encodeDraw(pass, feeder, draw, i)
@@ -531,6 +548,14 @@ export class Executable {
     this.#lastDone = performance.now()
   }
 
+  #encodeTimed(encoder: GPUCommandEncoder, timer: Timer, pipelines: GPUComputePipeline[], begin: number, end: number): void {
+    for (let first = begin, next = begin; first < end; first = next) {
+      next = this.#launchEnd(first, end)
+      const pass = encoder.beginComputePass(timer.pass(this.#stages[first]?.launch ?? 0))
+      this.#encode(pass, pipelines, first, next)
+      pass.end()
+    }
+  }
   #encode(pass: GPUComputePassEncoder, pipelines: GPUComputePipeline[], begin: number, end: number): void {
     let current = -1
     for (const { source, group, groups } of this.#stages.slice(begin, end)) {

@@ -72,6 +72,8 @@ export type {
   Forward,
   ForwardFn,
   ForwardOptions,
+  LaunchProfile,
+  ProfileOptions,
   RunOptions,
   RunResult,
   StepOptions,

@@ -3,6 +3,7 @@
 // WebGPU or a kind of worker: it sees only a Port.
 
 import { restoreError, WorkerError, type Frames, type SerialisedError } from './errors.js'
+import type { LaunchInfo } from './core.js'
 import type { LR } from './lr.js'
 import type { OptimizerKind } from './optimizer.js'
 import type { DataArray, Device, Dtype, Precision } from './types.js'
@@ -79,6 +80,8 @@ export type RequestBody =
   | { kind: 'compileSize'; graph: number; parent: number; bytes: Uint8Array }
   | { kind: 'step'; graph: number; feeds: ArrayMessage[]; withCaptures: boolean }
   | { kind: 'run'; graph: number; feeds: ArrayMessage[]; withCaptures: boolean }
+  /** Makes `steps` steps (runs of a forward pass) whose launches are timed. */
+  | { kind: 'profile'; graph: number; feeds: ArrayMessage[]; steps: number }
   | { kind: 'uploadParams'; graph: number; params: ArrayMessage[]; partial: boolean }
   | { kind: 'downloadParams'; graph: number; average: boolean }
   | { kind: 'downloadParamGrads'; graph: number }
@@ -149,6 +152,9 @@ export interface GraphMessage {
   ir: string
 }
 
+/** A launch of a step, and its milliseconds. */
+export interface LaunchTime extends LaunchInfo { ms: number }
+
 export type TextKind = 'ir' | 'kernels' | 'plan' | 'dot' | 'c' | 'wgsl'
 
 /** The answer to each kind of request. */
@@ -158,6 +164,7 @@ export interface Answers {
   compileSize: GraphMessage
   step: { loss: number; captures: CaptureMessage[] | null }
   run: { output: DataArray; captures: CaptureMessage[] | null }
+  profile: { launches: LaunchTime[] }
   uploadParams: null
   downloadParams: ArrayMessage[]
   downloadParamGrads: ArrayMessage[]

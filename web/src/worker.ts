@@ -13,6 +13,7 @@ import { notStarted } from './loading.js'
 import { lrFields, optimizerFields } from './numbers.js'
 import { joined } from './protocol.js'
 import { Threads, type Thread } from './threads.js'
+import { Timer } from './timer.js'
 import type {
   Answers, ArrayMessage, CaptureMessage, GraphMessage, Request, RequestBody, RequestKind, Response, TrainedMessage,
 } from './protocol.js'
@@ -151,6 +152,7 @@ class Worker {
       const { result, captures } = await this.#call(body, body.withCaptures ? CallKind.runWithCaptures : CallKind.run)
       return { output: result, captures }
     },
+    profile: (body) => this.#profile(this.#model(body.graph), body),
     uploadParams: ({ graph, params, partial }) => this.#change(graph, 'uploadParams', (core, model) => core.upload(model, params, partial)),
     downloadParams: ({ graph, average }) => (average ? this.#averages(this.#model(graph)) : this.#parameters(this.#model(graph))),
     downloadParamGrads: ({ graph }) => this.#gradients(this.#model(graph)),
@@ -349,7 +351,7 @@ class Worker {
   // ---- calls
 
   async #call(
-    body: { graph: number; feeds: ArrayMessage[] }, kind: CallKindNumber, next = (): void => undefined,
+    body: { graph: number; feeds: ArrayMessage[] }, kind: CallKindNumber, next = (): void => undefined, timer: Timer | null = null,
   ): Promise<{ result: DataArray; captures: CaptureMessage[] | null }> {
     const model = this.#model(body.graph)
     const core = this.#theCore
@@ -359,7 +361,7 @@ class Worker {
     const captures = () => (asked ? core.captures(call).map((info) => captureOf(core, info)) : null)
     try {
       if (model.family.gpu === null) this.#runOnCpu(call, kind, body.feeds)
-      else await this.#runOnGpu(call, model.family.gpu, kind, body.feeds, next)
+      else await this.#runOnGpu(call, model.family.gpu, kind, body.feeds, next, timer)
       const { shape, dtype } = model.info.output
       const result = isStep ? core.result(call, 'f32', 1) : core.result(call, dtypes[dtype] as Dtype, countOf(shape))
       return { result, captures: captures() }
@@ -381,7 +383,9 @@ class Worker {
   }
 
   /** Calls `next` when the core could begin another step of the model. */
-  async #runOnGpu(call: CallAddress, gpu: Gpu, kind: CallKindNumber, feeds: readonly Feed[], next: () => void): Promise<void> {
+  async #runOnGpu(
+    call: CallAddress, gpu: Gpu, kind: CallKindNumber, feeds: readonly Feed[], next: () => void, timer: Timer | null,
+  ): Promise<void> {
     const core = this.#theCore
     await this.#begin(call, gpu, kind, feeds)
     for (let number = core.program(call); number !== 0; number = core.program(call)) {
@@ -390,7 +394,7 @@ class Worker {
       const inputs = [...core.inputs(call, executable.program.inputs.length)]
       const outputs = [...core.outputs(call, executable.program.outputs.length)]
       try {
-        await executable.run(core, inputs, outputs, core.isLast(call) ? next : undefined)
+        await executable.run(core, inputs, outputs, core.isLast(call) ? next : undefined, core.isLast(call) ? timer : null)
       } catch (error) { // the call ends with it
         core.setError(error instanceof TensorgradError ? error.status : 18, (error as Error).message)
         core.next(call, error instanceof TensorgradError ? error.status : 18)
@@ -399,6 +403,21 @@ class Worker {
       core.next(call)
     }
   }
+  async #profile(model: Model, body: Body<'profile'>): Promise<Answers['profile']> {
+    const { gpu } = model.family
+    if (gpu === null) throw new UnsupportedError(`profile: launches are timed on a GPU, not on ${model.family.deviceText}`)
+    if (!gpu.device.features.has('timestamp-query')) throw new UnsupportedError(`profile: ${gpu.description} does not offer timestamp-query`)
+    const launches = this.#theCore.launches(model.address), timer = new Timer(gpu, launches.length)
+    const kind = model.info.training ? CallKind.step : CallKind.run
+    try {
+      await this.#call(body, kind) // the first is slower
+      for (let step = 0; step < body.steps; step++) await this.#call(body, kind, undefined, timer)
+      return { launches: launches.map((launch, i) => ({ ...launch, ms: timer.milliseconds[i] as number })) }
+    } finally {
+      timer.destroy()
+    }
+  }
+
   /** The first call of its kind compiles, so it throws the device's errors. Other calls send
    *  nothing to the device here. */
   async #begin(call: CallAddress, gpu: Gpu, kind: CallKindNumber, feeds: readonly Feed[]): Promise<void> {

@@ -5,6 +5,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { newArray, type Core, type ProgramInfo } from '../src/core.js'
 import { Executable, Gpu } from '../src/gpu.js'
+import type { Timer } from '../src/timer.js'
 import type { Dtype } from '../src/types.js'
 
 interface Note { what: string; offset: number; data?: ArrayBufferView }
@@ -49,9 +50,9 @@ const program: ProgramInfo = {
   outputs: [{ buffer: 0, dtype: f32, count: 1, to: 0, slice: [0, 256, 4] }, { buffer: 1, dtype: f32, count: 2, to: 16, slice: [0, 0, 8] }],
   sources: [{ text: 'a', bindings: 1, label: 'first' }, { text: 'b', bindings: 2, label: 'second' }],
   stages: [
-    { source: 0, groups: [3, 1, 1], slices: [[2, 0, 32]], bindings: [0], label: 'first' },
-    { source: 0, groups: [4, 1, 1], slices: [[2, 256, 16]], bindings: [0], label: 'first' },
-    { source: 1, groups: [5, 1, 1], slices: [[0, 0, 8], [0, 256, 4]], bindings: [0, 1], label: 'second' },
+    { source: 0, groups: [3, 1, 1], slices: [[2, 0, 32]], launch: 0, bindings: [0], label: 'first' },
+    { source: 0, groups: [4, 1, 1], slices: [[2, 256, 16]], launch: 0, bindings: [0], label: 'first' },
+    { source: 1, groups: [5, 1, 1], slices: [[0, 0, 8], [0, 256, 4]], launch: 1, bindings: [0, 1], label: 'second' },
   ],
 }
 
@@ -95,4 +96,12 @@ test('stages in order, a pipeline set when it changes, and what is wanted read b
   const both = (await runOnce(memory, [384, 400])).filter(({ what }) => what.startsWith('copy')).map(({ what, offset }) => `${what} ${offset}`)
   assert.deepEqual(both, ['copy 256, 4 bytes 0', 'copy 0, 8 bytes 16'])
   assert.deepEqual(new Float32Array(memory, 384, 6), Float32Array.of(100, 0, 0, 0, 104, 105))
+})
+test('a timed run has a pass for each launch, and reads the times at the end', async () => {
+  const notes = new Notes(), { all } = notes, note = (what: string) => void all.push({ what, offset: 0 })
+  const timer = { pass: (launch: number) => note(`launch ${launch}`), resolve: () => note('resolve'), take: async () => note('take') } as unknown as Timer
+  const core = coreOf(new ArrayBuffer(1024)), executable = new Executable(new Gpu(notes.device, 'notes', false), program, core)
+  await executable.run(core, [0, 64, 128, 192], [0, 320], undefined, timer)
+  const whats = all.filter(({ what }) => what !== 'write' && !what.startsWith('pipeline')).map(({ what, offset }) => `${what} ${offset}`)
+  assert.deepEqual(whats, ['launch 0 0', 'dispatch 3', 'dispatch 4', 'launch 1 0', 'dispatch 5', 'copy 0, 8 bytes 16', 'resolve 0', 'take 0'])
 })

@@ -129,6 +129,7 @@ const calls: Record<string, Row> = {
   'a group': ['sgd: a group', (o: object) => compile({ sgd: { lr: 1, groups: [{ match: '*', ...o }] } }), { lr: null, weight_decay: 'weightDecay', matches: 'match' }, { rate: [NaN, 'NaN, not a finite number from 0 on'], frozen: [1, '1, not true or false'] }],
   step: ['step', async (o) => (await compiled()).step({ x: step }, o), { withCapture: 'withCaptures', captures: 'withCaptures' }, { withCaptures: [1, '1, not true or false'] }],
   run: ['run', async (o) => (await compiled()).run({ x: step }, o), { withCapture: 'withCaptures' }, { withCaptures: ['yes', '"yes", not true or false'] }],
+  profile: ['profile', async (o) => (await compiled()).profile({ x: step }, o), { step: 'steps' }, { steps: [0, '0, not a whole number from 1 on'] }],
   uploadParams: ['uploadParams', async (o) => (await compiled()).uploadParams({}, o), { partially: 'partial' }, { partial: [1, '1, not true or false'] }],
   downloadParams: ['downloadParams', async (o) => (await compiled()).downloadParams(o), { averages: 'average' }, { average: [1, '1, not true or false'] }],
   train: ['train', async (o: object) => (await compiled()).train({ data: { x: step }, steps: 1, ...o }), { batchSize: 'batch', step: 'steps', epochs: null, onprogress: 'onProgress', target_loss: 'targetLoss' }, { onProgress: [1, '1, not a function'], signal: [true, 'true, not an AbortSignal'] }],
@@ -172,7 +173,7 @@ for (const [name, row] of Object.entries(inTrace)) test(`options of ${name}`, ()
 for (const [name, row] of Object.entries(layers)) test(`options of ${name}`, () => refusals(row, thrown))
 for (const [name, row] of Object.entries(calls))
   test(`options of ${name}`, async () => {
-    usePlatform(() => new FakePort({ step: () => ({ loss: 0, captures: null }), run: () => ({ output: step, captures: null }), train: () => ({ step: 1, losses: new Float32Array(1), isOver: true }), text: () => '', downloadParams: () => [], compileForward: () => aGraph }))
+    usePlatform(() => new FakePort({ step: () => ({ loss: 0, captures: null }), run: () => ({ output: step, captures: null }), profile: () => ({ launches: [] }), train: () => ({ step: 1, losses: new Float32Array(1), isOver: true }), text: () => '', downloadParams: () => [], compileForward: () => aGraph }))
     await refusals(row, (call) => rejection(Promise.resolve().then(call)))
   })
 

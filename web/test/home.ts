@@ -4,7 +4,7 @@
 
 import {
   add, argmax, bernoulli, capture, cast, categorical, compileForward, compileModule, div, embedding, exp, IndexError, matmul, mean, Module, mul, nn, NotFiniteError,
-  NotFoundError, ones, rand, randInt, randn, relu, ShapeError, StateError, stopGradient, sumAll, TensorgradError, TraceError, where, WorkerError, type CompiledModule, type Device, type Tensor,
+  NotFoundError, ones, rand, randInt, randn, relu, ShapeError, StateError, stopGradient, sumAll, TensorgradError, TraceError, UnsupportedError, where, WorkerError, type CompiledModule, type Device, type Tensor,
   type Warning,
 } from 'tensorgrad'
 import { lifeTests } from './life.js'
@@ -558,6 +558,26 @@ export const tests: Record<string, Test> = {
     }, { inputs: { x: { shape: [4] } }, device })
     same(await model.run({ x: Float32Array.of(-1, 0, 1, 2) }), [600, 600, 601, 602], 'the end of the chain')
     await model.destroy()
+  },
+
+  async 'profile: a row for each launch, and the steps are real ones'({ device }) {
+    const [model, plain] = [await compileLine(device), await compileLine(device)]
+    const asked = model.profile(lineBatch(0), { steps: 5 })
+    if (device === 'cpu') {
+      await refused(asked, UnsupportedError, /^profile: launches are timed on a GPU, not on cpu/)
+    } else {
+      const rows = await asked
+      const sum = (key: 'kernels' | 'share' | 'ms') => rows.reduce((all, row) => all + row[key], 0)
+      equal(sum('kernels'), model.kernelCount, 'kernels of all launches')
+      check(rows.length <= model.dispatchCount && rows.every((row) => row.kernel !== '' && row.loops !== '' && row.bytes >= 4 && row.workgroups > 0), JSON.stringify(rows))
+      check(sum('ms') >= 0 && (sum('ms') === 0 || Math.abs(sum('share') - 1) < 1e-9), JSON.stringify(rows))
+      for (let step = 0; step < 6; step++) await plain.step(lineBatch(0))
+      same(flat(await model.downloadParams()), flat(await plain.downloadParams()), 'parameters after five steps and one')
+      const forward = await model.compileForward((m, { x }) => add(matmul(x, m.W), m.b), { inputs: { x: { shape: [4, 3] } } })
+      check((await forward.profile({ x: new Float32Array(12) }, { steps: 2 })).length > 0, 'a forward pass')
+    }
+    await model.destroy()
+    await plain.destroy()
   },
 
   async 'a snapshot and a recovery that is not needed'({ device }) {

@@ -185,7 +185,7 @@ static void web_json_stages(tg_text_buffer *json, const tg_replay *replay) {
         tg_text_add(json, "%s{\"source\":%d,\"groups\":[%d,%d,%d],\"slices\":", web_comma(s), (int)stage->source, (int)stage->groups[0],
                     (int)stage->groups[1], (int)stage->groups[2]);
         web_json_slices(json, stage->slices, stage->binding_count);
-        tg_text_add(json, ",\"bindings\":[");
+        tg_text_add(json, ",\"launch\":%d,\"bindings\":[", (int)stage->launch);
         for (int32_t b = 0; b < stage->binding_count; b++) tg_text_add(json, "%s%d", web_comma(b), (int)stage->bindings[b]);
         tg_text_add(json, "],\"label\":");
         tg_web_json_text(json, stage->label);
@@ -253,6 +253,13 @@ static void web_unload(tg_device *opened, tg_executable *loaded) {
 }
 static int web_dispatches(const tg_executable *executable) {
     return ((const web_executable *)(const void *)executable)->replay.stage_count;
+}
+
+/* JavaScript measures the times. */
+static tg_status web_time_kernels(tg_device *device, tg_executable *loaded, tg_kernel_time *times, int count) {
+    (void)device;
+    if (times != NULL) tg_replay_note_workgroups(&((const web_executable *)(const void *)loaded)->replay, times, count);
+    return TG_OK;
 }
 
 static tg_status web_run(tg_device *device, tg_executable *executable, const void *const *inputs, void *const *outputs) {
@@ -328,6 +335,7 @@ const tg_executor tg_webgpu_executor = {
     .load = web_load_program,
     .unload = web_unload,
     .dispatches = web_dispatches,
+    .time_kernels = web_time_kernels,
     .run = web_run,
     .make_feeder = web_make_feeder,
     .drop_feeder = web_drop_feeder,

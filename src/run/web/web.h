@@ -54,8 +54,8 @@ TG_WEB_IMPORT(gpu_drop_feeder) void tg_web_gpu_drop_feeder(int32_t device, int32
  *    "outputs":[{"buffer", "dtype", "count", "to":in the readback, "slice":SLICE}],
  *    "constants":[{"dtype", "count", "to":in the constants, "data"}],
  *    "sources":[{"text":WGSL with entry point main, "bindings":how many, "label"}],
- *    "stages":[{"source", "groups":[x, y, z], "slices":[SLICE, ...], "bindings":[binding, ...],
- *               "label"}], in order of execution
+ *    "stages":[{"source", "groups":[x, y, z], "slices":[SLICE, ...], "launch":of the program,
+ *               "bindings":[binding, ...], "label"}], in order of execution
  *    "buffers":[[storage, dtype, count, offset, slot]]}
  *
  * slices[i] is @group(0) @binding(i), a storage buffer bound read_write. If there are no stages and

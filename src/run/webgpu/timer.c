@@ -75,14 +75,6 @@ static tg_status timer_make(webgpu_executable *e, tg_kernel_time *times, int32_t
     tg_status scopes = tg_webgpu_scopes_pop(d, WEBGPU_SCOPES, "making timestamps");
     return status != TG_OK ? status : scopes;
 }
-/* Those of the largest of a launch's dispatches. */
-static void timer_note_workgroups(const webgpu_executable *e, tg_kernel_time *times, int32_t count) {
-    for (int32_t s = 0; s < e->replay.stage_count; ++s) {
-        const tg_replay_stage *stage = &e->replay.stages[s];
-        const int64_t groups = (int64_t)stage->groups[0] * stage->groups[1] * stage->groups[2];
-        if (stage->launch < count && groups > times[stage->launch].workgroups) times[stage->launch].workgroups = groups;
-    }
-}
 tg_status tg_webgpu_time_launches(webgpu_device *d, tg_executable *executable, tg_kernel_time *times, int count) {
     webgpu_executable *e = webgpu_executable_of(executable);
     tg_webgpu_drop_timer(e);
@@ -92,7 +84,7 @@ tg_status tg_webgpu_time_launches(webgpu_device *d, tg_executable *executable, t
                        d->gpu->description);
     tg_status status = tg_webgpu_alive(d);
     if (status != TG_OK || count == 0) return status;
-    timer_note_workgroups(e, times, count);
+    tg_replay_note_workgroups(&e->replay, times, count);
     status = timer_make(e, times, count);
     if (status != TG_OK) tg_webgpu_drop_timer(e);
     return status;

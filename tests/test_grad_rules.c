@@ -1,6 +1,7 @@
 /* Gradient rules, one primitive at a time on the graph itself: central differences in f64 on the reference under a random
  * cotangent, second derivatives of the smooth ones, and the points where the field disagrees (ties, zeros, NaN). Ends by
  * checking that no primitive with a rule was left out. Must not use the public operations. */
+#include "ir/attention.h"
 #include "support.h"
 
 #include "grad/grad.h"
@@ -344,6 +345,21 @@ static void test_contract_repeated(void **state) {
     rig_free(r);
 }
 
+/* Both parts of what attention gives, with and without causal order, and its two gradients. */
+static void test_attention(void **state) {
+    (void)state;
+    const tg_shape q = TG_SHAPE(2, 4, 3, 2), k = TG_SHAPE(2, 2, 3, 2), row = TG_SHAPE(2, 4, 3, 1), shapes[6] = {q, k, k, q, row, row};
+    static const tg_op ops[4] = {TG_OP_ATTENTION, TG_OP_ATTENTION, TG_OP_ATTENTION_DQ, TG_OP_ATTENTION_DKV};
+    for (int i = 0; i < 4; i++) {
+        const int count = i < 2 ? 3 : 6;
+        int32_t wrt[6];
+        rig *r = rig_make();
+        for (int j = 0; j < count; j++) wrt[j] = rig_uniform(r, shapes[j], -1, 1);
+        check_rule(r, tg_op_table[ops[i]].name, tg_ir_attention(r->g, ops[i], wrt, count, i > 0, 0.7), wrt, count, true);
+        rig_free(r);
+    }
+}
+
 static void test_indexing(void **state) {
     const double rows[5] = {2, 0, 2, 2, 1};
     (void)state;
@@ -606,18 +622,31 @@ static void test_all_covered(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_unary),        cmocka_unit_test(test_binary),
-        cmocka_unit_test(test_pow_constant), cmocka_unit_test(test_select_cast),
-        cmocka_unit_test(test_reductions),   cmocka_unit_test(test_views),
-        cmocka_unit_test(test_windows),      cmocka_unit_test(test_joins),
-        cmocka_unit_test(test_contract),     cmocka_unit_test(test_contract_repeated),
-        cmocka_unit_test(test_indexing),     cmocka_unit_test(test_relu_points),
-        cmocka_unit_test(test_unary_points), cmocka_unit_test(test_extremum_ties),
-        cmocka_unit_test(test_reduced_ties), cmocka_unit_test(test_many_ties),
-        cmocka_unit_test(test_pow_points),   cmocka_unit_test(test_select_exact),
-        cmocka_unit_test(test_norm_points),  cmocka_unit_test(test_comparison),
-        cmocka_unit_test(test_walk),         cmocka_unit_test(test_sites),
-        cmocka_unit_test(test_allocation),   cmocka_unit_test(test_all_covered),
+        cmocka_unit_test(test_unary),
+        cmocka_unit_test(test_binary),
+        cmocka_unit_test(test_pow_constant),
+        cmocka_unit_test(test_select_cast),
+        cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_views),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_joins),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_contract),
+        cmocka_unit_test(test_contract_repeated),
+        cmocka_unit_test(test_indexing),
+        cmocka_unit_test(test_relu_points),
+        cmocka_unit_test(test_unary_points),
+        cmocka_unit_test(test_extremum_ties),
+        cmocka_unit_test(test_reduced_ties),
+        cmocka_unit_test(test_many_ties),
+        cmocka_unit_test(test_pow_points),
+        cmocka_unit_test(test_select_exact),
+        cmocka_unit_test(test_norm_points),
+        cmocka_unit_test(test_comparison),
+        cmocka_unit_test(test_walk),
+        cmocka_unit_test(test_sites),
+        cmocka_unit_test(test_allocation),
+        cmocka_unit_test(test_all_covered),
     };
     random_state = 20240607;
     return cmocka_run_group_tests_name("gradient rules", tests, NULL, NULL);

@@ -2,6 +2,7 @@
  * reference, under a random cotangent: central differences element by element, and <J v, u> = <v, J' u> for random
  * directions; then the f32 gradient of the CPU executor against the f64 gradient graph; then gradients of gradients.
  * Ends by checking that no differentiable primitive of ops.def was left out. On WebGPU (see support_home): the f32 parts. */
+#include "ir/attention.h"
 #include "support.h"
 
 #include <math.h>
@@ -287,6 +288,28 @@ BUILD(batch_norm_rows, tg_batch_norm l = tg_nn_batch_norm(g, "n", 5); also(w, l.
 BUILD(batch_norm_running, tg_batch_norm l = tg_nn_batch_norm(g, "pn", 3); also(w, l.g); also(w, l.b);
       return tg_nn_batch_norm_fwd(l, CUBE, false);)
 
+/* What the primitive of attention gives, o and the log-sum-exp both under the cotangent. */
+static tg_tensor packed_attention(tg_graph *g, wrt_list *w, bool causal, bool masked) {
+    const tg_tensor q = in(g, w, "a", TG_SHAPE(2, 4, 3, 2)), k = in(g, w, "b", TG_SHAPE(2, 2, 3, 2)),
+                    v = in(g, w, "v", TG_SHAPE(2, 2, 3, 2));
+    int32_t inputs[4] = {q.id, k.id, v.id, 0};
+    if (masked) inputs[3] = tg_ir_broadcast(g, tg_input(g, "m", TG_SHAPE(3, 3), TG_BOOL).id, TG_SHAPE(2, 4, 3, 3));
+    const int32_t packed = tg_ir_attention(g, TG_OP_ATTENTION, inputs, masked ? 4 : 3, causal, 0.7);
+    /* a row that sees nothing has a log-sum-exp without a gradient */
+    return wrap(g, masked ? tg_ir_attention_out(g, packed, (tg_attention_shape){2, 2, 2, 3, 3, 2}, 0) : packed);
+}
+BUILD(ir_attention, return packed_attention(g, w, false, false);)
+BUILD(ir_attention_causal, return packed_attention(g, w, true, false);)
+BUILD(ir_attention_masked, return packed_attention(g, w, true, true);)
+static tg_tensor attention_back(tg_graph *g, wrt_list *w, tg_op op) {
+    static const char *const names[6] = {"a", "b", "v", "d", "l", "e"};
+    const tg_shape q = TG_SHAPE(1, 2, 3, 2), k = TG_SHAPE(1, 1, 3, 2), row = TG_SHAPE(1, 2, 3, 1), shapes[6] = {q, k, k, q, row, row};
+    int32_t inputs[6];
+    for (int i = 0; i < 6; i++) inputs[i] = in(g, w, names[i], shapes[i]).id;
+    return wrap(g, tg_ir_attention(g, op, inputs, 6, true, 0.7));
+}
+BUILD(ir_attention_dq, return attention_back(g, w, TG_OP_ATTENTION_DQ);)
+BUILD(ir_attention_dkv, return attention_back(g, w, TG_OP_ATTENTION_DKV);)
 BUILD(grouped_attention, tg_tensor q = in(g, w, "a", TG_SHAPE(2, 4, 3, 2)); tg_tensor k = in(g, w, "b", TG_SHAPE(2, 2, 3, 2));
       tg_tensor v = in(g, w, "v", TG_SHAPE(2, 2, 3, 2)); return tg_nn_attention_values(tg_nn_attention_weights(q, k, .causal = true), v);)
 BUILD(masked_attention, tg_tensor q = in(g, w, "a", TG_SHAPE(1, 2, 3, 2)); tg_tensor k = in(g, w, "b", TG_SHAPE(1, 1, 4, 2));
@@ -511,6 +534,11 @@ static const gradient_case cases[] = {CASE(neg, ANY, false),
                                       CASE(linear, ANY, true),
                                       CASE(linear_no_bias, ANY, false),
                                       CASE(layer_norm, ANY, true),
+                                      CASE(ir_attention, ANY, true),
+                                      CASE(ir_attention_causal, ANY, true),
+                                      CASE(ir_attention_masked, ANY, false),
+                                      CASE(ir_attention_dq, ANY, true),
+                                      CASE(ir_attention_dkv, ANY, true),
                                       CASE(grouped_attention, ANY, true),
                                       CASE(masked_attention, ANY, false),
                                       CASE(attention_layer, ANY, false),

@@ -1,5 +1,6 @@
 /* test_graph: building nodes and what is refused, message texts, verification, printing, and bytes there and back, whole,
  * cut, flipped and without memory. */
+#include "ir/attention.h"
 #include "support.h"
 
 #include "ir/graph.h"
@@ -565,11 +566,21 @@ static bool everything_build(tg_graph *g) {
     const int32_t product = tg_ir_contract(g, y, w);
     const int32_t rows =
         tg_ir_gather(g, table, tg_ir_binary(g, TG_OP_ADD, idx, tg_ir_binary(g, TG_OP_MUL, ints, tg_ir_iota(g, TG_SHAPE(3), TG_I32, 0))));
+    const int32_t head = tg_ir_reshape(g, x, TG_SHAPE(1, 2, 3, 4)),
+                  seen = tg_ir_broadcast(g, tg_ir_reshape(g, flags, TG_SHAPE(1, 1, 1, 4)), TG_SHAPE(1, 2, 3, 4));
+    const int32_t keys = tg_ir_reshape(g, tg_ir_broadcast(g, half, TG_SHAPE(16)), TG_SHAPE(1, 1, 4, 4));
+    const int32_t row = tg_ir_reduce(g, TG_OP_SUM, head, 8), inputs[7] = {head, keys, keys, head, row, row, seen};
+    const int32_t forward[4] = {head, keys, keys, seen}, own[3] = {head, head, head};
+    const int32_t attended[4] = {tg_ir_attention(g, TG_OP_ATTENTION, forward, 4, false, 0.25),
+                                 tg_ir_attention(g, TG_OP_ATTENTION, own, 3, true, 0.5),
+                                 tg_ir_reshape(g, tg_ir_attention(g, TG_OP_ATTENTION_DQ, inputs, 7, false, 0.25), TG_SHAPE(24)),
+                                 tg_ir_attention(g, TG_OP_ATTENTION_DKV, inputs, 7, false, 0.25)};
+    const int32_t heads = tg_ir_reduce(g, TG_OP_SUM, tg_ir_concat(g, attended, 4, 0), 1);
     const int32_t scattered = tg_ir_scatter_add(g, idx, rows, 5);
     bool ok = tg_ir_writeback(g, table, scattered) && tg_ir_writeback(g, step, tg_ir_binary(g, TG_OP_ADD, step, one)) &&
               tg_ir_check_index(g, idx, 0, 5, true, -100, "embedding");
     int32_t loss = tg_ir_reduce(g, TG_OP_SUM, tg_ir_binary(g, TG_OP_ADD, product, tg_ir_cast(g, tg_ir_draw(g, TG_SHAPE(3), 6), TG_F32)), 7);
-    loss = tg_ir_reshape(g, loss, TG_SCALAR);
+    loss = tg_ir_binary(g, TG_OP_ADD, tg_ir_reshape(g, loss, TG_SCALAR), tg_ir_reshape(g, heads, TG_SCALAR));
     loss = tg_ir_binary(g, TG_OP_ADD, loss, tg_ir_reshape(g, tg_ir_reduce(g, TG_OP_SUM, packed, 1), TG_SCALAR));
     if (!ok || loss == 0) return false;
     g->result = loss;

@@ -5,6 +5,7 @@
  * operation. Under sanitizers instruction sets and threads are swept on the odd shape only. On
  * WebGPU (see support_home): the same rows fused, and every other variant not fused; the table
  * webgpu_waivers has what cannot be promised there. */
+#include "ir/attention.h"
 #include "support.h"
 
 #include <float.h>
@@ -32,7 +33,7 @@ typedef struct op_setup {
     bool company; /* operands come from other operations, the result goes into others */
 } op_setup;
 
-typedef enum op_values { VALUES_ANY, VALUES_SUMMABLE, VALUES_TRIGONOMETRIC } op_values;
+typedef enum op_values { VALUES_ANY, VALUES_SUMMABLE, VALUES_FINITE, VALUES_TRIGONOMETRIC } op_values;
 
 struct op_row {
     tg_tensor (*build)(tg_graph *g, const op_setup *s);
@@ -81,6 +82,7 @@ static const double special_f32[] = {0.0,
                                      -(double)INFINITY,
                                      (double)NAN};
 static const double special_summable[] = {0.0, -0.0, 1.0, -1.0, 0.5, 3.0, 1e5, 1e-30, 0x1p-149, (double)INFINITY, (double)NAN};
+static const double special_finite[] = {0.0, -0.0, 1.0, -1.0, 0.5, 3.0, 20.0, 1e-30, 0x1p-149};
 static const double special_trigonometric[] = {0.0,        -0.0, 1.0, -1.0, 1e-6,    -1e-30,  1.5707963705062866, 3.1415927410125732,
                                                100.0,      1e4,  1e5, -1e5, 99999.5, 25735.5, (double)INFINITY,   -(double)INFINITY,
                                                (double)NAN};
@@ -94,6 +96,10 @@ static const double *special_values(const op_setup *s, tg_dtype dtype, int *coun
     if (s->row->values == VALUES_SUMMABLE) {
         *count = SUPPORT_COUNT(special_summable);
         return special_summable;
+    }
+    if (s->row->values == VALUES_FINITE) {
+        *count = SUPPORT_COUNT(special_finite);
+        return special_finite;
     }
     if (s->row->values == VALUES_TRIGONOMETRIC) {
         *count = SUPPORT_COUNT(special_trigonometric);
@@ -396,6 +402,28 @@ static tg_tensor build_scatter_add(tg_graph *g, const op_setup *s) {
 
 /* ---------------------------------------------------------------- the rows */
 
+/* shape = [B, Hk, G, T, S, d]; variant bit 0: causal, bit 1: masked */
+static tg_tensor build_attention(tg_graph *g, const op_setup *s) {
+    const int64_t *n = s->shape.dim, keys = s->variant & 1 ? n[3] : n[4];
+    const tg_shape q = TG_SHAPE(n[0], n[1] * n[2], n[3], n[5]), k = TG_SHAPE(n[0], n[1], keys, n[5]),
+                   row = TG_SHAPE(n[0], n[1] * n[2], n[3], 1);
+    const tg_shape shapes[6] = {q, k, k, q, row, row};
+    static const char *const names[6] = {"x0", "x1", "x2", "x3", "x4", "x5"};
+    int32_t inputs[7];
+    int count = 0;
+    for (; count < (s->op == TG_OP_ATTENTION ? 3 : 6); count++) inputs[count] = operand(g, s, names[count], shapes[count], TG_F32).id;
+    /* weights of at most about 1 */
+    if (s->op != TG_OP_ATTENTION) inputs[4] = tg_ir_binary(g, TG_OP_ADD, inputs[4], tg_ir_const(g, TG_SCALAR, TG_F32, 9));
+    if (s->variant & 2) {
+        const int32_t mask = operand(g, s, "c", TG_SHAPE(1, 1, n[3], keys), TG_BOOL).id;
+        inputs[count++] = tg_ir_broadcast(g, mask, TG_SHAPE(n[0], n[1] * n[2], n[3], keys));
+    }
+    return wrap(g, tg_ir_attention(g, s->op, inputs, count, s->variant & 1, 1 / sqrt((double)n[5])));
+}
+
+static const tg_shape shapes_attention[] = {{6, {1, 1, 1, 1, 1, 1}},   {6, {2, 1, 2, 5, 3, 4}},     {6, {1, 2, 1, 65, 70, 16}},
+                                            {6, {2, 2, 3, 17, 9, 20}}, {6, {1, 1, 2, 130, 66, 32}}, {6, {1, 1, 1, 64, 64, 64}},
+                                            {6, {1, 1, 1, 33, 40, 7}}, {6, {1, 2, 1, 20, 40, 128}}};
 static const tg_shape shapes_contract[] = {{4, {1, 16, 16, 16}}, {4, {3, 5, 7, 9}},      {4, {1, 1, 1, 1}},    {4, {2, 3, 1, 5}},
                                            {4, {1, 33, 65, 31}}, {4, {2, 130, 70, 129}}, {4, {1, 3, 1, 5}},    {4, {200, 2, 3, 2}},
                                            {4, {1, 1, 400, 5}},  {4, {1, 7, 300, 1}},    {4, {1, 63, 257, 97}}};
@@ -487,6 +515,14 @@ ROW(GATHER, .build = build_gather, .dtypes = F32 | I32 | BOOL, .tolerance = EXAC
     .shape_count = SUPPORT_COUNT(shapes_matrix))
 ROW(SCATTER_ADD, .build = build_scatter_add, .dtypes = F32, .tolerance = {4.0, 2e-5, 0.0}, .shapes = shapes_matrix,
     .shape_count = SUPPORT_COUNT(shapes_matrix), .values = VALUES_SUMMABLE)
+
+/* finite values: an infinity that a row does not see is added with a weight of 0 or left out, by blocks */
+#define ATTENTION_ROW(NAME) \
+  ROW(NAME, .build = build_attention, .dtypes = F32, .tolerance = {8.0, 2e-4, 0.0}, .variants = four_variants, .shapes = shapes_attention, \
+      .shape_count = SUPPORT_COUNT(shapes_attention), .values = VALUES_FINITE)
+ATTENTION_ROW(ATTENTION)
+ATTENTION_ROW(ATTENTION_DQ)
+ATTENTION_ROW(ATTENTION_DKV)
 
 static const op_row *const rows[TG_OP_COUNT] = {
 #define TG_OP(NAME, ...) [TG_OP_##NAME] = &test_row_##NAME,

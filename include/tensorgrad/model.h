@@ -352,7 +352,7 @@ typedef struct tg_kernel_time {
     char loops[64];
     int kernels;         /* of the launch; on the CPU 1 */
     int64_t workgroups;  /* of the launch's largest dispatch; on the CPU 0 */
-    double flops;        /* of contractions 2 M K N each; else 0 */
+    double flops;        /* of contractions 2 M K N each, and of attention; else 0 */
     double bytes;        /* of the arrays that it reads and of those that it writes, at least */
     double milliseconds; /* CPU: the least so far; GPU: the median so far, of at most 31 steps */
 } tg_kernel_time;

@@ -75,6 +75,7 @@ static const char *body_kind_name(tg_kernel_kind kind) {
     case TG_KERNEL_MAP: return "map";
     case TG_KERNEL_REDUCE: return "reduce";
     case TG_KERNEL_CONTRACT: return "contract";
+    case TG_KERNEL_ATTENTION: return "attention";
     case TG_KERNEL_SCATTER_ADD: break;
     }
     return "scatter_add";

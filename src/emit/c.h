@@ -1,5 +1,5 @@
 /* c (private to src/emit): what the files of the C printer share. c.c prints the file, c_kernel.c
- * its functions, c_expression.c the instructions in them. Must not know WGSL. */
+ * its functions, c_attention.c those of attention, c_expression.c the instructions in them. Must not know WGSL. */
 #ifndef TG_EMIT_C_H
 #define TG_EMIT_C_H
 #include "emit/emit.h"
@@ -38,6 +38,14 @@ void tg_c_kernel_name(tg_text_buffer *text, const tg_program *program, int32_t i
 /* ---- c_kernel.c */
 /* Prints kernel `index`. TG_ERROR_MEMORY; TG_ERROR_INTERNAL if an instruction has no spelling. */
 tg_status tg_c_print_kernel(tg_c_file *file, int32_t index);
+
+/* `for` over loop d with the index i<d>; the end of `count` blocks. */
+void tg_c_open_loop(tg_c_kernel *k, int d);
+void tg_c_close_loops(tg_c_kernel *k, int count);
+
+/* ---- c_attention.c */
+/* The loops of a kernel of kind ATTENTION. */
+void tg_c_attention(tg_c_kernel *k);
 
 /* ---- c_expression.c */
 const char *tg_c_type(tg_dtype dtype); /* of a value in a kernel */

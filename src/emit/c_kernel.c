@@ -4,17 +4,17 @@
 
 /* ---------------------------------------------------------------- loops */
 
-static void emit_c_open_loop(tg_c_kernel *k, int d) {
+void tg_c_open_loop(tg_c_kernel *k, int d) {
     tg_c_indent(k);
     tg_text_add(k->file->text, "for (int64_t i%d = 0; i%d < %lld; i%d++) {\n", d, d, (long long)k->kernel->extent[d], d);
     k->indent++;
 }
 
 static void emit_c_open_loops(tg_c_kernel *k, int begin, int end) {
-    for (int d = begin; d < end; d++) emit_c_open_loop(k, d);
+    for (int d = begin; d < end; d++) tg_c_open_loop(k, d);
 }
 
-static void emit_c_close_loops(tg_c_kernel *k, int count) {
+void tg_c_close_loops(tg_c_kernel *k, int count) {
     for (int i = 0; i < count; i++) {
         k->indent--;
         tg_c_indent(k);
@@ -106,7 +106,7 @@ static void emit_c_sweep(tg_c_kernel *k, int32_t sweep, bool stores) {
         if (k->notes[i].wanted && k->notes[i].phase == TG_PHASE_ELEMENT) tg_c_instruction(k, i);
         if (!stores && emit_c_reduces_in(k, i, sweep)) emit_c_accumulate(k, i);
     }
-    emit_c_close_loops(k, kernel->loop_count - kernel->outer_count);
+    tg_c_close_loops(k, kernel->loop_count - kernel->outer_count);
     for (int32_t i = 0; i < kernel->body_count && !stores; i++)
         if (emit_c_reduces_in(k, i, sweep)) emit_c_finish_reduction(k, i);
 }
@@ -130,7 +130,7 @@ static void emit_c_reduce(tg_c_kernel *k) {
     }
     emit_c_sweep(k, 0, true);
     emit_c_outer(k, 0, true);
-    emit_c_close_loops(k, k->kernel->outer_count);
+    tg_c_close_loops(k, k->kernel->outer_count);
 }
 
 /* ---------------------------------------------------------------- the other kinds */
@@ -138,7 +138,7 @@ static void emit_c_reduce(tg_c_kernel *k) {
 static void emit_c_map(tg_c_kernel *k) {
     emit_c_open_loops(k, 0, k->kernel->loop_count);
     emit_c_elements(k);
-    emit_c_close_loops(k, k->kernel->loop_count);
+    tg_c_close_loops(k, k->kernel->loop_count);
 }
 
 static void emit_c_contract(tg_c_kernel *k) {
@@ -154,9 +154,9 @@ static void emit_c_contract(tg_c_kernel *k) {
     tg_text_add(text, "] * (double)a%d[", (int)kernel->b.argument);
     tg_c_affine(k, &kernel->b.at);
     tg_text_add(text, "];\n");
-    emit_c_close_loops(k, kernel->loop_count - kernel->outer_count);
+    tg_c_close_loops(k, kernel->loop_count - kernel->outer_count);
     emit_c_elements(k);
-    emit_c_close_loops(k, kernel->outer_count);
+    tg_c_close_loops(k, kernel->outer_count);
 }
 
 /* Clears what the SCATTER instructions add to: each row, over the loops that the address depends
@@ -168,14 +168,14 @@ static void emit_c_clear(tg_c_kernel *k, const tg_instruction *in) {
     k->indent++;
     for (int d = 0; d < k->kernel->loop_count; d++) {
         if (in->at.stride[d] == 0) continue;
-        emit_c_open_loop(k, d);
+        tg_c_open_loop(k, d);
         opened++;
     }
     tg_c_indent(k);
     tg_text_add(k->file->text, "a%d[row * %lld + ", (int)in->argument, (long long)in->row_stride);
     tg_c_affine(k, &in->at);
     tg_text_add(k->file->text, "] = 0;\n");
-    emit_c_close_loops(k, opened);
+    tg_c_close_loops(k, opened);
 }
 
 static void emit_c_scatter(tg_c_kernel *k) {
@@ -188,6 +188,7 @@ static void emit_c_scatter(tg_c_kernel *k) {
 
 static bool emit_c_argument_used(const tg_c_kernel *k, int32_t argument) {
     if (k->kernel->kind == TG_KERNEL_CONTRACT && (k->kernel->a.argument == argument || k->kernel->b.argument == argument)) return true;
+    if (k->kernel->kind == TG_KERNEL_ATTENTION) return true;
     for (int32_t i = 0; i < k->kernel->body_count; i++) {
         const tg_instruction *in = &k->kernel->body[i];
         const bool touches = in->op == TG_K_LOAD || in->op == TG_K_GATHER || tg_body_is_effect(in->op);
@@ -276,6 +277,7 @@ static void emit_c_function(tg_c_kernel *k, int32_t index) {
     case TG_KERNEL_REDUCE: emit_c_reduce(k); break;
     case TG_KERNEL_CONTRACT: emit_c_contract(k); break;
     case TG_KERNEL_SCATTER_ADD: emit_c_scatter(k); break;
+    case TG_KERNEL_ATTENTION: tg_c_attention(k); break;
     }
     tg_text_add(k->file->text, "}\n\n");
 }

@@ -3,6 +3,7 @@
  * extents are constants in the source, so that equal kernels have equal sources. Index arithmetic
  * is i32. A bool is a u32, 0 or 1, in memory. Must not look at the graph or at devices. */
 #include "emit/wgsl.h"
+#include "emit/wgsl_attention.h"
 #include "ir/dtype.h"
 
 #include <float.h>
@@ -479,6 +480,10 @@ static void wgsl_dispatch(tg_wgsl *w) {
     case TG_KERNEL_REDUCE: tg_wgsl_reduce(w); return;
     case TG_KERNEL_CONTRACT: tg_wgsl_contract(w); return;
     case TG_KERNEL_SCATTER_ADD: tg_wgsl_scatter(w); return;
+    case TG_KERNEL_ATTENTION:
+        if (tg_wgsl_attention_fits(w)) tg_wgsl_attention_tiles(w);
+        else tg_wgsl_attention_rows(w);
+        return;
     }
     tg_wgsl_fail(w, TG_ERROR_INTERNAL, "a kind of kernel that has no printer");
 }

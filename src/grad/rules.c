@@ -2,6 +2,8 @@
  * instead of the input (relu, tanh, sigmoid, exp, sqrt, rsqrt, reciprocal, division), so that the
  * input need not be kept for the backward half. Must not know the order of the walk. */
 #include "grad/rules.h"
+#include "grad/grad.h"
+#include "ir/attention.h"
 
 #include <math.h>
 
@@ -328,6 +330,69 @@ VJP_RULE(PACK) {
         vjp_give(call, i, tg_ir_reshape(call->g, piece, part));
     }
 }
+
+/* ---------------------------------------------------------------- attention */
+
+/* The cotangent of o alone, where the log-sum-exp of the rows has none: the element that `dy` pads
+ * is exactly o. Else 0. */
+static int32_t vjp_only_out(const tg_vjp_call *call, int64_t count) {
+    const tg_node *dy = tg_graph_node(call->g, call->dy);
+    if (dy->op != TG_OP_PAD || dy->attr.start[0] != 0) return 0;
+    return tg_shape_count(tg_graph_node(call->g, dy->inputs[0])->shape) == count ? dy->inputs[0] : 0;
+}
+
+/* do, lse and delta of attention.h into operands[3 .. 5]. */
+static void vjp_attention_operands(const tg_vjp_call *call, tg_attention_shape s, int32_t operands[7]) {
+    tg_graph *g = call->g;
+    const int64_t count = s.batches * s.kv_heads * s.groups * s.queries * s.width;
+    const int32_t o = tg_ir_attention_out(g, call->y, s, 0), only = vjp_only_out(call, count);
+    const tg_shape rows = TG_SHAPE(s.batches, s.queries, s.kv_heads * s.groups, s.width);
+    operands[3] = only != 0 ? tg_ir_attention_turn(g, tg_ir_reshape(g, only, rows)) : tg_ir_attention_out(g, call->dy, s, 0);
+    operands[4] = tg_ir_attention_out(g, call->y, s, 1);
+    operands[5] = tg_ir_reduce(g, TG_OP_SUM, vjp_mul(call, operands[3], o), 1u << 3);
+    if (only == 0) operands[5] = tg_ir_binary(g, TG_OP_SUB, operands[5], tg_ir_attention_out(g, call->dy, s, 1));
+}
+
+VJP_RULE(ATTENTION) {
+    const tg_attributes attr = call->node.attr;
+    const tg_attention_shape s = tg_attention_shape_of(vjp_shape(call, 0), vjp_shape(call, 1));
+    const int count = call->node.input_count + 3;
+    int32_t operands[7] = {vjp_in(call, 0), vjp_in(call, 1), vjp_in(call, 2), 0, 0, 0, count > 6 ? vjp_in(call, 3) : 0};
+    vjp_attention_operands(call, s, operands);
+    if (tg_vjp_needs(call, 0)) {
+        const int32_t dq = tg_ir_attention(call->g, TG_OP_ATTENTION_DQ, operands, count, attr.causal, attr.value);
+        vjp_give(call, 0, tg_ir_attention_turn(call->g, dq));
+    }
+    if (!tg_vjp_needs(call, 1) && !tg_vjp_needs(call, 2)) return;
+    const int32_t dkv = tg_ir_attention(call->g, TG_OP_ATTENTION_DKV, operands, count, attr.causal, attr.value);
+    for (int part = 0; part < 2; part++)
+        if (tg_vjp_needs(call, 1 + part)) vjp_give(call, 1 + part, tg_ir_attention_dkv(call->g, dkv, s, part));
+}
+
+/* x as a node of its own, which no other operand depends on. */
+static int32_t vjp_apart(tg_graph *g, int32_t x) {
+    const tg_shape shape = tg_graph_node(g, x)->shape;
+    return tg_ir_reshape(g, tg_ir_reshape(g, x, TG_SHAPE(tg_shape_count(shape), 1)), shape);
+}
+
+/* The gradient of a gradient: that of the same value made of other primitives. Its operands are
+ * separated first, so that no path from one to another counts. */
+static void vjp_attention_unfused(tg_vjp_call *call) {
+    tg_graph *g = call->g;
+    int32_t inputs[7] = {0}, wanted[6], given[6];
+    int count = 0;
+    for (int i = 0; i < call->node.input_count; i++) inputs[i] = i < 6 ? vjp_apart(g, vjp_in(call, i)) : vjp_in(call, i);
+    const tg_attributes attr = call->node.attr;
+    const int32_t y = tg_ir_attention_unfused(g, call->node.op, inputs, call->node.input_count, attr.causal, attr.value);
+    for (int i = 0; i < 6; i++)
+        if (tg_vjp_needs(call, i)) wanted[count++] = inputs[i];
+    call->failed = call->failed || y == 0 || tg_grad_append(g, y, call->dy, wanted, count, given) != TG_OK;
+    for (int i = 0, at = 0; i < 6 && !call->failed; i++)
+        if (tg_vjp_needs(call, i)) vjp_give(call, i, given[at++]);
+}
+
+VJP_RULE(ATTENTION_DQ) { vjp_attention_unfused(call); }
+VJP_RULE(ATTENTION_DKV) { vjp_attention_unfused(call); }
 
 /* ---------------------------------------------------------------- contraction, indexing */
 

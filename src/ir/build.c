@@ -1,6 +1,7 @@
 /* build: appends nodes and table entries to a graph. Each node passes its shape rule first. A call
  * that fails records an error at the graph's current site and leaves nodes and tables as they were.
  * Must not know gradients or the public operations. */
+#include "ir/attention.h"
 #include "ir/rules.h"
 
 #include <stdio.h>
@@ -429,6 +430,13 @@ int32_t tg_ir_gather(tg_graph *g, int32_t table, int32_t indices) {
 int32_t tg_ir_scatter_add(tg_graph *g, int32_t indices, int32_t updates, int64_t rows) {
     const int32_t inputs[2] = {indices, updates};
     return build_node(g, build_draft(TG_OP_SCATTER_ADD, TG_F32, TG_SHAPE(rows, 1), inputs, 2), false);
+}
+
+int32_t tg_ir_attention(tg_graph *g, tg_op op, const int32_t *inputs, int count, bool causal, double scale) {
+    tg_node draft = build_draft(op, TG_F32, TG_SCALAR, inputs, count);
+    draft.attr.causal = causal;
+    draft.attr.value = (double)(float)scale; /* as f32 constants are */
+    return build_node(g, draft, false);
 }
 
 /* ---------------------------------------------------------------- leaves with a table entry */

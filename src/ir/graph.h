@@ -19,7 +19,8 @@ typedef struct tg_attributes {
     int32_t axis;               /* IOTA, CONCAT, WINDOW, FOLD */
     int32_t perm[TG_MAX_RANK];  /* PERMUTE */
     int64_t start[TG_MAX_RANK]; /* SLICE, PAD */
-    /* CONST without data: the number (i32 and bool too). RANDOM: the bound, 1 .. 2^31 */
+    /* CONST without data: the number (i32 and bool too). RANDOM: the bound, 1 .. 2^31. ATTENTION*:
+     * the factor of the scores */
     double value;
     /* CONST with data: shape's count elements (bool: bytes), in the graph's arena */
     const void *data;
@@ -27,6 +28,7 @@ typedef struct tg_attributes {
     int32_t stream;         /* RANDOM: the stream that it draws from */
     const int64_t *offsets; /* PACK: one per input */
     tg_window window;       /* WINDOW, FOLD */
+    bool causal;            /* ATTENTION*: query t sees keys 0 .. t */
 } tg_attributes;
 
 typedef struct tg_node {

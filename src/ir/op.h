@@ -26,7 +26,8 @@ typedef enum tg_op_class {
     TG_CLASS_VIEW,
     TG_CLASS_JOIN,
     TG_CLASS_CONTRACT,
-    TG_CLASS_INDEX
+    TG_CLASS_INDEX,
+    TG_CLASS_ATTENTION
 } tg_op_class;
 
 typedef struct tg_op_info {

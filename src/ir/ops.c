@@ -37,7 +37,8 @@ bool tg_op_is_elementwise(tg_op op) {
     case TG_CLASS_VIEW:
     case TG_CLASS_JOIN:
     case TG_CLASS_CONTRACT:
-    case TG_CLASS_INDEX: return false;
+    case TG_CLASS_INDEX:
+    case TG_CLASS_ATTENTION: return false;
     }
     return false;
 }

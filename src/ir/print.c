@@ -94,6 +94,9 @@ static void print_attributes(tg_text_buffer *text, const tg_node *node) {
                     (long long)node->attr.window.stride, (long long)node->attr.window.dilation);
         break;
     case TG_OP_PACK: print_numbers(text, "offsets", node->attr.offsets, node->input_count); break;
+    case TG_OP_ATTENTION:
+    case TG_OP_ATTENTION_DQ:
+    case TG_OP_ATTENTION_DKV: tg_text_add(text, " scale=%.9g%s", node->attr.value, node->attr.causal ? " causal" : ""); break;
     default: break;
     }
 }
@@ -159,7 +162,8 @@ static const char *print_dot_style(tg_op op) {
     case TG_CLASS_LEAF: return "style=filled, fillcolor=\"#dce9f9\"";
     case TG_CLASS_REDUCE: return "style=filled, fillcolor=\"#fdebd0\"";
     case TG_CLASS_CONTRACT:
-    case TG_CLASS_INDEX: return "style=filled, fillcolor=\"#f9dcdc\"";
+    case TG_CLASS_INDEX:
+    case TG_CLASS_ATTENTION: return "style=filled, fillcolor=\"#f9dcdc\"";
     case TG_CLASS_VIEW:
     case TG_CLASS_JOIN: return "style=dashed";
     default: return "style=solid";

@@ -3,9 +3,10 @@
  * threads or any executor. i32 and bool values are exact in doubles; i32 arithmetic wraps to 32
  * bits. Nothing is rounded to f32 except f32 constants, whose value in the graph is the f32 one.
  * Memory: 8 bytes for each element of each node. */
+#include "ir/attention.h"
 #include "ir/dtype.h"
-#include "ir/graph.h"
 
+#include <float.h>
 #include <math.h>
 
 struct tg_reference {
@@ -443,6 +444,102 @@ static void tg_reference_SCATTER_ADD(const reference_call *call) {
         call->out[row * width + i % width] += reference_in(call, 1)[i];
     }
 }
+
+/* ---------------------------------------------------------------- attention */
+
+/* One row of an attention at a time. */
+typedef struct reference_attention {
+    const reference_call *call;
+    tg_attention_shape s;
+    int mask; /* its operand, 0: none */
+    int64_t batch, head, t;
+} reference_attention;
+
+static int64_t reference_query(const reference_attention *a) {
+    return (a->batch * a->s.kv_heads * a->s.groups + a->head) * a->s.queries + a->t;
+}
+static int64_t reference_key(const reference_attention *a, int64_t key) {
+    return (a->batch * a->s.kv_heads + a->head / a->s.groups) * a->s.keys + key;
+}
+static bool reference_visible(const reference_attention *a, int64_t key) {
+    if (a->call->node->attr.causal && key > a->t) return false;
+    return a->mask == 0 || reference_in(a->call, a->mask)[reference_query(a) * a->s.keys + key] != 0;
+}
+/* The sum over the width of row t of `rows` times row `key` of `others`. */
+static double reference_rows(const reference_attention *a, int rows, int others, int64_t key) {
+    const double *x = reference_in(a->call, rows) + reference_query(a) * a->s.width;
+    const double *y = reference_in(a->call, others) + reference_key(a, key) * a->s.width;
+    double sum = 0.0;
+    for (int64_t i = 0; i < a->s.width; i++) sum += x[i] * y[i];
+    return sum;
+}
+static double reference_score(const reference_attention *a, int64_t key) {
+    return reference_rows(a, 0, 1, key) * a->call->node->attr.value;
+}
+static double *reference_query_out(const reference_attention *a, int64_t i) {
+    const tg_attention_shape *s = &a->s;
+    return a->call->out + ((a->batch * s->queries + a->t) * s->kv_heads * s->groups + a->head) * s->width + i;
+}
+
+static void reference_attention_row(const reference_attention *a) {
+    double most = -(double)FLT_MAX, sum = 0.0;
+    for (int64_t key = 0; key < a->s.keys; key++)
+        if (reference_visible(a, key)) most = fmax(most, reference_score(a, key));
+    for (int64_t key = 0; key < a->s.keys; key++) {
+        const double weight = reference_visible(a, key) ? exp(reference_score(a, key) - most) : 0.0;
+        const double *v = reference_in(a->call, 2) + reference_key(a, key) * a->s.width;
+        sum += weight;
+        for (int64_t i = 0; i < a->s.width; i++) *reference_query_out(a, i) += weight * v[i];
+    }
+    for (int64_t i = 0; i < a->s.width; i++) *reference_query_out(a, i) /= sum > 0.0 || sum != sum ? sum : 1.0;
+    const int64_t rows = a->s.batches * a->s.kv_heads * a->s.groups * a->s.queries;
+    a->call->out[rows * a->s.width + reference_query(a)] = sum > 0.0 || sum != sum ? most + log(sum) : TG_ATTENTION_EMPTY;
+}
+
+/* The weight of a key, and the cotangent of its score before the factor. */
+static double reference_weight(const reference_attention *a, int64_t key, double *dscore) {
+    const int64_t row = reference_query(a);
+    const double weight = reference_visible(a, key) ? exp(reference_score(a, key) - reference_in(a->call, 4)[row]) : 0.0;
+    *dscore = reference_visible(a, key) ? weight * (reference_rows(a, 3, 2, key) - reference_in(a->call, 5)[row]) : 0.0;
+    return weight;
+}
+
+static void reference_dq_row(const reference_attention *a) {
+    for (int64_t key = 0; key < a->s.keys; key++) {
+        double dscore;
+        (void)reference_weight(a, key, &dscore);
+        const double *k = reference_in(a->call, 1) + reference_key(a, key) * a->s.width;
+        for (int64_t i = 0; i < a->s.width; i++) *reference_query_out(a, i) += dscore * a->call->node->attr.value * k[i];
+    }
+}
+
+static void reference_dkv_row(const reference_attention *a) {
+    const tg_attention_shape *s = &a->s;
+    const int64_t row = reference_query(a) * s->width;
+    for (int64_t key = 0; key < s->keys; key++) {
+        double dscore;
+        const double weight = reference_weight(a, key, &dscore);
+        double *dk = a->call->out + ((a->batch * s->keys + key) * s->kv_heads + a->head / s->groups) * s->width;
+        double *dv = dk + s->batches * s->keys * s->kv_heads * s->width;
+        for (int64_t i = 0; i < s->width; i++) {
+            dk[i] += dscore * a->call->node->attr.value * reference_in(a->call, 0)[row + i];
+            dv[i] += weight * reference_in(a->call, 3)[row + i];
+        }
+    }
+}
+
+static void reference_attention_rows(const reference_call *call, int operands, void (*row)(const reference_attention *)) {
+    reference_attention a = {.call = call, .mask = call->node->input_count > operands ? operands : 0};
+    a.s = tg_attention_shape_of(reference_in_node(call, 0)->shape, reference_in_node(call, 1)->shape);
+    for (int64_t i = 0; i < call->count; i++) call->out[i] = 0.0;
+    for (a.batch = 0; a.batch < a.s.batches; a.batch++)
+        for (a.head = 0; a.head < a.s.kv_heads * a.s.groups; a.head++)
+            for (a.t = 0; a.t < a.s.queries; a.t++) row(&a);
+}
+
+static void tg_reference_ATTENTION(const reference_call *call) { reference_attention_rows(call, 3, reference_attention_row); }
+static void tg_reference_ATTENTION_DQ(const reference_call *call) { reference_attention_rows(call, 6, reference_dq_row); }
+static void tg_reference_ATTENTION_DKV(const reference_call *call) { reference_attention_rows(call, 6, reference_dkv_row); }
 
 /* ---------------------------------------------------------------- a whole graph */
 

@@ -2,6 +2,7 @@
  * attributes that each takes, and its result. Must not know how nodes are stored, and changes
  * nothing. Cost: O(inputs) each. */
 #include "ir/rules.h"
+#include "ir/attention.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -463,6 +464,57 @@ static tg_status rule_SCATTER_ADD(tg_rule *rule) {
     rule->dtype = TG_F32;
     rule->shape = updates;
     rule->shape.dim[0] = rule->node->shape.dim[0];
+    return rule_check_shape(rule);
+}
+
+/* ---------------------------------------------------------------- attention */
+
+/* What the operands are: those with the rows of q, those with the rows of k, one number for each
+ * row of q. */
+static bool rule_attention_fits(tg_rule *rule, int count, tg_attention_shape *out) {
+    const tg_shape q = rule_input(rule, 0)->shape, k = rule_input(rule, 1)->shape;
+    const tg_shape row = TG_SHAPE(q.dim[0], q.dim[1], q.dim[2], 1), scores = TG_SHAPE(q.dim[0], q.dim[1], q.dim[2], k.dim[2]);
+    const tg_shape wanted[7] = {q, k, k, q, row, row, scores};
+    const bool masked = rule->node->input_count > count;
+    if (q.rank != 4 || k.rank != 4 || q.dim[0] != k.dim[0] || q.dim[1] % k.dim[1] != 0 || q.dim[3] != k.dim[3]) return false;
+    if (q.dim[3] > TG_ATTENTION_WIDEST || (rule->node->attr.causal && q.dim[2] != k.dim[2])) return false;
+    for (int i = 0; i < count; i++)
+        if (rule_input(rule, i)->dtype != TG_F32 || !tg_shape_equal(rule_input(rule, i)->shape, wanted[i])) return false;
+    *out = tg_attention_shape_of(q, k);
+    return !masked || (rule_input(rule, count)->dtype == TG_BOOL && tg_shape_equal(rule_input(rule, count)->shape, scores));
+}
+
+/* Fills *out if the operands fit: `count` of them, and a mask if there is one more. */
+static tg_status rule_attention(tg_rule *rule, int count, tg_attention_shape *out) {
+    char q[TG_NODE_TEXT], k[TG_NODE_TEXT];
+    rule->dtype = TG_F32;
+    if (rule->node->input_count != count && rule->node->input_count != count + 1)
+        return rule_refuse(rule, TG_ERROR_INTERNAL, "takes %d or %d inputs, not %d", count, count + 1, (int)rule->node->input_count);
+    if (rule_attention_fits(rule, count, out)) return TG_OK;
+    return rule_refuse(rule, TG_ERROR_SHAPE, "these are not queries and keys with their rows and mask: %s, %s", rule_operand(rule, 0, q),
+                       rule_operand(rule, 1, k));
+}
+
+static tg_status rule_ATTENTION(tg_rule *rule) {
+    tg_attention_shape s;
+    const tg_status status = rule_attention(rule, 3, &s);
+    if (status != TG_OK) return status;
+    rule->shape = TG_SHAPE(s.batches * s.groups * s.kv_heads * s.queries * (s.width + 1));
+    return rule_check_shape(rule);
+}
+
+static tg_status rule_ATTENTION_DQ(tg_rule *rule) {
+    tg_attention_shape s;
+    const tg_status status = rule_attention(rule, 6, &s);
+    if (status == TG_OK) rule->shape = TG_SHAPE(s.batches, s.queries, s.kv_heads * s.groups, s.width);
+    return status;
+}
+
+static tg_status rule_ATTENTION_DKV(tg_rule *rule) {
+    tg_attention_shape s;
+    const tg_status status = rule_attention(rule, 6, &s);
+    if (status != TG_OK) return status;
+    rule->shape = TG_SHAPE(2 * s.batches * s.keys * s.kv_heads * s.width);
     return rule_check_shape(rule);
 }
 

@@ -1,8 +1,7 @@
-/* serialise: writes a graph as portable bytes and reads it back. Little-endian on all machines.
- * Operations are written by name, so that files survive a reordered ops.def. Layout: magic,
- * version, names of operations, names of source files, nodes, tables, result. Reading trusts
- * nothing: it compares each count with the bytes left before it allocates, and checks the whole
- * graph at the end. Must not know what a graph is for. */
+/* serialise: writes a graph as portable little-endian bytes and reads it back. Operations are
+ * written by name, so that files survive a reordered ops.def. Layout: magic, version, names of
+ * operations, names of source files, nodes, tables, result. Reading compares each count with the
+ * bytes left before it allocates, and checks the whole graph. Must not know what a graph is for. */
 #include "ir/rules.h"
 
 #include <float.h>
@@ -25,7 +24,8 @@ typedef enum serial_form {
     SERIAL_LEAF,
     SERIAL_OFFSETS,
     SERIAL_DRAW,
-    SERIAL_WINDOW
+    SERIAL_WINDOW,
+    SERIAL_ATTENTION
 } serial_form;
 
 static serial_form serial_form_of(tg_op op) {
@@ -49,7 +49,7 @@ static serial_form serial_form_of(tg_op op) {
     case TG_OP_PACK: return SERIAL_OFFSETS;
     case TG_OP_WINDOW:
     case TG_OP_FOLD: return SERIAL_WINDOW;
-    default: return SERIAL_PLAIN;
+    default: return tg_op_table[op].class_ == TG_CLASS_ATTENTION ? SERIAL_ATTENTION : SERIAL_PLAIN;
     }
 }
 
@@ -170,6 +170,10 @@ static void serial_put_attributes(serial_writer *w, const tg_node *node) {
         serial_put_i64(w, node->attr.window.size);
         serial_put_i64(w, node->attr.window.stride);
         serial_put_i64(w, node->attr.window.dilation);
+        break;
+    case SERIAL_ATTENTION:
+        serial_put_u8(w, node->attr.causal);
+        serial_put_f64(w, node->attr.value);
         break;
     }
 }
@@ -499,6 +503,10 @@ static void serial_take_attributes(serial_reader *r, tg_node *node) {
         node->attr.window.size = serial_take_i64(r);
         node->attr.window.stride = serial_take_i64(r);
         node->attr.window.dilation = serial_take_i64(r);
+        break;
+    case SERIAL_ATTENTION:
+        node->attr.causal = serial_take_flag(r);
+        node->attr.value = serial_take_f64(r);
         break;
     }
 }

@@ -171,6 +171,8 @@ static void start_loops(struct tg_builder *b) {
         b->m_begin = 1;
         b->n_begin = 2;
         b->outer = 3;
+    } else if (d->kind == TG_KERNEL_ATTENTION) {
+        tg_build_attention_loops(b);
     } else {
         tg_shape updates = builder_node(b, builder_node(b, d->node)->inputs[1])->shape;
         add_loop(b, updates.dim[0]);
@@ -202,9 +204,11 @@ static void build_once(struct tg_builder *b, const bool *stored) {
     b->outer_flat = tg_affine_row_major(&b->loops, 0, b->outer);
     b->element_flat = b->domain->kind == TG_KERNEL_REDUCE ? tg_affine_row_major(&b->loops, 0, b->loops.count) : b->outer_flat;
     if (b->domain->kind == TG_KERNEL_SCATTER_ADD) emit_scatter(b);
+    else if (b->domain->kind == TG_KERNEL_ATTENTION) tg_build_attention(b);
     else emit_items(b, stored);
-    if (b->status == TG_BUILD_OK && (b->argument_count > b->f->device->max_arguments || b->body_count > TG_MAX_BODY))
-        b->status = TG_BUILD_LARGE;
+    /* attention has up to 8, and needs no scratch */
+    const int most = b->f->device->max_arguments + (b->domain->kind == TG_KERNEL_ATTENTION ? 1 : 0);
+    if (b->status == TG_BUILD_OK && (b->argument_count > most || b->body_count > TG_MAX_BODY)) b->status = TG_BUILD_LARGE;
 }
 
 tg_build_status tg_build_kernel(tg_fusion *f, const int32_t *items, int count, const bool *stored, const tg_domain *domain, tg_kernel **out,

@@ -22,6 +22,7 @@ int tg_build_fail(struct tg_builder *b, tg_build_status status, int32_t culprit)
 int tg_build_push_failed(struct tg_builder *b, tg_push push, int32_t culprit) {
     /* a scattered row is one loop */
     bool splittable = b->domain->kind != TG_KERNEL_SCATTER_ADD || push.loop < b->m_begin;
+    if (b->domain->kind == TG_KERNEL_ATTENTION) splittable = false; /* its loops have fixed meanings */
     if (push.status == TG_PUSH_SPLIT && splittable && b->loops.count < TG_MAX_LOOP - 1 && !b->split) {
         b->split = true;
         b->split_loop = push.loop;
@@ -301,6 +302,18 @@ static bool resolve_access(struct tg_builder *b, int32_t node, const tg_index_ma
     }
 }
 
+int tg_build_operand(struct tg_builder *b, int32_t node, const tg_index_map *map) {
+    tg_instruction load;
+    int32_t base;
+    memset(&load, 0, sizeof load);
+    if (!resolve_access(b, node, map, &base, &load.at)) return -1;
+    const tg_dtype stored = builder_node(b, base)->dtype;
+    load.op = TG_K_LOAD;
+    load.dtype = tg_dtype_row(stored)->compute;
+    load.argument = tg_build_argument(b, base, stored, TG_ACCESS_READ);
+    return load.argument < 0 ? -1 : tg_build_append(b, load, tg_affine_loops(&load.at, &b->loops), 0);
+}
+
 /* The gathered row enters as a pseudo loop after the real ones. */
 static int emit_gather(struct tg_builder *b, int32_t node, const tg_index_map *map) {
     const tg_node *n = builder_node(b, node);
@@ -420,7 +433,7 @@ static int emit_contract(struct tg_builder *b, int32_t node) {
 
 static bool recomputable(const tg_node *n) {
     tg_op_class c = tg_op_table[n->op].class_;
-    return n->op != TG_OP_SCATTER_ADD && c != TG_CLASS_REDUCE && c != TG_CLASS_CONTRACT;
+    return n->op != TG_OP_SCATTER_ADD && c != TG_CLASS_REDUCE && c != TG_CLASS_CONTRACT && c != TG_CLASS_ATTENTION;
 }
 
 int tg_build_compute(struct tg_builder *b, int32_t node, const tg_index_map *map) {
@@ -436,6 +449,7 @@ int tg_build_compute(struct tg_builder *b, int32_t node, const tg_index_map *map
         return n->op == TG_OP_CONCAT ? emit_concat(b, node, map) : emit_pack(b, node, map);
     case TG_CLASS_REDUCE: return b->domain->kind == TG_KERNEL_REDUCE ? emit_reduce(b, node) : tg_build_fail(b, TG_BUILD_REFUSED, 0);
     case TG_CLASS_CONTRACT: return emit_contract(b, node);
+    case TG_CLASS_ATTENTION: break;
     case TG_CLASS_INDEX:
         if (n->op == TG_OP_GATHER) return emit_gather(b, node, map);
         break;

@@ -1,5 +1,6 @@
 /* build_finish: the finished kernel in a block of its own. Drops loops of extent 1 and merges
  * neighbours that every access treats as one. Must not know how loops and values are chosen. */
+#include "kernel/attention.h"
 #include "kernel/build_parts.h"
 
 #include <stdio.h>
@@ -95,7 +96,7 @@ static void kernel_name(const struct tg_builder *b, char *name, size_t size) {
     int32_t last = 0;
     name[0] = 0;
     for (int32_t i = 0; i < b->body_count; i++) {
-        int32_t op = b->body[i].op == TG_K_ACC       ? (int32_t)TG_OP_CONTRACT
+        int32_t op = b->body[i].op == TG_K_ACC       ? (int32_t)builder_node(b, b->domain->node)->op
                      : b->body[i].op == TG_K_GATHER  ? (int32_t)TG_OP_GATHER
                      : b->body[i].op == TG_K_SCATTER ? (int32_t)TG_OP_SCATTER_ADD
                                                      : b->body[i].op;
@@ -154,6 +155,15 @@ void tg_kernel_free(tg_context *ctx, tg_kernel *kernel) {
     if (kernel) tg_release(ctx, kernel, kernel->bytes);
 }
 
+/* Its loops have fixed meanings and stay as they are. */
+static void finish_attention(const struct tg_builder *b, tg_kernel *kernel) {
+    const tg_node *n = builder_node(b, b->domain->node);
+    kernel->attention = (int32_t)n->op;
+    kernel->causal = n->attr.causal;
+    kernel->scale = n->attr.value;
+    kernel->flops = tg_attention_flops(kernel);
+}
+
 tg_kernel *tg_build_finish(struct tg_builder *b) {
     tg_kernel *kernel = make_block(b);
     if (!kernel) return NULL;
@@ -178,6 +188,10 @@ tg_kernel *tg_build_finish(struct tg_builder *b) {
     if (kernel->kind == TG_KERNEL_CONTRACT) {
         kernel->flops = 2.0;
         for (int k = 0; k < kernel->loop_count; k++) kernel->flops *= (double)kernel->extent[k];
+    }
+    if (kernel->kind == TG_KERNEL_ATTENTION) {
+        finish_attention(b, kernel);
+        return kernel;
     }
     coalesce_loops(kernel);
     turn_contraction(kernel);

@@ -67,6 +67,13 @@ int tg_build_value(struct tg_builder *b, int32_t node, const tg_index_map *map);
 /* The same, but always computed, even if it is stored. */
 int tg_build_compute(struct tg_builder *b, int32_t node, const tg_index_map *map);
 
+/* A load of `node` under `map` as one affine access of a value that is stored elsewhere. */
+int tg_build_operand(struct tg_builder *b, int32_t node, const tg_index_map *map);
+
+/* ---- build_attention.c */
+void tg_build_attention_loops(struct tg_builder *b); /* the loops of kernel/attention.h */
+void tg_build_attention(struct tg_builder *b);       /* the body */
+
 /* ---- build_finish.c */
 tg_kernel *tg_build_finish(struct tg_builder *b); /* NULL recorded. Freed with tg_kernel_free */
 #endif

@@ -34,7 +34,7 @@ typedef struct tg_domain {
     int64_t rows;     /* REDUCE: outer points; else = elements */
     /* REDUCE: the reduced axes are the last ones, so points are in row-major order */
     bool trailing;
-    /* the REDUCE, CONTRACT or SCATTER_ADD node that shapes the loops; 0 for MAP */
+    /* the REDUCE, CONTRACT, SCATTER_ADD or ATTENTION node that shapes the loops; 0 for MAP */
     int32_t node;
 } tg_domain;
 

@@ -34,6 +34,7 @@ static tg_domain domain_of_item(const tg_fusion *f, const tg_item *item) {
         d.trailing = reduces_last_axes(fuse_node(f, n->inputs[0])->shape, n->attr.axes);
     } else if (n->op == TG_OP_CONTRACT) d.kind = TG_KERNEL_CONTRACT;
     else if (n->op == TG_OP_SCATTER_ADD) d.kind = TG_KERNEL_SCATTER_ADD;
+    else if (tg_op_table[n->op].class_ == TG_CLASS_ATTENTION) d.kind = TG_KERNEL_ATTENTION;
     else return d;
     d.node = item->node;
     return d;
@@ -60,6 +61,7 @@ bool tg_fuse_join_domains(const tg_fusion *f, const tg_domain *a, const tg_domai
     }
     *out = *a;
     if (a->kind == TG_KERNEL_SCATTER_ADD || b->kind == TG_KERNEL_SCATTER_ADD) return false;
+    if (a->kind == TG_KERNEL_ATTENTION || b->kind == TG_KERNEL_ATTENTION) return false;
     if (a->kind == TG_KERNEL_REDUCE && b->kind == TG_KERNEL_REDUCE) return join_reduce_domains(f, a, b);
     if (b->kind != TG_KERNEL_MAP) return false;
     if (a->kind == TG_KERNEL_REDUCE) return b->elements == a->rows || (b->elements == a->elements && a->trailing && !few_long_rows(a));

@@ -204,6 +204,10 @@ void tg_fuse_decide_stored(tg_fusion *f, int32_t *users, int32_t *only_user, int
             realise_base(f, n->inputs[0]);
             realise_base(f, n->inputs[1]);
             break;
+        case TG_CLASS_ATTENTION:
+            tg_fuse_realise(f, id);
+            for (int32_t i = 0; i < n->input_count; i++) realise_base(f, n->inputs[i]);
+            break;
         case TG_CLASS_INDEX:
             if (n->op == TG_OP_SCATTER_ADD) tg_fuse_realise(f, id);
             else realise_base(f, n->inputs[0]);

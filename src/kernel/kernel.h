@@ -11,6 +11,8 @@
  *                                             after, absent if its extent is 1. An index outside
  *                                             the table is clamped or skipped: index checks refuse
  *                                             such a step before it runs
+ *   ATTENTION    the loops and the body of kernel/attention.h: loads of the operands, stores of the
+ *                results, and nothing between that an executor need compute
  * Every memory access is affine in the loop indices (plus a gathered row), so views never run.
  *
  * Body: SSA in order; each instruction has a level:
@@ -30,7 +32,13 @@
 
 #define TG_MAX_LOOP 12
 
-typedef enum tg_kernel_kind { TG_KERNEL_MAP, TG_KERNEL_REDUCE, TG_KERNEL_CONTRACT, TG_KERNEL_SCATTER_ADD } tg_kernel_kind;
+typedef enum tg_kernel_kind {
+    TG_KERNEL_MAP,
+    TG_KERNEL_REDUCE,
+    TG_KERNEL_CONTRACT,
+    TG_KERNEL_SCATTER_ADD,
+    TG_KERNEL_ATTENTION
+} tg_kernel_kind;
 typedef enum tg_level { TG_LEVEL_UNIFORM, TG_LEVEL_OUTER, TG_LEVEL_ELEMENT } tg_level;
 
 /* offset + sum_d stride[d] * i[d], in elements */
@@ -53,7 +61,7 @@ enum {
     TG_K_GATHER,
     TG_K_INDEX,  /* i32 (or f32 if dtype says so): the value of `at` */
     TG_K_INSIDE, /* bool: all bounds hold */
-    TG_K_ACC,    /* CONTRACT: the contraction's value at (batch, m, n) */
+    TG_K_ACC,    /* CONTRACT: the contraction's value at (batch, m, n). ATTENTION: result `value` */
     TG_K_STORE,  /* argument[at] = src[0]; argument's access is WRITE */
     /* SCATTER_ADD: src[0] i32 row, src[1] value; argument[row * row_stride + at] += value */
     TG_K_SCATTER,
@@ -70,7 +78,7 @@ typedef struct tg_instruction {
     int64_t row_stride, rows; /* GATHER, SCATTER */
     int32_t bound_count;
     const tg_bound *bounds;
-    double value;   /* CONST: the number. RANDOM: the bound */
+    double value;   /* CONST: the number. RANDOM: the bound. ACC of ATTENTION: which result, 0 or 1 */
     int32_t stream; /* RANDOM */
 } tg_instruction;
 
@@ -107,13 +115,17 @@ typedef struct tg_kernel {
      * and b have stride 0 on the loops they lack. Any group may be empty (extent 1). */
     int32_t m_begin, n_begin;
     tg_operand_access a, b;
+    int32_t attention; /* ATTENTION: which of its operations, a tg_op */
+    bool causal;       /* ATTENTION: query t sees keys 0 .. t */
+    double scale;      /* ATTENTION: factor of the scores */
     tg_instruction *body;
     int32_t body_count;
     tg_argument *arguments;
     int32_t argument_count;
     const int32_t *nodes; /* graph nodes computed here, for messages */
     int32_t node_count;
-    double flops; /* of the contraction: 2 B M N K; else 0 */
+    /* CONTRACT: 2 B M N K. ATTENTION: of its products, half of them if it is causal. Else 0 */
+    double flops;
     size_t bytes; /* of the block that holds all of it, if a builder made it; else 0 */
 } tg_kernel;
 

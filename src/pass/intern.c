@@ -64,6 +64,9 @@ static bool intern_same_attributes(const tg_node *a, const tg_node *b) {
     case TG_OP_FLIP: return a->attr.axes == b->attr.axes;
     case TG_OP_IOTA:
     case TG_OP_CONCAT: return a->attr.axis == b->attr.axis;
+    case TG_OP_ATTENTION:
+    case TG_OP_ATTENTION_DQ:
+    case TG_OP_ATTENTION_DKV: return a->attr.causal == b->attr.causal && a->attr.value == b->attr.value;
     default: return true;
     }
 }

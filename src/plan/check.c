@@ -471,7 +471,7 @@ static tg_status check_chain(program_check *c, const tg_launch *l) {
     tg_status status = TG_OK;
     for (int32_t n = l->first; n < l->first + l->count && status == TG_OK; n++) {
         const tg_kernel *k = &c->program->kernels[n];
-        if (k->kind == TG_KERNEL_SCATTER_ADD || k->outer_count < 1 || k->extent[0] % l->slices != 0)
+        if (k->kind == TG_KERNEL_SCATTER_ADD || k->kind == TG_KERNEL_ATTENTION || k->outer_count < 1 || k->extent[0] % l->slices != 0)
             status = check_fail(c, n, "cannot be cut into the slices of its chain");
     }
     for (size_t i = 0; i < sizeof visits / sizeof visits[0] && status == TG_OK; i++) status = visit_chain(c, l, visits[i]);

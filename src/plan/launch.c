@@ -58,7 +58,7 @@ typedef struct launcher {
 static double kernel_operations(const tg_kernel *k) {
     double points = 1;
     for (int d = 0; d < k->loop_count; d++) points *= (double)k->extent[d];
-    if (k->kind == TG_KERNEL_CONTRACT) return k->flops;
+    if (k->flops > 0) return k->flops;
     /* every point is compared with every row of the table */
     for (int32_t i = 0; i < k->body_count; i++)
         if (k->body[i].op == TG_K_SCATTER) points *= (double)k->body[i].rows;
@@ -70,6 +70,12 @@ static double time_alone(const tg_device_model *device, const tg_kernel *k) {
     if (k->kind == TG_KERNEL_CONTRACT) return rates->launch + tg_tile_time_alone(k, device);
     return rates->launch + kernel_operations(k) / rates->alone_rate;
 }
+
+/* One of these has a launch of its own: its workgroups and their memory are laid out for it. */
+static bool launches_alone(const tg_kernel *k) { return k->kind == TG_KERNEL_ATTENTION; }
+
+/* A scatter adds to rows of all slices. */
+static bool never_sliced(const tg_kernel *k) { return k->kind == TG_KERNEL_SCATTER_ADD || launches_alone(k); }
 
 static double time_in_chain(const tg_device_rates *rates, const tg_kernel *k, int32_t slices) {
     double rounds = (double)((slices + rates->processors - 1) / rates->processors);
@@ -161,7 +167,7 @@ static int64_t elements_of(const tg_planner *p, int32_t node) { return tg_shape_
 
 /* For any reads: could the kernel write slice by slice, in no more time than alone? */
 static bool writes_slices(const launcher *l, const tg_kernel *k, int32_t slices) {
-    if (k->kind == TG_KERNEL_SCATTER_ADD || k->outer_count < 1 || k->extent[0] % slices != 0) return false;
+    if (never_sliced(k) || k->outer_count < 1 || k->extent[0] % slices != 0) return false;
     for (int32_t i = 0; i < k->argument_count; i++) {
         const int32_t reference = k->arguments[i].reference;
         if (!tg_reference_is_item(reference)) continue;
@@ -348,7 +354,7 @@ static void find_slices(const launcher *l, const bool *among, bool *possible) {
     memset(possible, 0, TG_MOST_SLICES + 1);
     for (int32_t i = l->begin; i < l->end; i++) {
         const launch_kernel *k = &l->kernels[i];
-        if (!among[i] || k->done || k->kernel->outer_count < 1 || k->kernel->kind == TG_KERNEL_SCATTER_ADD) continue;
+        if (!among[i] || k->done || k->kernel->outer_count < 1 || never_sliced(k->kernel)) continue;
         if (k->kernel->extent[0] == last) continue;
         last = k->kernel->extent[0];
         for (int32_t s = TG_FEWEST_SLICES; s <= TG_MOST_SLICES && s <= last; s++)
@@ -421,9 +427,11 @@ static bool launch_beside(launcher *l, const bool *wanted, const uint8_t *kept) 
     if (first == l->end) return false;
     joined[count++] = first;
     bind_nothing(l);
-    const bool alone = l->kernels[first].alone > longest || !bind_states(l, l->kernels[first].kernel);
+    const bool alone =
+        launches_alone(l->kernels[first].kernel) || l->kernels[first].alone > longest || !bind_states(l, l->kernels[first].kernel);
     for (int32_t i = l->begin; i < l->end && !alone && count < TG_MAX_JOINED; i++) {
         if (i == first || (kept && kept[i] == LAUNCH_MEMBER) || l->kernels[i].alone > longest || !ready(l, i)) continue;
+        if (launches_alone(l->kernels[i].kernel)) continue;
         if (bind_states(l, l->kernels[i].kernel)) joined[count++] = i;
     }
     start_launch(l, 0);

@@ -54,7 +54,7 @@ static int deepest_pass(const tg_kernel *kernel, int32_t *depth) {
 bool tg_kernel_in_place(const tg_kernel *kernel, int32_t load_argument, const tg_instruction *store, int64_t store_offset) {
     int32_t depth[512];
     tg_loops loops;
-    if (kernel->body_count > 512 || kernel->kind == TG_KERNEL_SCATTER_ADD) return false;
+    if (kernel->body_count > 512 || kernel->kind == TG_KERNEL_SCATTER_ADD || kernel->kind == TG_KERNEL_ATTENTION) return false;
     if (kernel->kind == TG_KERNEL_CONTRACT && (kernel->a.argument == load_argument || kernel->b.argument == load_argument)) return false;
     loops_of_kernel(kernel, &loops);
     tg_affine at = store->at;

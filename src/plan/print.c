@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char *const storage_names[] = {"workspace", "input", "state", "constant"};
-static const char *const kind_names[] = {"map", "reduce", "contract", "scatter_add"};
+static const char *const kind_names[] = {"map", "reduce", "contract", "scatter_add", "attention"};
 static const char *const level_names[] = {"uniform", "outer", "element"};
 
 static void print_buffer(const tg_program *program, int32_t i, tg_text_buffer *text) {

@@ -65,6 +65,9 @@ static inline int64_t contract_extent(const tg_kernel *kernel, int32_t from, int
 }
 
 /* Offset of row-major index `flat` over `dims` loops. */
+/* The micro-kernels for results of so many columns. */
+const tg_contract_ops *tg_contract_ops_of(tg_isa isa, int64_t columns);
+
 static inline int64_t contract_unravel(const int64_t *extent, const int64_t *stride, int32_t dims, int64_t flat) {
     int64_t offset = 0;
     for (int32_t d = dims - 1; d >= 0; --d) {

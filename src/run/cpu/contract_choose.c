@@ -58,7 +58,7 @@ static bool contract_make_axis(tg_arena *arena, const tg_kernel *kernel, const t
 
 /* ---------------------------------------------------------------- choosing */
 
-static const tg_contract_ops *contract_ops_of(tg_isa isa, int64_t columns) {
+const tg_contract_ops *tg_contract_ops_of(tg_isa isa, int64_t columns) {
     (void)columns;
 #if defined(TG_HAS_X86)
     /* Eight columns fill an AVX2 vector but half of an AVX-512 one, whose wider loads and stores
@@ -299,7 +299,7 @@ tg_contraction *tg_contraction_make_limited(tg_arena *arena, const tg_kernel *ke
     if (c == NULL || !contract_read_operands(arena, kernel, c)) return NULL;
     contract_choose_orientation(c);
     contract_choose_turn(c);
-    c->ops = contract_ops_of(isa, c->dot ? contract_max(16, c->k) : c->n);
+    c->ops = tg_contract_ops_of(isa, c->dot ? contract_max(16, c->k) : c->n);
     contract_choose_parts(c, max_parts);
     contract_choose_a(c, contract_part_columns(c));
     contract_choose_b(c, contract_part_rows(c));

@@ -11,6 +11,7 @@
 #define TG_VM_H
 
 #include "kernel/kernel.h"
+#include "run/cpu/attention.h"
 #include "run/cpu/contract.h"
 #include "run/cpu/isa.h"
 
@@ -76,6 +77,7 @@ typedef void (*tg_vm_fn)(const tg_vm_code *code, tg_vm_frame *frame);
 
 typedef struct tg_vm_table {
     tg_vm_fn fn[TG_VM_FN_COUNT];
+    tg_attention_ops attention;
 } tg_vm_table;
 #ifdef TG_HAS_X86
 extern const tg_vm_table tg_vm_table_avx512, tg_vm_table_avx2;
@@ -204,6 +206,7 @@ typedef struct tg_vm_kernel {
     int32_t parts;       /* of everything else; 1: the calling thread */
     int64_t tiles;
     size_t register_bytes, frame_bytes, scratch_bytes;
+    tg_cpu_attention *attention; /* ATTENTION: all that there is, with parts and scratch_bytes */
     /* CONTRACT */
     tg_contraction *contraction;
     int32_t acc_slot; /* -1: direct */

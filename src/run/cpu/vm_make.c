@@ -279,6 +279,14 @@ static void maker_count_scratch(tg_vm_maker *m) {
         if (out->partials == NULL) m->failed = true;
     }
 }
+static void maker_attention(tg_vm_maker *m, tg_isa isa) {
+    tg_vm_kernel *out = m->out;
+    out->attention = tg_cpu_attention_make(m->arena, m->kernel, isa, &out->table->attention);
+    m->failed = out->attention == NULL;
+    if (m->failed) return;
+    out->parts = m->kernel->flops >= maker_split_flops ? tg_cpu_attention_parts(out->attention) : 1;
+    out->scratch_bytes = maker_round(tg_cpu_attention_scratch(out->attention));
+}
 static void maker_translate(tg_vm_maker *m, tg_isa isa) {
     tg_vm_kernel *out = m->out;
     tg_vm_affine_use *uses = tg_alloc(m->ctx, sizeof *uses * (size_t)(tg_vm_affine_count(m->kernel) + 1));
@@ -313,7 +321,8 @@ tg_vm_kernel *tg_vm_make(tg_arena *arena, const tg_kernel *kernel, const bool *a
     m.out->table = maker_table(isa);
     m.out->shared = shared;
     m.out->acc_slot = -1;
-    maker_translate(&m, isa);
+    if (kernel->kind == TG_KERNEL_ATTENTION) maker_attention(&m, isa);
+    else maker_translate(&m, isa);
     MAKER_DROP(&m, codes);
     MAKER_DROP(&m, slots);
     MAKER_DROP(&m, streams);

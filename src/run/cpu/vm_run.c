@@ -374,6 +374,13 @@ static void run_finish_part(void *user, int part, int worker) {
                           f->registers + k->register_bytes);
 }
 
+/* ---- attention */
+
+static void run_attention_part(void *user, int part, int worker) {
+    const run_job *job = user;
+    tg_cpu_attention_run(job->kernel->attention, part, job->argument, job->scratch[worker]);
+}
+
 /* ---- the whole */
 
 static void run_parts(tg_pool *pool, tg_part_fn fn, run_job *job, int parts, bool alone) {
@@ -383,6 +390,10 @@ static void run_parts(tg_pool *pool, tg_part_fn fn, run_job *job, int parts, boo
 }
 void tg_vm_run(tg_vm_kernel *kernel, void *const *argument, tg_pool *pool, char *const *scratch) {
     run_job job = {.kernel = kernel, .argument = argument, .scratch = scratch};
+    if (kernel->attention != NULL) {
+        run_parts(pool, run_attention_part, &job, tg_cpu_attention_parts(kernel->attention), kernel->parts == 1);
+        return;
+    }
     run_prologue(&job);
     switch (kernel->mode) {
     case TG_VM_MAP: run_parts(pool, run_map_part, &job, kernel->parts, kernel->parts == 1); break;

@@ -3,12 +3,14 @@
 #include "run/cpu/vm.h"
 
 #ifndef TG_HAS_SIMD128
+#  include <float.h>
 #  include <string.h>
 
 #  define TG_ISA_SCALAR
 #  include "run/cpu/isa_begin.h"
 
 #  include "run/cpu/vecmath.inc"
+#  include "run/cpu/attention_kernels.inc"
 #  include "run/cpu/vm_kernels.inc"
 #  include "run/cpu/vm_kernels_end.inc"
 

@@ -237,6 +237,7 @@ void tg_vm_shape_loops(const tg_kernel *kernel, bool rows_of_batches, tg_vm_affi
         shape_scatter(kernel, uses, count, loops);
         *mode = TG_VM_SCATTERING;
         break;
+    case TG_KERNEL_ATTENTION: break; /* has no tiles */
     }
 }
 

@@ -1,6 +1,7 @@
 /* The tile machine's instructions compiled for WebAssembly SIMD. Owns nothing else. */
 #include "run/cpu/vm.h"
 
+#include <float.h>
 #include <string.h>
 
 #ifdef TG_HAS_SIMD128
@@ -8,6 +9,7 @@
 #  include "run/cpu/isa_begin.h"
 
 #  include "run/cpu/vecmath.inc"
+#  include "run/cpu/attention_kernels.inc"
 #  include "run/cpu/vm_kernels.inc"
 #  include "run/cpu/vm_kernels_end.inc"
 

@@ -963,6 +963,12 @@ FAMILY(attention) {
             tg_nn_attention_values_at(HERE, X(2, 4, 3, 2), Y(2, 4, 3, 2)));
     MISTAKE(SHAPE, OF("attention: causal attention needs as many keys as queries: 5 and 3"),
             tg_nn_attention_weights_at(HERE, X(2, 4, 3, 2), Y(2, 4, 5, 2), (tg_attention_mask){.causal = true}));
+    MISTAKE(
+        SHAPE, BY("attention: needs [B, H, T, d] by [B, Hk, S, d], Hk dividing H: x[2, 4, 3, 2] by y[2, 3, 3, 2]"),
+        tg_nn_attend_at(HERE, X(2, 4, 3, 2), Y(2, 3, 3, 2), tg_full_at(HERE, g, TG_SHAPE(2, 3, 3, 2), 1, TG_F32), (tg_attention_mask){0}));
+    MISTAKE(
+        SHAPE, BY("attention: keys and values need one shape: x[2, 4, 3, 2] and y[2, 4, 5, 2]"),
+        tg_nn_attend_at(HERE, tg_full_at(HERE, g, TG_SHAPE(2, 4, 3, 2), 1, TG_F32), X(2, 4, 3, 2), Y(2, 4, 5, 2), (tg_attention_mask){0}));
     MISTAKE(ARGUMENT, "mlp m: 1 sizes given: at least 2 are needed, of the input and the output",
             tg_nn_mlp_at(HERE, g, "m", sizes, 1, (tg_mlp_options){0}).layers[0].W);
     MISTAKE(ARGUMENT, "mlp: 0 layers: 1 to 16 are possible: x[3]\n  x: input at model.c:1", tg_nn_mlp_fwd_at(HERE, (tg_mlp){0}, X(3)));

@@ -228,8 +228,13 @@ typedef struct tg_attention_mask {
 TG_API tg_tensor tg_nn_attention_weights_at(tg_site site, tg_tensor q, tg_tensor k, tg_attention_mask options);
 /* weights [B, H, T, S], v [B, Hk, S, d] -> weights v, [B, H, T, d]. */
 TG_API tg_tensor tg_nn_attention_values_at(tg_site site, tg_tensor weights, tg_tensor v);
+/* q [B, H, T, d], k and v [B, Hk, S, d] -> the weights of q and k times v, [B, H, T, d]. Long rows
+ * (T S of 4096 or more, d one of 16, 32 .. 128) are computed block by block and never
+ * stored, forward and backward: memory grows with T, not with T S. */
+TG_API tg_tensor tg_nn_attend_at(tg_site site, tg_tensor q, tg_tensor k, tg_tensor v, tg_attention_mask options);
 #define tg_nn_attention_weights(...) TG_WITH_2_(tg_nn_attention_weights_at, tg_attention_mask, __VA_ARGS__, .reserved_ = 0)
 #define tg_nn_attention_values(...) tg_nn_attention_values_at(TG_SITE, __VA_ARGS__)
+#define tg_nn_attend(...) TG_WITH_3_(tg_nn_attend_at, tg_attention_mask, __VA_ARGS__, .reserved_ = 0)
 
 typedef struct tg_attention {
     tg_linear q, k, v, o;

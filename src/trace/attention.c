@@ -1,5 +1,7 @@
 /* Attention: scaled dot products of heads, their weighted sums, and the layer that makes queries,
- * keys and values. Composed of public operations, so it fuses as they do. Must not know kernels. */
+ * keys and values. Composed of public operations, so it fuses as they do, except for long rows
+ * without captures: they are one primitive. Must not know kernels. */
+#include "ir/attention.h"
 #include "trace/trace.h"
 
 #include <math.h>
@@ -76,6 +78,47 @@ tg_tensor tg_nn_attention_values_at(tg_site site, tg_tensor weights, tg_tensor v
     return tg_reshape_at(site, out, TG_SHAPE(shape.dim[0], shape.dim[1], shape.dim[2], values.dim[3]));
 }
 
+/* ---------------------------------------------------------------- both at once */
+
+/* From how many scores of a head on the two products and the softmax are one operation, and the
+ * heads that it is made for: 16, 32, .. 128 wide. Fewer scores cost little to store, and their kernels join others. */
+enum { ATTEND_SCORES = 64 * 64, ATTEND_NARROWEST = 16, ATTEND_WIDEST = 128 };
+
+static bool attends_at_once(tg_shape q, tg_shape k) {
+    return q.dim[2] * k.dim[2] >= ATTEND_SCORES && q.dim[3] >= ATTEND_NARROWEST && q.dim[3] <= ATTEND_WIDEST &&
+           q.dim[3] % ATTEND_NARROWEST == 0;
+}
+
+/* Operands as tg_nn_attend takes them. */
+static bool enter_attend(tg_call *call, tg_site site, tg_tensor q, tg_tensor k, tg_tensor v, const tg_attention_mask *options) {
+    const tg_tensor operands[4] = {q, k, v, options->mask};
+    if (!tg_call_enter(call, site, "attention", operands, options->mask.graph != NULL ? 4 : 3)) return false;
+    if (!check_heads(call, q.id, k.id, true) || !check_heads(call, q.id, v.id, true)) return false;
+    const tg_shape queries = tg_node_shape(call, q.id), keys = tg_node_shape(call, k.id);
+    const tg_shape scores = TG_SHAPE(queries.dim[0], queries.dim[1], queries.dim[2], keys.dim[2]);
+    if (!tg_shape_equal(keys, tg_node_shape(call, v.id))) {
+        const int32_t ids[2] = {k.id, v.id};
+        tg_call_fail(call, TG_ERROR_SHAPE, ids, 2, "keys and values need one shape: %s and %s", TG_LABEL(call, k.id), TG_LABEL(call, v.id));
+        return false;
+    }
+    return tg_call_shape_ok(call, scores) && check_mask(call, options, q.id, scores);
+}
+
+tg_tensor tg_nn_attend_at(tg_site site, tg_tensor q, tg_tensor k, tg_tensor v, tg_attention_mask options) {
+    tg_call call;
+    if (!enter_attend(&call, site, q, k, v, &options)) return tg_call_poison(&call);
+    const tg_shape queries = tg_node_shape(&call, q.id), keys = tg_node_shape(&call, k.id);
+    if (!attends_at_once(queries, keys)) return tg_nn_attention_values_at(site, tg_nn_attention_weights_at(site, q, k, options), v);
+    int32_t operands[4] = {q.id, k.id, v.id, 0};
+    int count = 3;
+    if (options.mask.graph != NULL)
+        operands[count++] =
+            tg_ir_broadcast(call.graph, options.mask.id, TG_SHAPE(queries.dim[0], queries.dim[1], queries.dim[2], keys.dim[2]));
+    const double scale = 1 / sqrt((double)queries.dim[3]);
+    const int32_t both = tg_ir_attention(call.graph, TG_OP_ATTENTION, operands, count, options.causal, scale);
+    return tg_call_result(&call, tg_ir_attention_out(call.graph, both, tg_attention_shape_of(queries, keys), 0));
+}
+
 /* ---------------------------------------------------------------- the layer */
 
 static bool check_attention(const tg_call *call, int64_t dim, int64_t heads, int64_t kv_heads, int64_t context, double rope_base) {
@@ -136,7 +179,8 @@ tg_tensor tg_nn_attention_fwd_at(tg_site site, tg_attention layer, tg_tensor x, 
         k = tg_rope_at(site, k, (tg_rope_options){.base = layer.rope_base});
     }
     const tg_attention_mask mask = {.causal = layer.causal, .mask = inputs.mask};
-    tg_tensor weights = tg_nn_attention_weights_at(site, q, k, mask);
-    if (inputs.capture != NULL) weights = tg_capture_at(site, inputs.capture, weights);
-    return tg_nn_linear_fwd_at(site, layer.o, tg_nn_merge_heads_at(site, tg_nn_attention_values_at(site, weights, v)));
+    tg_tensor heads;
+    if (inputs.capture == NULL) heads = tg_nn_attend_at(site, q, k, v, mask);
+    else heads = tg_nn_attention_values_at(site, tg_capture_at(site, inputs.capture, tg_nn_attention_weights_at(site, q, k, mask)), v);
+    return tg_nn_linear_fwd_at(site, layer.o, tg_nn_merge_heads_at(site, heads));
 }

@@ -436,8 +436,9 @@ static const struct web_op_row {
     {NULL, 43}, /* nn_nll */
     {NULL, 44}, /* nn_huber */
     {NULL, 45}, /* nn_kl_div */
-    {NULL, 46}, /* nn_attention_weights */
-    {NULL, 47}, /* resolve_lr */
+    {NULL, 46}, /* nn_attend */
+    {NULL, 47}, /* nn_attention_weights */
+    {NULL, 48}, /* resolve_lr */
 };
 
 tg_tensor web_call_op(web_arguments *given, int32_t op) {
@@ -709,13 +710,20 @@ tg_tensor web_call_op(web_arguments *given, int32_t op) {
         const tg_kl_options options = web_take_kl_options(given);
         return tg_nn_kl_div_at(given->site, log_prediction, target, options);
     }
-    case 46: { /* nn_attention_weights */
+    case 46: { /* nn_attend */
+        const tg_tensor q = web_take_tensor(given);
+        const tg_tensor k = web_take_tensor(given);
+        const tg_tensor v = web_take_tensor(given);
+        const tg_attention_mask options = web_take_attention_mask(given);
+        return tg_nn_attend_at(given->site, q, k, v, options);
+    }
+    case 47: { /* nn_attention_weights */
         const tg_tensor q = web_take_tensor(given);
         const tg_tensor k = web_take_tensor(given);
         const tg_attention_mask options = web_take_attention_mask(given);
         return tg_nn_attention_weights_at(given->site, q, k, options);
     }
-    case 47: { /* resolve_lr */
+    case 48: { /* resolve_lr */
         const tg_tensor t = web_take_tensor(given);
         const tg_lr schedule = web_take_lr(given);
         return tg_resolve_lr_at(given->site, schedule, t);

@@ -44,6 +44,15 @@ export function attentionWeights(q: Tensor, k: Tensor, options: AttentionMask = 
 export function attentionValues(weights: Tensor, v: Tensor): Tensor {
   return invoke('nn_attention_values', attentionValues, [weights, v])
 }
+/** q [B, H, T, d], k and v [B, Hk, S, d] -> the weights of q and k times v, [B, H, T, d]. Long rows
+ *  are computed block by block and never stored. */
+export function attend(q: Tensor, k: Tensor, v: Tensor, options: AttentionMask = {}): Tensor {
+  const mask = options?.mask
+  return invoke('nn_attend', attend, mask === undefined ? [q, k, v] : [q, k, v, mask], () => {
+    checkOptions('attention', options, { causal: flag, mask: anything })
+    return { causal: options.causal }
+  })
+}
 
 /** x [B, T, dim] -> [B, T, dim]. Linear layers q [dim, dim], k and v [context, dim / heads
  *  kvHeads], o [dim, dim]. */
@@ -84,8 +93,9 @@ export class Attention extends Module {
     const turned = (heads: Tensor): Tensor => (ropeBase === undefined ? heads : rope(heads, { base: ropeBase }))
     const q = turned(splitHeads(this.q.fwd(x), this.heads)), k = turned(splitHeads(this.k.fwd(context), this.kvHeads))
     const v = splitHeads(this.v.fwd(context), this.kvHeads)
-    const weights = attentionWeights(q, k, mask === undefined ? { causal } : { causal, mask })
-    return this.o.fwd(mergeHeads(attentionValues(name === undefined ? weights : capture(name, weights), v)))
+    const seen = mask === undefined ? { causal } : { causal, mask }
+    const apart = (as: string): Tensor => attentionValues(capture(as, attentionWeights(q, k, seen)), v)
+    return this.o.fwd(mergeHeads(name === undefined ? attend(q, k, v, seen) : apart(name)))
   }
 }
 

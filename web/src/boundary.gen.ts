@@ -313,6 +313,7 @@ export interface OpNumbers {
   nn_nll: { ignore: number; reduction?: number | undefined }
   nn_huber: { reduction?: number | undefined; delta?: number | undefined }
   nn_kl_div: { reduction?: number | undefined; logTarget?: boolean | undefined }
+  nn_attend: { causal?: boolean | undefined }
   nn_attention_weights: { causal?: boolean | undefined }
   resolve_lr: { schedule: LrFields }
 }
@@ -336,8 +337,8 @@ export const opLayouts =
   'length|one_hot/depth dtype|where_causal/fill|dropout/p|pad/before[] after[] value|roll/shift axis|repeat/times ' +
   'axis|top_k/k axis indices|einsum/equation$|rope/base interleaved|norm/axes[] keepdims ord|nn_cross_entropy/ignore ' +
   'reduction labelSmoothing|nn_split_heads/heads|nn_linear_fwd/hasBias|nn_group_norm_fwd/groups eps|nn_batch_norm_fwd/eps ' +
-  'momentum training|nn_nll/ignore reduction|nn_huber/reduction delta|nn_kl_div/reduction ' +
-  'logTarget|nn_attention_weights/causal|resolve_lr/schedule:lr'
+  'momentum training|nn_nll/ignore reduction|nn_huber/reduction delta|nn_kl_div/reduction logTarget|nn_attend ' +
+  'nn_attention_weights/causal|resolve_lr/schedule:lr'
 
 // ---------------------------------------------------------------- exports
 

@@ -173,6 +173,7 @@ Object.assign(results, {
   'BatchNorm: f32 [2, 4, 3, 5]': () => made(new nn.BatchNorm(4)).fwd(f('x', 2, 4, 3, 5)),
   'BatchNorm, predicting: f32 [1, 4]': () => made(new nn.BatchNorm(4)).fwd(f('x', 1, 4), false),
   'attentionWeights: f32 [2, 4, 3, 5]': () => nn.attentionWeights(f('q', 2, 4, 3, 2), f('k', 2, 2, 5, 2), { mask: b('m', 3, 5) }),
+  'attend: f32 [2, 4, 3, 2]': () => nn.attend(f('q', 2, 4, 3, 2), f('k', 2, 2, 5, 2), f('v', 2, 2, 5, 2), { mask: b('m', 3, 5) }),
   'attentionValues: f32 [2, 4, 3, 6]': () => nn.attentionValues(f('w', 2, 4, 3, 5), f('v', 2, 1, 5, 6)),
   'Attention: f32 [2, 3, 8]': () => made(new nn.Attention(8, 4, { kvHeads: 2, causal: true, ropeBase: 100 })).fwd(f('x', 2, 3, 8), { capture: 'w' }),
   'Attention of a context: f32 [2, 3, 8]': () =>

@@ -62,6 +62,7 @@ const inTrace: Record<string, Row> = {
   huber: ['huber', (o) => nn.huber(x24(), f('y', 2, 4), o), { Delta: 'delta' }, { delta: [NaN, 'NaN, not a finite number over 0'] }],
   bceWithLogits: ['bceWithLogits', (o) => nn.bceWithLogits(x24(), f('y', 2, 4), o), { posWeight: 'positiveWeight' }, {}],
   klDiv: ['klDiv', (o) => nn.klDiv(x24(), f('y', 2, 4), o), { log_target: 'logTarget' }, { logTarget: [1, '1, not true or false'] }],
+  attend: ['attention', (o) => nn.attend(f('q', 1, 2, 3, 4), f('k', 1, 2, 3, 4), f('v', 1, 2, 3, 4), o), { isCausal: 'causal' }, { causal: [1, '1, not true or false'] }],
   attentionWeights: ['attention', (o) => nn.attentionWeights(f('q', 1, 2, 3, 4), f('k', 1, 2, 3, 4), o), { isCausal: 'causal' }, { causal: [1, '1, not true or false'] }],
   'init.randn': ['init.randn', (o) => tg.init.randn(o), { std: null, scales: 'scale' }, { scale: [NaN, 'NaN, not a finite number from 0 on'] }],
   'init.kaiming': ['init.kaiming', (o) => tg.init.kaiming(o), { gains: 'gain', scale: null }, { gain: ['2', '"2", not a finite number from 0 on'] }],

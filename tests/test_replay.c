@@ -189,11 +189,17 @@ static tg_tensor build_blocks(tg_graph *g, void *user) {
     }
     return tg_mean(tg_square(x), TG_ALL);
 }
+/* Training a recurrent layer, whose steps are one chain. */
+static tg_tensor build_steps(tg_graph *g, void *user) {
+    const int steps = *(const int *)user;
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(32, steps, 6), TG_F32), y = tg_input(g, "y", TG_SHAPE(32, steps, 8), TG_F32);
+    return tg_nn_mse(tg_nn_gru_fwd(tg_nn_gru(g, "gru", 6, 8), x), y);
+}
 typedef struct printed_blocks {
     int stages, sources;
     size_t characters;
 } printed_blocks;
-static printed_blocks print_blocks(int blocks) {
+static printed_blocks print_trained(tg_build_fn build, int size, bool joins) {
     made m = {.ctx = support_context()};
     tg_layout layout;
     tg_arena arena;
@@ -201,9 +207,9 @@ static printed_blocks print_blocks(int blocks) {
     const tg_plan_options options = {.device = &device};
     const tg_optimizer adam = tg_adam(.lr = tg_lr_constant(0.01));
     const tg_replay_limits limits = limits_of(MOST, MOST);
-    device.joins = false;
+    device.joins = joins;
     tg_arena_init(&arena, m.ctx);
-    m.graph = tg_trace_sized(m.ctx, build_blocks, &blocks, 2);
+    m.graph = tg_trace_sized(m.ctx, build, &size, 2);
     assert_non_null(m.graph);
     assert_int_equal(tg_layout_make(m.graph, &arena, &layout), TG_OK);
     assert_int_equal(tg_append_training(m.graph, m.graph->result, &adam, &layout, 1.0, NULL), TG_OK);
@@ -224,12 +230,20 @@ static printed_blocks print_blocks(int blocks) {
  * is the length of the states that the optimiser updates. */
 static void equal_blocks_share_their_kernels(void **state) {
     (void)state;
-    const printed_blocks few = print_blocks(3), many = print_blocks(9);
+    const printed_blocks few = print_trained(build_blocks, 3, false), many = print_trained(build_blocks, 9, false);
     print_message("%d and %d dispatches, %d and %d sources of %zu and %zu characters\n", few.stages, many.stages, few.sources, many.sources,
                   few.characters, many.characters);
     assert_true(many.stages > few.stages + 6 * 20);
     assert_int_equal(many.sources, few.sources);
     assert_true(many.characters < few.characters + 1000);
+}
+/* In a chain the steps of a recurrence are a loop, forward and back, over kernels that are printed once. */
+static void steps_of_a_chain_are_a_loop(void **state) {
+    (void)state;
+    const printed_blocks few = print_trained(build_steps, 10, true), many = print_trained(build_steps, 13, true);
+    print_message("10 and 13 steps: %zu and %zu characters\n", few.characters, many.characters);
+    assert_int_equal(many.stages, few.stages);
+    assert_true(many.characters < few.characters + 500);
 }
 
 /* ---------------------------------------------------------------- limits */
@@ -424,6 +438,7 @@ int main(void) {
         cmocka_unit_test(outputs_have_places_to_be_read_from),
         cmocka_unit_test(equal_sources_are_one),
         cmocka_unit_test(equal_blocks_share_their_kernels),
+        cmocka_unit_test(steps_of_a_chain_are_a_loop),
         cmocka_unit_test(a_binding_that_is_too_large_is_named),
         cmocka_unit_test(messages_say_what_is_too_large),
         cmocka_unit_test(a_state_that_is_too_large_is_named),

@@ -5,10 +5,12 @@
  *   functions   begin with the kernel's number: k3_
  *   arrays      of workgroup memory: the n-th array of a type is the same for all kernels
  * Side by side, the workgroup's number selects the function. In a chain a workgroup is a slice,
- * which goes through the functions of all kernels, with barriers between them. Kernels in several
+ * which goes through the functions of all kernels, with barriers between them. Kernels that repeat
+ * (wgsl_roll.h) are printed once and called in a loop; `turn` counts its rounds. Kernels in several
  * stages share modules: one has all first stages, the next one all second stages. Must not know
  * what the kernels compute. */
 #include "emit/wgsl.h"
+#include "emit/wgsl_roll.h"
 #include "ir/dtype.h"
 
 #include <stdio.h>
@@ -51,6 +53,9 @@ typedef struct wgsl_join_module {
     int32_t stage_count;
     wgsl_join_stage *stage; /* being printed */
     bool shares;            /* it has arrays in workgroup memory */
+    tg_wgsl_roll roll;      /* that the kernel being printed begins or is in; 1 turn: it is alone */
+    int32_t in_roll;        /* its number in it */
+    bool rolls;             /* some kernels repeat */
     char prefix[16];
 } wgsl_join_module;
 
@@ -137,6 +142,7 @@ static void wgsl_join_set_name(tg_wgsl_memory *memory, int32_t binding) {
 }
 
 static tg_wgsl_memory wgsl_join_argument(tg_wgsl *w, int32_t argument, bool vectors) {
+    const wgsl_join_module *m = wgsl_join_of(w);
     tg_wgsl_memory memory = {.first = 0};
     if (w->status != TG_OK) return memory;
     const tg_argument *a = &w->kernel->arguments[argument];
@@ -146,6 +152,7 @@ static tg_wgsl_memory wgsl_join_argument(tg_wgsl *w, int32_t argument, bool vect
     wgsl_join_set_name(&memory, binding);
     if (vectors && !wide) tg_wgsl_fail(w, TG_ERROR_INTERNAL, "vec4s that were not planned");
     memory.first = w->program->buffers[a->buffer].offset / (vectors ? 4 * TG_WORD_BYTES : TG_WORD_BYTES);
+    if (m->roll.turns > 1) memory.step = m->roll.words[m->in_roll][argument] / (vectors ? 4 : 1);
     memory.cast = vectors ? "vec4<f32>" : strcmp(type, "u32") != 0 ? type : NULL;
     memory.by_call = wide && !vectors;
     return memory;
@@ -229,9 +236,11 @@ static void wgsl_join_call_beside(wgsl_join_stage *s, int64_t workgroups) {
                 (long long)(s->workgroups + workgroups), (int)s->kernel_count, (long long)s->workgroups);
 }
 
-static void wgsl_join_call_in_chain(wgsl_join_stage *s, int64_t workgroups, bool shares) {
+static void wgsl_join_call_in_chain(const wgsl_join_module *m, wgsl_join_stage *s, int64_t workgroups) {
     const int number = (int)s->kernel_count;
-    if (number > 0) tg_text_add(&s->calls, "    storageBarrier();\n");
+    const bool rolled = m->roll.turns > 1, shares = m->shares;
+    if (rolled && m->in_roll == 0) tg_text_add(&s->calls, "    for (var i = 0; i < %d; i++) {\n    turn = i;\n", (int)m->roll.turns);
+    if (number > 0 || rolled) tg_text_add(&s->calls, "    storageBarrier();\n");
     if (workgroups == 1) tg_text_add(&s->calls, "    k%d(0, t, slice);\n", number);
     else {
         tg_text_add(&s->calls, "    for (var group = 0; group < %lld; group++) {\n        k%d(group, t, slice);\n", (long long)workgroups,
@@ -240,6 +249,7 @@ static void wgsl_join_call_in_chain(wgsl_join_stage *s, int64_t workgroups, bool
         tg_text_add(&s->calls, "    }\n");
     }
     if (shares && workgroups == 1) tg_text_add(&s->calls, "    workgroupBarrier();\n");
+    if (rolled && m->in_roll == m->roll.period - 1) tg_text_add(&s->calls, "    }\n");
 }
 
 /* The kernel's functions, and its statements as function k<number>. */
@@ -254,7 +264,7 @@ static void wgsl_join_end(tg_wgsl *w, int64_t workgroups, int32_t size) {
     tg_text_add(&s->functions, "fn k%d(group: i32, t: i32%s) {\n", (int)s->kernel_count, chain ? ", slice: i32" : "");
     tg_text_bytes(&s->functions, w->main.data, w->main.length);
     tg_text_add(&s->functions, "}\n");
-    if (chain) wgsl_join_call_in_chain(s, workgroups, m->shares);
+    if (chain) wgsl_join_call_in_chain(m, s, workgroups);
     else wgsl_join_call_beside(s, workgroups);
     s->workgroups += workgroups;
     s->f16 = s->f16 || w->f16;
@@ -290,6 +300,7 @@ static void wgsl_join_write(tg_wgsl *w, const wgsl_join_stage *s, tg_wgsl_stage 
     if (chain) tg_text_add(text, "// a chain of %d kernels, %d slices\n", (int)launch->count, (int)launch->slices);
     else tg_text_add(text, "// %d kernels side by side\n", (int)launch->count);
     tg_wgsl_enable(text, s->f16, false);
+    if (wgsl_join_of(w)->rolls) tg_text_add(text, "var<private> turn: i32;\n");
     wgsl_join_declare(w, s, text);
     tg_wgsl_define_helpers(w, text);
     tg_text_bytes(text, s->functions.data, s->functions.length);
@@ -333,11 +344,16 @@ static tg_status wgsl_join_plan(tg_wgsl *w) {
 
 static tg_status wgsl_join_print(tg_wgsl *w) {
     wgsl_join_module *m = wgsl_join_of(w);
-    for (int32_t k = 0; k < w->launch->count; k++) {
-        w->kernel = &w->program->kernels[w->launch->first + k];
-        const tg_status status = tg_wgsl_print(w);
-        if (status != TG_OK) return status;
-        m->scratch_words += w->scratch_words;
+    for (int32_t k = 0; k < w->launch->count; k += m->roll.period * m->roll.turns) {
+        m->roll = (tg_wgsl_roll){.first = k, .period = 1, .turns = 1};
+        if (w->launch->slices > 0 && !tg_wgsl_find_roll(w->program, w->launch, k, m->vectors, w->arena, &m->roll)) return TG_ERROR_MEMORY;
+        m->rolls = m->rolls || m->roll.turns > 1;
+        for (m->in_roll = 0; m->in_roll < m->roll.period; m->in_roll++) {
+            w->kernel = &w->program->kernels[w->launch->first + k + m->in_roll];
+            const tg_status status = tg_wgsl_print(w);
+            if (status != TG_OK) return status;
+            m->scratch_words += w->scratch_words;
+        }
     }
     if (m->scratch_words > WGSL_JOIN_MOST_SCRATCH / TG_WORD_BYTES)
         tg_wgsl_fail(w, TG_ERROR_LIMIT, "kernels of one launch that need too much scratch");

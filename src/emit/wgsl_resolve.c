@@ -12,10 +12,11 @@ tg_wgsl_memory tg_wgsl_argument_vectors(tg_wgsl *w, int32_t argument) { return w
 /* ---------------------------------------------------------------- accesses */
 
 static void wgsl_resolve_open_index(tg_text_buffer *text, const tg_wgsl_memory *m) {
-    if (m->first != 0) tg_text_add(text, "%lld + (", (long long)m->first);
+    if (m->step != 0) tg_text_add(text, "%lld + turn * %lld + (", (long long)m->first, (long long)m->step);
+    else if (m->first != 0) tg_text_add(text, "%lld + (", (long long)m->first);
 }
 static void wgsl_resolve_close_index(tg_text_buffer *text, const tg_wgsl_memory *m) {
-    if (m->first != 0) tg_text_add(text, ")");
+    if (m->first != 0 || m->step != 0) tg_text_add(text, ")");
 }
 
 void tg_wgsl_open_read(tg_text_buffer *text, const tg_wgsl_memory *m) {

@@ -18,10 +18,12 @@ typedef struct tg_wgsl tg_wgsl;
  *   words      bitcast<f32>(workspace[1024 + (e)])        workspace[1024 + (e)] = bitcast<u32>(v);
  *   of vec4s   bitcast<f32>(at_workspace(1024 + (e)))     (not written; lone: at_a3(e))
  *   vec4s      bitcast<vec4<f32>>(workspace[256 + (e)])   (not written)
+ *   in a loop  bitcast<f32>(workspace[1024 + turn * 64 + (e)])
  * Nothing is cast where the element is a u32; nothing is added where the first element is 0. */
 typedef struct tg_wgsl_memory {
     char name[24];
     int64_t first;    /* where element 0 lies */
+    int64_t step;     /* how much further on in each turn of a loop of kernels; 0: no further */
     const char *cast; /* type of an element that is bound as u32 (vec4<u32>); NULL: no cast */
     bool by_call;     /* read by at_NAME(index) */
 } tg_wgsl_memory;

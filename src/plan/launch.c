@@ -200,7 +200,8 @@ static double prepare_slices(launcher *l, const bool *among, int32_t slices) {
         launch_kernel *k = &l->kernels[i];
         k->feeds = false;
         k->chained = time_in_chain(l->p->options->device->rates, k->kernel, slices);
-        k->sliced = among[i] && !k->done && k->chained <= k->alone && writes_slices(l, k->kernel, slices);
+        k->sliced =
+            among[i] && !k->done && k->chained <= k->alone + l->p->options->device->rates->launch && writes_slices(l, k->kernel, slices);
         for (int32_t n = k->need_begin; n < k->need_end && k->sliced; n++)
             l->needs[n].aligned = reads_slices(l, k->kernel, l->kernels[l->needs[n].position].group, slices);
         if (k->sliced) most += k->alone - k->chained;

@@ -3,7 +3,7 @@
 
 usage: bench/bench.py [--json | --markdown] [--build FOLDER] [--rounds N] [--page-rounds N] [--quick] [--alone] [--only PART,...] [--isolated]
 Parts: cpu (one thread and all, PyTorch beside them), webgpu (each adapter; PyTorch on CUDA), host (the null backend), gemm (OpenBLAS beside
-it), page (headless Chromium: jax-js and tfjs beside it). What is not installed is one line that says how to get it, never an error.
+it), scale (models of growing size; PyTorch beside them), page (headless Chromium: jax-js and tfjs beside it). What is not installed is one line that says how to get it, never an error.
 `make bench` builds and runs this; bench/README.md says what the numbers are.
 """
 import argparse
@@ -18,9 +18,11 @@ import statistics
 import subprocess
 import sys
 
+import scale
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EXAMPLES = ("mlp-sin", "transformer-add")
-PARTS = ("cpu", "webgpu", "host", "gemm", "page")
+PARTS = ("cpu", "webgpu", "host", "gemm", "scale", "page")
 TORCH_PLACES = (sys.executable, "python3", "/usr/bin/python3")
 GET_TORCH = "PyTorch: not installed; apt-get install python3-torch libopenblas0-pthread, or pip install torch"
 
@@ -172,12 +174,13 @@ def bench_page(run):
 
 def measure(run, parts):
     arguments = run.arguments
-    asked = {"cpu", "webgpu"} & set(parts) and not arguments.alone
+    asked = {"cpu", "webgpu", "scale"} & set(parts) and not arguments.alone
     torch = find_torch() if asked else None
     if asked and not torch:
         run.note(GET_TORCH)
     cores = os.cpu_count() or 1
-    found = adapters(run) if "webgpu" in parts else []
+    listed = adapters(run) if {"webgpu", "scale"} & set(parts) else []
+    found = listed if "webgpu" in parts else []
     if any(each["type"] != "cpu" for each in found):
         for adapter in found:
             bench_webgpu(run, adapter, counted=False)  # drivers run a shader they have not seen before slowly
@@ -193,6 +196,8 @@ def measure(run, parts):
             bench_host(run)
     if "gemm" in parts:
         bench_gemm(run)
+    if "scale" in parts:
+        scale.measure(run, torch, listed, cores)
     if "page" in parts:
         bench_page(run)
 
@@ -210,7 +215,9 @@ def rows_of(run):
         for key, pick in (("ms_per_step", statistics.median), ("ms_min", min), ("ms_in_flight", statistics.median), ("ratio", statistics.median),
                           ("ratio_min", min), ("gflops", statistics.median), ("peer_gflops", statistics.median),
                           ("times", statistics.median), ("dispatches", max), ("peak_bytes", max), ("loss_first", max),
-                          ("loss_last", max), ("apart_first", max), ("real", max)):
+                          ("loss_last", max), ("apart_first", max), ("real", max), ("parameters", max), ("kernels", max),
+                          ("compile_s", statistics.median), ("ms_per_step_pipelined", statistics.median),
+                          ("ms_per_step_train", statistics.median), ("gflop", max), ("tflops", statistics.median)):
             values = [sample[key] for sample in samples if sample.get(key) is not None]
             row[key] = pick(values) if values else None
         rows.append(row)
@@ -264,6 +271,7 @@ def targets_of(rows):
                lambda v: v >= 3, beside=", ".join(f"{row['system']} {row['ms_per_step']:.3g} ms" for row in ours + peers))
     target("transformer-add: host cost of a step, ms", "<= 0.05", of([row for row in rows if row["part"] == "host"], "transformer-add", "ms_per_step"),
            lambda v: v <= 0.05)
+    scale.targets(rows, target)
     return out
 
 
@@ -274,20 +282,25 @@ TITLES = {
     "webgpu": "GPU, the loss read every step",
     "host": "What a step costs the processor on WebGPU: Dawn's null backend runs nothing",
     "gemm": "Matrix products, one thread, OpenBLAS beside them",
+    "scale": "Models of growing size: a step waited for, in flight, and on data that is on the device (train)",
     "page": "One page of a browser, the loss awaited every step (in flight: steps not waited for one by one)",
 }
 COLUMNS = (  # title, key, how
-    ("ms/step", "ms_per_step", "{:.4g}"), ("least", "ms_min", "{:.4g}"), ("in flight", "ms_in_flight", "{:.4g}"), ("GFLOP/s", "gflops", "{:.0f}"),
+    ("ms/step", "ms_per_step", "{:.4g}"), ("least", "ms_min", "{:.4g}"), ("in flight", "ms_in_flight", "{:.4g}"),
+    ("pipelined", "ms_per_step_pipelined", "{:.4g}"), ("train", "ms_per_step_train", "{:.4g}"), ("TFLOP/s", "tflops", "{:.3g}"), ("GFLOP/s", "gflops", "{:.0f}"),
     ("OpenBLAS", "peer_gflops", "{:.0f}"), ("times", "times", "{:.2f}"),
     ("ratio", "ratio", "{:.2f}"), ("ratio, least", "ratio_min", "{:.2f}"), ("dispatches", "dispatches", "{}"),
     ("peak MB", "peak_bytes", "{:.2f}"), ("first loss", "loss_first", "{:.4g}"), ("last", "loss_last", "{:.3g}"),
+    ("kernels", "kernels", "{}"), ("compile s", "compile_s", "{:.2f}"), ("parameters", "parameters", "{}"),
 )
 
 
 def cells(part, rows):
     columns = [column for column in COLUMNS if any(row.get(column[1]) is not None for row in rows)]
-    if part == "page":
-        columns = [column for column in columns if column[1] != "loss_last"]
+    left_out = {"page": ("loss_last",), "scale": ("gflops", "ratio", "ratio_min", "loss_first", "loss_last")}.get(part, ())
+    if part != "scale":
+        left_out = (*left_out, "ms_per_step_pipelined", "ms_per_step_train", "tflops", "kernels", "compile_s", "parameters")
+    columns = [column for column in columns if column[1] not in left_out]
     yield ["workload", "system", "where", *(title for title, _, _ in columns)]
     for row in rows:
         values = []
@@ -340,6 +353,8 @@ def show(run, about, rows, targets):
         if chosen:
             print(heading.format(TITLES[part]))
             table(cells(part, chosen), markdown)
+        if part == "scale" and any(row["system"] != "tensorgrad" for row in chosen):
+            table(list(scale.side_by_side(chosen)), markdown)
     print(heading.format("Targets"))
     table([["target", "wanted", "measured", "met", "beside it"],
            *([each["what"], each["wanted"], each["text"], {None: "", True: "yes", False: "no"}[each["met"]], each["beside"]] for each in targets)],
@@ -357,6 +372,7 @@ def main():
     parser.add_argument("--build", default=str(ROOT / "build/bench"), help="where the programs were built")
     parser.add_argument("--rounds", type=int, default=3, help="how often everything is measured, in turn (3)")
     parser.add_argument("--page-rounds", type=int, default=8, help="turns of each system on the page (8)")
+    parser.add_argument("--plot", metavar="FILE.svg", help="draw ms and MB over parameters, of the part scale")
     parser.add_argument("--quick", action="store_true", help="a few steps of everything: does it run?")
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts, of {','.join(PARTS)}")
     parser.add_argument("--alone", action="store_true", help="no peers")
@@ -375,6 +391,11 @@ def main():
     about["browser"] = getattr(run, "browser", None)
     rows = rows_of(run)
     targets = targets_of(rows)
+    drawn = scale.plot(rows) if arguments.plot else None
+    if drawn:
+        pathlib.Path(arguments.plot).write_text(drawn, encoding="utf8")
+    elif arguments.plot:
+        run.note("--plot: nothing to draw; it needs the part scale")
     if not arguments.json:
         show(run, about, rows, targets)
         return 0 if rows else 1

@@ -125,7 +125,8 @@ def command_line(name, folder, *options, env=None):
 
 def bench():
     check("bench.py measures the examples and the host cost, without peers",
-          [sys.executable, "bench/bench.py", "--build", BUILD / "gcc", "--quick", "--alone", "--only", "cpu,webgpu,host,scale", "--json"], "cli-bench")
+          [sys.executable, "bench/bench.py", "--build", BUILD / "gcc", "--quick", "--alone", "--only", "cpu,webgpu,host,scale", "--json", "--plot",
+           BUILD / "scale.svg"], "cli-bench")
 
 
 def webgpu_environment():

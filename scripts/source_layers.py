@@ -6,7 +6,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.M)
 SUFFIXES = (".c", ".h", ".inc", ".def")
 
 OPS = ("ir/op.h", "ir/ops.def", "ir/dtype.h", "ir/dtype.def", "ir/tables.h")  # operations and dtypes without the graph
-PROGRAM = ("base", *OPS, "kernel/kernel.h", "kernel/attention.h", "kernel/device_model.h", "plan/program.h")  # programs without the graph
+PROGRAM = ("base", *OPS, "kernel/kernel.h", "kernel/same.h", "kernel/attention.h", "kernel/device_model.h", "plan/program.h")  # programs without the graph
 PRINTERS = (*PROGRAM, "tile", "emit/emit.h")
 
 # folder -> folders and headers that its files may reach, through any chain of includes. A folder may

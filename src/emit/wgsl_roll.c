@@ -1,8 +1,8 @@
-/* wgsl_roll: see wgsl_roll.h. Two kernels are compared instruction by instruction; what may differ
- * is where an argument's elements lie, by the same number of words for all accesses to it. */
+/* wgsl_roll: see wgsl_roll.h. Two kernels that do the same work (kernel/same.h) may differ in
+ * where an argument's elements lie, by the same number of words for all accesses to it. */
 #include "emit/wgsl_roll.h"
 
-#include <string.h>
+#include "kernel/same.h"
 
 /* Two kernels of a chain, and what they are compared by. */
 typedef struct roll_pair {
@@ -13,7 +13,7 @@ typedef struct roll_pair {
     bool *known; /* words[i] is */
 } roll_pair;
 
-/* y's element for x's, in one argument. */
+/* Is the access of y as many steps beyond that of x as all others of its argument? */
 static bool roll_same_step(const roll_pair *p, int32_t argument, const tg_affine *a, const tg_affine *b) {
     const tg_buffer *from = &p->program->buffers[p->x->arguments[argument].buffer];
     const tg_buffer *to = &p->program->buffers[p->y->arguments[argument].buffer];
@@ -22,49 +22,27 @@ static bool roll_same_step(const roll_pair *p, int32_t argument, const tg_affine
         p->words[argument] = apart;
         p->known[argument] = true;
     }
-    return p->words[argument] * p->turns == apart && memcmp(a->stride, b->stride, sizeof a->stride) == 0;
+    return p->words[argument] * p->turns == apart;
 }
 
-static bool roll_same_affine(const tg_affine *a, const tg_affine *b) {
-    return a->offset == b->offset && memcmp(a->stride, b->stride, sizeof a->stride) == 0;
-}
-
-static bool roll_same_instruction(const roll_pair *p, const tg_instruction *a, const tg_instruction *b) {
-    if (a->op != b->op || a->dtype != b->dtype || a->level != b->level || a->bound_count != b->bound_count || a->stream != b->stream ||
-        memcmp(a->src, b->src, sizeof a->src) != 0 || memcmp(&a->value, &b->value, sizeof a->value) != 0 || a->rows != b->rows ||
-        a->row_stride != b->row_stride)
-        return false;
-    for (int32_t i = 0; i < a->bound_count; i++)
-        if (a->bounds[i].lo != b->bounds[i].lo || a->bounds[i].hi != b->bounds[i].hi ||
-            !roll_same_affine(&a->bounds[i].at, &b->bounds[i].at))
-            return false;
-    if (a->op != TG_K_LOAD && a->op != TG_K_GATHER && a->op != TG_K_STORE && a->op != TG_K_SCATTER) return roll_same_affine(&a->at, &b->at);
-    return a->argument == b->argument && roll_same_step(p, a->argument, &a->at, &b->at);
-}
-
-static bool roll_same_arguments(const roll_pair *p) {
-    if (p->x->argument_count != p->y->argument_count) return false;
+static bool roll_same_blocks(const roll_pair *p) {
     for (int32_t i = 0; i < p->x->argument_count; i++) {
-        const tg_argument *a = &p->x->arguments[i], *b = &p->y->arguments[i];
-        const tg_buffer *from = &p->program->buffers[a->buffer], *to = &p->program->buffers[b->buffer];
-        if (a->dtype != b->dtype || a->access != b->access || from->storage != to->storage || from->dtype != to->dtype) return false;
+        const tg_buffer *from = &p->program->buffers[p->x->arguments[i].buffer], *to = &p->program->buffers[p->y->arguments[i].buffer];
+        if (from->storage != to->storage || from->dtype != to->dtype || from->count != to->count) return false;
         if (from->storage == TG_STORAGE_STATE && from->slot != to->slot) return false;
-        if (from->count != to->count || tg_program_element_bytes(p->program, from->dtype) != TG_WORD_BYTES) return false;
+        if (tg_program_element_bytes(p->program, from->dtype) != TG_WORD_BYTES) return false;
     }
     return true;
 }
 
 static bool roll_same_kernel(const roll_pair *p) {
-    const tg_kernel *x = p->x, *y = p->y;
-    if (x->kind != y->kind || x->loop_count != y->loop_count || x->outer_count != y->outer_count || x->m_begin != y->m_begin ||
-        x->n_begin != y->n_begin || x->body_count != y->body_count || !roll_same_arguments(p) ||
-        memcmp(x->extent, y->extent, sizeof x->extent[0] * (size_t)x->loop_count) != 0)
-        return false;
-    for (int32_t i = 0; i < x->body_count; i++)
-        if (!roll_same_instruction(p, &x->body[i], &y->body[i])) return false;
-    if (x->kind != TG_KERNEL_CONTRACT) return true;
-    return x->a.argument == y->a.argument && x->b.argument == y->b.argument && roll_same_step(p, x->a.argument, &x->a.at, &y->a.at) &&
-           roll_same_step(p, x->b.argument, &x->b.at, &y->b.at);
+    if (!tg_kernel_same_work(p->x, p->y) || !roll_same_blocks(p)) return false;
+    for (int32_t i = 0; i < tg_kernel_access_count(p->x); i++) {
+        int32_t argument;
+        const tg_affine *a = tg_kernel_access(p->x, i, &argument), *b = tg_kernel_access(p->y, i, &argument);
+        if (a && !roll_same_step(p, argument, a, b)) return false;
+    }
+    return true;
 }
 
 /* A vec4 stays one: its step is whole vec4s, and the other kernel reads vec4s too. */

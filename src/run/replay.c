@@ -4,6 +4,7 @@
 
 #include "emit/emit.h"
 #include "ir/dtype.h"
+#include "kernel/same.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -217,15 +218,81 @@ static tg_status replay_add_launch(const replay_making *m, int32_t launch) {
     }
     return TG_OK;
 }
+/* Kernels launched alone, by hash: what is printed for one is printed for all that do the same work
+ * at the same offsets of buffers of the same lengths. */
+typedef struct replay_printed {
+    int32_t *bucket, *next; /* launch + 1; 0: none */
+    uint64_t *hash;         /* by launch */
+    int32_t buckets;        /* a power of two */
+} replay_printed;
+
+static const tg_kernel *replay_kernel(const tg_program *program, int32_t launch) {
+    return &program->kernels[program->launches[launch].first];
+}
+
+static bool replay_prints_same(const tg_program *program, const tg_kernel *x, const tg_kernel *y) {
+    if (!tg_kernel_same_work(x, y)) return false;
+    for (int32_t i = 0; i < tg_kernel_access_count(x); i++) {
+        int32_t argument;
+        const tg_affine *a = tg_kernel_access(x, i, &argument), *b = tg_kernel_access(y, i, &argument);
+        if (a != NULL && a->offset != b->offset) return false;
+    }
+    for (int32_t i = 0; i < x->argument_count; i++)
+        if (program->buffers[x->arguments[i].buffer].count != program->buffers[y->arguments[i].buffer].count) return false;
+    return true;
+}
+
+static int32_t replay_same_binding(const tg_kernel *from, const tg_kernel *to, int32_t binding) {
+    for (int32_t i = 0; i < from->argument_count && binding >= 0; i++)
+        if (from->arguments[i].buffer == binding) return to->arguments[i].buffer;
+    return binding;
+}
+
+/* What was printed for launch `from`, with the buffers of launch `to`. */
+static tg_status replay_print_again(replay_making *m, int32_t from, int32_t to) {
+    tg_wgsl_kernel *again = &m->printed[to];
+    *again = m->printed[from];
+    again->stages = tg_arena_copy(&m->replay->texts, again->stages, sizeof *again->stages * (size_t)again->stage_count);
+    for (int32_t s = 0; again->stages != NULL && s < again->stage_count; s++) {
+        const int32_t count = again->stages[s].binding_count;
+        int32_t *bindings = TG_NEW(&m->replay->texts, int32_t, count + 1);
+        if (bindings == NULL) return TG_ERROR_MEMORY;
+        for (int32_t b = 0; b < count; b++)
+            bindings[b] = replay_same_binding(replay_kernel(m->program, from), replay_kernel(m->program, to), again->stages[s].bindings[b]);
+        again->stages[s].bindings = bindings;
+    }
+    return again->stages != NULL ? TG_OK : TG_ERROR_MEMORY;
+}
+
+static tg_status replay_print_launch(replay_making *m, replay_printed *known, int32_t launch) {
+    const tg_program *program = m->program;
+    if (program->launches[launch].count == 1) {
+        const tg_kernel *kernel = replay_kernel(program, launch);
+        known->hash[launch] = tg_kernel_hash(kernel);
+        int32_t *bucket = &known->bucket[known->hash[launch] & (uint64_t)(known->buckets - 1)];
+        for (int32_t i = *bucket; i > 0; i = known->next[i - 1])
+            if (known->hash[i - 1] == known->hash[launch] && replay_prints_same(program, replay_kernel(program, i - 1), kernel))
+                return replay_print_again(m, i - 1, launch);
+        known->next[launch] = *bucket;
+        *bucket = launch + 1;
+    }
+    return tg_emit_wgsl_launch(program, launch, m->limits->model, &m->replay->texts, &m->printed[launch]);
+}
+
 static tg_status replay_print(replay_making *m) {
     tg_replay *replay = m->replay;
     int32_t stages = 0;
     tg_status status = TG_OK;
     m->printed = TG_NEW(&replay->texts, tg_wgsl_kernel, m->program->launch_count + 1);
-    if (m->printed == NULL) return TG_ERROR_MEMORY;
+    replay_printed known = {.buckets = 16};
+    while (known.buckets < m->program->launch_count) known.buckets *= 2;
+    known.bucket = TG_NEW(&replay->texts, int32_t, known.buckets);
+    known.next = TG_NEW(&replay->texts, int32_t, m->program->launch_count + 1);
+    known.hash = TG_NEW(&replay->texts, uint64_t, m->program->launch_count + 1);
+    if (m->printed == NULL || known.bucket == NULL || known.next == NULL || known.hash == NULL) return TG_ERROR_MEMORY;
     for (int32_t i = 0; i < m->program->launch_count && status == TG_OK; i++) {
         const tg_wgsl_kernel *printed = &m->printed[i];
-        status = tg_emit_wgsl_launch(m->program, i, m->limits->model, &replay->texts, &m->printed[i]);
+        status = replay_print_launch(m, &known, i);
         stages += printed->stage_count;
         replay->tuned += printed->tuned;
         if (printed->scratch_bytes > replay->bytes[TG_REPLAY_SCRATCH]) replay->bytes[TG_REPLAY_SCRATCH] = printed->scratch_bytes;

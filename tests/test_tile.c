@@ -228,7 +228,7 @@ static const pinned pins[] = {
      NULL},
     {{"", "m", "n", "k", {256, 256, 256}, "mk", "kn", "mn"},
      "contract 1x256x256x256 4k 4row stored",
-     "direct rows=4 columns=1 size=256 ways=4 ways_first=0 parts=1",
+     "tiles tile_m=32 tile_n=64 rows=4 columns=4 slice=16 buffers=1 by_rows=0 unrolled=1 parts=4",
      NULL},
     {{"", "m", "n", "k", {64, 64, 65536}, "mk", "kn", "mn"},
      "contract 1x64x64x65536 4k 4row stored",

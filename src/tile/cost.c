@@ -56,7 +56,8 @@ static double cost_of_direct(const tg_tile_problem *p, const tg_tile_room *room,
     const int64_t resident = room->frame.slices > 0 ? warps : rates->warps;
     const int64_t rounds = tg_tile_ceil(each, resident);
     const int64_t steps = tg_tile_ceil(c->part_length, (int64_t)4 * c->ways);
-    const double left = cost_of_fetch(rates, &p->left, c, true), right = cost_of_fetch(rates, &p->right, c, false);
+    const double crowded = room->frame.slices > 0 ? 1.0 : rates->crowded;
+    const double left = crowded * cost_of_fetch(rates, &p->left, c, true), right = crowded * cost_of_fetch(rates, &p->right, c, false);
     const double step = c->own_m * left + c->own_n * right + rates->multiply_add * c->own_m * c->own_n;
     const double tree = c->ways > 1 ? rates->barrier * (2.0 + tg_tile_log2(c->ways)) : 0.0;
     const double walk = fmax((double)each * step, (double)rounds * rates->read_wait);

@@ -58,14 +58,16 @@ static void wgsl_contract_element(tg_wgsl *w, const tg_tile_operand *o, const ch
     tg_wgsl_close_read(text, &memory);
 }
 
-/* Element i of four k: from its own division of k, from `at`, the address of the first, or from `at`,
- * those of all four. */
-static void wgsl_contract_scalar(tg_wgsl *w, const tg_tile_operand *o, int i, bool tabled, bool even) {
-    static const char *const k[4] = {"k", "(k + 1)", "(k + 2)", "(k + 3)"};
+/* Element i of four k: from its own division of k, which is at most `last` (0: no need to ask), from
+ * `at`, the address of the first, or from `at`, those of all four. */
+static void wgsl_contract_scalar(tg_wgsl *w, const tg_tile_operand *o, int i, bool tabled, bool even, int64_t last) {
     const tg_wgsl_memory memory = tg_wgsl_argument(w, o->argument);
     tg_text_buffer *text = &w->functions;
     if (!tabled && !even) {
-        wgsl_contract_element(w, o, k[i]);
+        char k[64];
+        if (last > 0) snprintf(k, sizeof k, "min(k + %d, %lld)", i, (long long)last);
+        else snprintf(k, sizeof k, i > 0 ? "(k + %d)" : "k", i);
+        wgsl_contract_element(w, o, k);
         return;
     }
     tg_wgsl_open_read(text, &memory);
@@ -81,6 +83,8 @@ static void wgsl_contract_fetch_scalars(const tg_wgsl_contraction *s, const tg_t
     const bool even = o->k.count > 1 && tg_tile_even_fours(o);
     /* up to four k without tiles: k = 0 is the only step */
     const bool guarded = end == TG_TILE_END_ANY && (s->choice.method == TG_TILE_TILES || s->problem.k > 4);
+    /* tables repeat the last k, so there all four are read, with no branch between the reads */
+    const bool selects = guarded && (s->left_table != NULL || s->right_table != NULL);
     if (table != NULL) tg_text_add(text, "    let at = row + %s[(k & %d) >> 2u];\n", table, TG_TILE_TABLE - 1);
     if (even) {
         tg_text_add(text, "    let at = row");
@@ -91,10 +95,11 @@ static void wgsl_contract_fetch_scalars(const tg_wgsl_contraction *s, const tg_t
     for (int i = 0; i < 4; i++) {
         if (end == TG_TILE_END_ANY && !guarded && i >= s->problem.k) break;
         tg_text_add(text, "    ");
-        if (guarded) tg_text_add(text, "if (k + %d < k_end) { ", i);
-        tg_text_add(text, "v.%c = ", "xyzw"[i]);
-        wgsl_contract_scalar(s->w, o, i, table != NULL, even);
-        tg_text_add(text, guarded ? "; }\n" : ";\n");
+        if (guarded && !selects) tg_text_add(text, "if (k + %d < k_end) { ", i);
+        tg_text_add(text, selects ? "v.%c = select(0.0, " : "v.%c = ", "xyzw"[i]);
+        wgsl_contract_scalar(s->w, o, i, table != NULL, even, selects ? s->problem.k - 1 : 0);
+        if (selects) tg_text_add(text, ", k + %d < k_end);\n", i);
+        else tg_text_add(text, guarded ? "; }\n" : ";\n");
     }
     tg_text_add(text, "    return v;\n}\n");
 }
@@ -297,7 +302,7 @@ void tg_wgsl_contract_cell(tg_wgsl_contraction *s, int64_t cell_rows, int64_t ce
 static void wgsl_contract_add_parts(tg_wgsl_contraction *s) {
     tg_wgsl *w = s->w;
     const int64_t outputs = tg_tile_outputs(&s->problem), parts = s->choice.parts;
-    const int32_t size = tg_wgsl_is_lone(w) ? 64 : w->frame.size, ways = outputs < 4096 && parts >= 16 && size >= 64 ? 8 : 1,
+    const int32_t size = tg_wgsl_is_lone(w) ? 64 : w->frame.size, ways = outputs < 65536 && parts >= 16 && size >= 64 ? 8 : 1,
                   lanes = size / ways;
     tg_wgsl_begin(w, tg_arena_format(w->arena, "adds %lld parts", (long long)parts));
     tg_wgsl_contract_lanes(w, size, ways, false);

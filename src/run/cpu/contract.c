@@ -93,6 +93,8 @@ static void contract_pack_panel(const contract_job *job, float *to, int64_t padd
             c->ops->pack_columns(to, padded, from + n0 * n_axis->stride, n_axis->stride, run, cols);
         } else if (c->b_mode != CONTRACT_B_GATHER) {
             c->ops->pack_rows(to, padded, from + n0, k_axis->stride, run, cols);
+        } else if (count == 1) {
+            c->ops->pack_rows(to, padded, from + segments[0].offset, k_axis->stride, run, cols);
         } else {
             contract_gather_columns(to, padded, from, k_axis->stride, run, segments, count);
         }

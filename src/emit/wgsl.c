@@ -260,25 +260,27 @@ static void wgsl_address(tg_wgsl *w, const tg_instruction *in) {
     tg_wgsl_affine(w, &in->at);
 }
 
-/* An element of an argument, or 0 where a bound fails: select(0f, a3[select(0, address, b5)], b5).
- * Then the address is 0 as well or, in a chain, the first element of the slice, which no other
- * workgroup writes. */
+/* An element of an argument, or 0 where a bound fails: select(0f, a3[clamp(address, 0, 511)], b5).
+ * Then what is read lies near what the neighbours read: were it always the first element, all
+ * processors would wait for one line of a cache. In a chain it is the first element of the slice,
+ * which no other workgroup writes: a3[select(slice * 64 + 0, address, b5)]. */
 static void wgsl_load(tg_wgsl *w, int32_t i) {
     const tg_instruction *in = &w->kernel->body[i];
     const tg_wgsl_memory memory = tg_wgsl_argument(w, in->argument);
     const tg_dtype_info *dtype = tg_dtype_row(w->kernel->arguments[in->argument].dtype);
-    const bool guarded = in->bound_count > 0;
+    const bool guarded = in->bound_count > 0, chained = guarded && w->frame.slices > 0;
     tg_text_buffer *text = &w->main;
     tg_text_add(text, "%s", dtype->wgsl_load.before);
     if (guarded) tg_text_add(text, "select(%s, ", dtype->wgsl_zero);
     tg_wgsl_open_read(text, &memory);
-    if (guarded) {
+    if (chained) {
         tg_text_add(text, "select(");
-        if (w->frame.slices > 0) tg_wgsl_slice(w, tg_wgsl_count(w, in->argument) / w->frame.slices);
+        tg_wgsl_slice(w, tg_wgsl_count(w, in->argument) / w->frame.slices);
         tg_text_add(text, "0, ");
-    }
+    } else if (guarded) tg_text_add(text, "clamp(");
     wgsl_address(w, in);
-    if (guarded) tg_text_add(text, ", b%d)", (int)i);
+    if (chained) tg_text_add(text, ", b%d)", (int)i);
+    else if (guarded) tg_text_add(text, ", 0, %lld)", (long long)tg_wgsl_count(w, in->argument) - 1);
     tg_wgsl_close_read(text, &memory);
     if (guarded) tg_text_add(text, ", b%d)", (int)i);
     tg_text_add(text, "%s", dtype->wgsl_load.after);

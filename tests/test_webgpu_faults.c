@@ -808,7 +808,7 @@ static tg_tensor build_twins(tg_graph *g, void *user) {
     for (int i = 0; i < 5; i++) {
         char name[8];
         snprintf(name, sizeof name, "x%d", i);
-        tg_tensor x = tg_input(g, name, TG_SHAPE(640, 640), TG_F32);
+        tg_tensor x = tg_input(g, name, TG_SHAPE(1536, 1536), TG_F32);
         sum = tg_add(sum, tg_sum_all(tg_matmul(x, x)));
     }
     return sum;

@@ -161,15 +161,21 @@ def plot(rows):
 
 
 def side_by_side(rows):
-    """Lines of a table: for each workload our time and MB, PyTorch's times, what is wanted."""
-    yield ["workload", "ours ms", "PyTorch f32 eager", "graph", "tf32 graph", "bf16 eager", "wanted ms", "launches", "ours MB", "wanted MB", "compile s"]
+    """Lines of a table: for each workload our time and MB, PyTorch's times, what is wanted. Rows of the system "tensorgrad, before" are what
+    an earlier version took."""
+    before = {row["workload"]: row for row in rows if row["system"] == "tensorgrad, before"}
+    yield ["workload", *["before ms"] * bool(before), "ours ms", "PyTorch f32 eager", "graph", "tf32 graph", "bf16 eager", "wanted ms", "launches",
+           *["before MB"] * bool(before), "ours MB", "wanted MB", "compile s"]
     wanted = {name: (ms, mb) for name, ms, mb in GPU}
     for row in rows:
         if row["part"] != "scale" or row["system"] != "tensorgrad":
             continue
         ms, mb = wanted.get(row["workload"], (None, None)) if row.get("real") else (None, None)
         peers = [best_peer(rows, row, (way,)) for way in ("eager", "graph", "graph tf32", "eager bf16")]
-        numbers = [time_of(row), *peers, ms, row.get("dispatches"), row["peak_bytes"] / 1e6, mb, row.get("compile_s")]
+        old = before.get(row["workload"])
+        then = [[time_of(old), old["peak_bytes"] / 1e6] if old else [None, None]] if before else []
+        numbers = [*(each[0] for each in then), time_of(row), *peers, ms, row.get("dispatches"), *(each[1] for each in then),
+                   row["peak_bytes"] / 1e6, mb, row.get("compile_s")]
         yield [row["workload"], *("-" if number is None else f"{number:.3g}" if number < 1000 else f"{number:,.0f}" for number in numbers)]
 
 

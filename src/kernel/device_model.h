@@ -47,7 +47,7 @@ typedef struct tg_device_rates {
     double multiply_add;
     tg_device_fetch words; /* four loads with their addresses */
     tg_device_fetch wide;  /* one load of a vec4 */
-    double crowded;        /* outside a chain a fetch takes this many times as long: caches are shared */
+    double crowded;        /* outside a chain a fetch of what others fetch too takes this many times as long */
 } tg_device_rates;
 
 struct tg_schedules; /* tile/schedule.h */

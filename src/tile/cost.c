@@ -3,6 +3,8 @@
 
 #define COST_LEAST_PROCESSORS 8 /* processors that a kernel counts on where many run side by side */
 
+#define COST_LEAST_SHARED 32 /* rows, columns of a result whose operands are read again and again */
+
 /* A chain's workgroup has one processor to itself. */
 static int64_t cost_processors(const tg_tile_room *room) {
     const int32_t all = room->device->rates->processors;
@@ -56,7 +58,9 @@ static double cost_of_direct(const tg_tile_problem *p, const tg_tile_room *room,
     const int64_t resident = room->frame.slices > 0 ? warps : rates->warps;
     const int64_t rounds = tg_tile_ceil(each, resident);
     const int64_t steps = tg_tile_ceil(c->part_length, (int64_t)4 * c->ways);
-    const double crowded = room->frame.slices > 0 ? 1.0 : rates->crowded;
+    /* few rows or columns: most of what is read is read once, and nothing is shared */
+    const bool shares = room->frame.slices == 0 && tg_tile_min(p->rows, p->columns) >= COST_LEAST_SHARED;
+    const double crowded = shares ? rates->crowded : 1.0;
     const double left = crowded * cost_of_fetch(rates, &p->left, c, true), right = crowded * cost_of_fetch(rates, &p->right, c, false);
     const double step = c->own_m * left + c->own_n * right + rates->multiply_add * c->own_m * c->own_n;
     const double tree = c->ways > 1 ? rates->barrier * (2.0 + tg_tile_log2(c->ways)) : 0.0;
@@ -70,3 +74,4 @@ double tg_tile_cost(const tg_tile_problem *problem, const tg_tile_room *room, co
 }
 
 #undef COST_LEAST_PROCESSORS
+#undef COST_LEAST_SHARED

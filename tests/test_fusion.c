@@ -281,6 +281,24 @@ static tg_tensor build_parts_as_result(tg_graph *g, void *user) {
     tg_writeback(tg_state(g, "kept", TG_SHAPE(36, 6), TG_F32, 0), all);
     return all;
 }
+/* The gradients of a recurrent layer, whose steps a GPU runs as a loop. */
+static tg_tensor build_recurrence(tg_graph *g, void *user) {
+    const tg_recurrent cell = tg_nn_gru(g, "gru", 3, 5);
+    tg_tensor x = tg_input(g, "x", TG_SHAPE(16, 12, 3), TG_F32), y = tg_nn_gru_fwd(cell, x), grads[4];
+    const tg_tensor wrt[4] = {cell.Wx, cell.Wh, cell.bx, cell.bh}, loss = tg_mean(tg_square(y), TG_ALL);
+    static const char *const names[4] = {"dWx", "dWh", "dbx", "dbh"};
+    (void)user;
+    if (tg_grad(loss, wrt, 4, grads) != TG_OK) return loss;
+    for (int i = 0; i < 4; i++) tg_capture(names[i], grads[i]);
+    return loss;
+}
+static void steps_of_a_recurrence_are_a_loop(void **state) {
+    (void)state;
+    support_options o = fused();
+    check_values("a recurrence", build_recurrence, &o);
+    o.joins = true;
+    check_values("a recurrence, joined", build_recurrence, &o);
+}
 static void parts_are_stored_in_place(void **state) {
     (void)state;
     const support_options o = fused();
@@ -534,6 +552,7 @@ int main(void) {
         cmocka_unit_test(unused_results_cost_nothing),
         cmocka_unit_test(no_kernel_binds_more_buffers_than_the_device_takes),
         cmocka_unit_test(parts_are_stored_in_place),
+        cmocka_unit_test(steps_of_a_recurrence_are_a_loop),
         cmocka_unit_test(a_long_chain_is_cut_not_refused),
         cmocka_unit_test(states_hold_what_was_asked_whatever_reads_them),
         cmocka_unit_test(an_elementwise_update_is_one_kernel_without_copies),

@@ -1,6 +1,7 @@
 /* wgsl_attention_tiles: a kernel of kind ATTENTION by tiles. A workgroup owns 64 rows, of queries or
  * (ATTENTION_DKV) of keys, and walks over tiles of 64 of the others. An invocation has 8 rows by 4
- * columns of a tile of scores, and 8 rows of its columns of the results. Operands pass through
+ * columns of a tile of scores, and 8 rows of its columns of the results. Where that makes too few
+ * workgroups, all rows are half as many. Operands pass through
  * workgroup memory in pieces: 16 of the width for scores, 16 of the others for results, so that all
  * of it is within 16 KiB. Must not know adapters. */
 #include "emit/wgsl_attention.h"
@@ -10,8 +11,9 @@
 
 enum {
     TILES_SIZE = 128,  /* invocations: 16 along x, the columns, and 8 along y, the rows */
-    TILES_BLOCK = 64,  /* rows of a workgroup, columns of a tile */
-    TILES_ROWS = 8,    /* of an invocation: y, y + 8, ... */
+    TILES_BLOCK = 64,  /* columns of a tile; rows of a workgroup if that makes enough workgroups */
+    TILES_ROWS = 8,    /* then of an invocation: y, y + 8, ... */
+    TILES_ROUNDS = 2,  /* enough: so many for each processor */
     TILES_COLUMNS = 4, /* of an invocation in a tile of scores: x, x + 16, ... */
     TILES_PIECE = 16,
     TILES_WIDEST = 128,
@@ -31,6 +33,7 @@ typedef struct tiles {
     tg_attention_kernel a;
     bool keys;                     /* rows are keys */
     int64_t rows, others;          /* of a head: rows of workgroups, columns of tiles */
+    int own, block;                /* rows of an invocation, of a workgroup */
     tiles_operand first, second;   /* rows of the scores' product, of the product of do and v */
     tiles_operand across, against; /* the same for the columns */
     bool vectors;                  /* an invocation's columns of the results are vec4s */
@@ -101,7 +104,7 @@ static void tiles_base(const tiles *t, const tg_attention_access *x, const char 
                  (long long)x->batch, (long long)x->kv_head, (long long)x->group);
 }
 
-/* "min(i, last)", or i where it is never more */
+/* "min(i, last)", or i where it is never more, counted in blocks of 64 */
 static void tiles_clamp(char *text, size_t size, const char *index, int64_t count) {
     if (count % TILES_BLOCK == 0) snprintf(text, size, "(%s)", index);
     else snprintf(text, size, "min(%s, %lld)", index, (long long)count - 1);
@@ -110,9 +113,9 @@ static void tiles_clamp(char *text, size_t size, const char *index, int64_t coun
 /* ---------------------------------------------------------------- products */
 
 /* let <name>0, <name>1: where the rows begin that this invocation fetches for a tile of scores */
-static void tiles_fetched_rows(const tiles *t, const char *name, const tiles_operand *o, const char *from, int64_t count) {
+static void tiles_fetched_rows(const tiles *t, const char *name, const tiles_operand *o, const char *from, int64_t count, int fetches) {
     char row[TILES_TEXT], index[TILES_TEXT / 2];
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < fetches; i++) {
         snprintf(index, sizeof index, "%s + fetch_row + %d", from, i * TILES_BLOCK / 2);
         tiles_clamp(row, sizeof row, index, count);
         tg_wgsl_line(t->w, "let %s%d = base_%s + %s * %lld + fetch_k * %lld;", name, i, o->name, row, (long long)o->access->row,
@@ -120,11 +123,15 @@ static void tiles_fetched_rows(const tiles *t, const char *name, const tiles_ope
     }
 }
 
+/* How many rows an invocation fetches of those of the workgroup: one of 32, two of 64. */
+static int tiles_row_fetches(const tiles *t) { return t->block * 2 / TILES_BLOCK; }
+
 static void tiles_fetch_piece(const tiles *t, const char *let, const tiles_operand *rows, const tiles_operand *columns, const char *k) {
     static const char *const names[4] = {"l0", "l1", "r0", "r1"};
     char name[16], at[TILES_TEXT];
     for (int i = 0; i < 4; i++) {
         const tiles_operand *o = i < 2 ? rows : columns;
+        if (i < 2 && i >= tiles_row_fetches(t)) continue;
         snprintf(name, sizeof name, "%s%s", let, names[i]);
         snprintf(at, sizeof at, "%s%d + %s * %lld", i < 2 ? "row_at" : "column_at", i & 1, k, (long long)o->access->column);
         tiles_read(t, name, o, at);
@@ -135,14 +142,14 @@ static void tiles_fetch_piece(const tiles *t, const char *let, const tiles_opera
 static void tiles_multiply(const tiles *t, char sums) {
     tg_wgsl *w = t->w;
     tg_wgsl_line(w, "for (var q = 0; q < %d; q++) {", TILES_PIECE / 4);
-    tg_wgsl_line(w, "let yq = q * %d + (y ^ (q * 2));", TILES_BLOCK);
+    tg_wgsl_line(w, "let yq = q * %d + (y ^ (q * 2));", t->block);
     tg_wgsl_line(w, "let xq = q * %d + (x ^ (q * 2));", TILES_BLOCK);
     for (int j = 0; j < TILES_COLUMNS; j++) tg_wgsl_line(w, "let n%d = %s[xq + %d];", j, t->right, 16 * j);
     for (int k = 0; k < 4; k++) {
         const char c = tiles_component[k];
         tg_wgsl_line(w, "let b%d = vec4<f32>(n0.%c, n1.%c, n2.%c, n3.%c);", k, c, c, c, c);
     }
-    for (int i = 0; i < TILES_ROWS; i++) {
+    for (int i = 0; i < t->own; i++) {
         tg_wgsl_line(w, "let m%d = %s[yq + %d];", i, t->left, 8 * i);
         for (int k = 0; k < 4; k++)
             tg_wgsl_line(w, "%c%d = fma(vec4<f32>(m%d.%c), b%d, %c%d);", sums, i, i, tiles_component[k], k, sums, i);
@@ -153,17 +160,15 @@ static void tiles_multiply(const tiles *t, char sums) {
 /* sums<i>, declared here: rows of the workgroup times those of the tile, over the width. */
 static void tiles_scores(const tiles *t, char sums, const tiles_operand *rows, const tiles_operand *columns) {
     tg_wgsl *w = t->w;
-    for (int i = 0; i < TILES_ROWS; i++) tg_wgsl_line(w, "var %c%d = vec4<f32>();", sums, i);
+    for (int i = 0; i < t->own; i++) tg_wgsl_line(w, "var %c%d = vec4<f32>();", sums, i);
     tg_wgsl_line(w, "{");
-    tiles_fetched_rows(t, "row_at", rows, "row0", t->rows);
-    tiles_fetched_rows(t, "column_at", columns, "column0", t->others);
+    tiles_fetched_rows(t, "row_at", rows, "row0", t->rows, tiles_row_fetches(t));
+    tiles_fetched_rows(t, "column_at", columns, "column0", t->others, 2);
     tiles_fetch_piece(t, "var ", rows, columns, "0");
     tg_wgsl_line(w, "for (var k = 0; k < %lld; k += %d) {", (long long)t->a.width, TILES_PIECE);
     tg_wgsl_line(w, "workgroupBarrier();");
-    for (int i = 0; i < 2; i++) {
-        tg_wgsl_line(w, "%s[fetch_to + %d] = l%d;", t->left, i * TILES_BLOCK / 2, i);
-        tg_wgsl_line(w, "%s[fetch_to + %d] = r%d;", t->right, i * TILES_BLOCK / 2, i);
-    }
+    for (int i = 0; i < tiles_row_fetches(t); i++) tg_wgsl_line(w, "%s[row_to + %d] = l%d;", t->left, i * TILES_BLOCK / 2, i);
+    for (int i = 0; i < 2; i++) tg_wgsl_line(w, "%s[column_to + %d] = r%d;", t->right, i * TILES_BLOCK / 2, i);
     tg_wgsl_line(w, "workgroupBarrier();");
     if (t->a.width > TILES_PIECE) {
         tg_wgsl_line(w, "if (k < %lld) {", (long long)t->a.width - TILES_PIECE);
@@ -195,8 +200,8 @@ static void tiles_fetch_values(const tiles *t, const char *let, const tiles_oper
 static void tiles_keep_values(const tiles *t, char factors, int piece) {
     tg_wgsl *w = t->w;
     const int units = (int)t->a.width * TILES_PIECE / 4;
-    for (int i = 0; i < TILES_ROWS; i++)
-        tg_wgsl_line(w, "%s[(x >> 2u) * %d + y + %d][x & 3] = %c%d.%c;", t->left, TILES_BLOCK, 8 * i, factors, i, tiles_component[piece]);
+    for (int i = 0; i < t->own; i++)
+        tg_wgsl_line(w, "%s[(x >> 2u) * %d + y + %d][x & 3] = %c%d.%c;", t->left, t->block, 8 * i, factors, i, tiles_component[piece]);
     for (int i = 0; i < tiles_value_fetches(t); i++) {
         const bool guarded = (i + 1) * TILES_SIZE > units;
         if (guarded) tg_wgsl_line(w, "if (t < %d) {", units - i * TILES_SIZE);
@@ -211,13 +216,13 @@ static void tiles_keep_values(const tiles *t, char factors, int piece) {
 static void tiles_multiply_values(const tiles *t, char sums) {
     tg_wgsl *w = t->w;
     tg_wgsl_line(w, "for (var q = 0; q < %d; q++) {", TILES_PIECE / 4);
-    for (int i = 0; i < TILES_ROWS; i++) tg_wgsl_line(w, "let m%d = %s[q * %d + y + %d];", i, t->left, TILES_BLOCK, 8 * i);
+    for (int i = 0; i < t->own; i++) tg_wgsl_line(w, "let m%d = %s[q * %d + y + %d];", i, t->left, t->block, 8 * i);
     for (int k = 0; k < 4; k++) {
         tg_wgsl_line(w, "{");
         for (int g = 0; g < t->groups; g++)
             tg_wgsl_line(w, "let n%d = %s[(q * 4 + %d) * %lld + x + %d];", g, t->vectors ? t->right : t->values, k,
                          (long long)(t->vectors ? t->a.width / 4 : t->a.width), 16 * g);
-        for (int i = 0; i < TILES_ROWS; i++)
+        for (int i = 0; i < t->own; i++)
             for (int g = 0; g < t->groups; g++)
                 tg_wgsl_line(w, t->vectors ? "%c%d_%d = fma(vec4<f32>(m%d.%c), n%d, %c%d_%d);" : "%c%d_%d = fma(m%d.%c, n%d, %c%d_%d);",
                              sums, i, g, i, tiles_component[k], g, sums, i, g);
@@ -241,7 +246,7 @@ static void tiles_add(const tiles *t, char sums, char factors, const tiles_opera
 }
 
 static void tiles_declare_sums(const tiles *t, char sums) {
-    for (int i = 0; i < TILES_ROWS; i++)
+    for (int i = 0; i < t->own; i++)
         for (int g = 0; g < t->groups; g++) tg_wgsl_line(t->w, "var %c%d_%d = %s();", sums, i, g, t->vectors ? "vec4<f32>" : "f32");
 }
 
@@ -290,7 +295,7 @@ static void tiles_exp(const tiles *t, const char *name) {
 /* One number of each row from each invocation, in the array `left`: 16 of them a row. */
 static void tiles_share(const tiles *t, const char *value) {
     tg_wgsl_line(t->w, "workgroupBarrier();");
-    for (int i = 0; i < TILES_ROWS; i++) tg_wgsl_line(t->w, "%s[(y + %d) * 4 + (x >> 2u)][x & 3] = %s%d;", t->left, 8 * i, value, i);
+    for (int i = 0; i < t->own; i++) tg_wgsl_line(t->w, "%s[(y + %d) * 4 + (x >> 2u)][x & 3] = %s%d;", t->left, 8 * i, value, i);
     tg_wgsl_line(t->w, "workgroupBarrier();");
 }
 
@@ -299,7 +304,7 @@ static void tiles_weigh(const tiles *t, const char *most, const char *fade) {
     tg_wgsl *w = t->w;
     char name[16];
     if (tiles_hides(t)) tg_wgsl_line(w, "let column = vec4<i32>(column0 + x) + vec4<i32>(0, 16, 32, 48);");
-    for (int i = 0; i < TILES_ROWS; i++) {
+    for (int i = 0; i < t->own; i++) {
         tg_wgsl_line(w, "c%d *= scale;", i);
         if (!tiles_hides(t)) continue;
         tg_wgsl_line(w, "{");
@@ -307,9 +312,9 @@ static void tiles_weigh(const tiles *t, const char *most, const char *fade) {
         tg_wgsl_line(w, "c%d = select(vec4<f32>(%s), c%d, seen);", i, TG_WGSL_ATTENTION_LEAST, i);
         tg_wgsl_line(w, "}");
     }
-    for (int i = 0; i < TILES_ROWS; i++) tg_wgsl_line(w, "let top%d = max(max(c%d.x, c%d.y), max(c%d.z, c%d.w));", i, i, i, i, i);
+    for (int i = 0; i < t->own; i++) tg_wgsl_line(w, "let top%d = max(max(c%d.x, c%d.y), max(c%d.z, c%d.w));", i, i, i, i, i);
     tiles_share(t, "top");
-    tg_wgsl_line(w, "if (t < %d) {", TILES_BLOCK);
+    tg_wgsl_line(w, "if (t < %d) {", t->block);
     tg_wgsl_line(w, "let top = max(max(%s[t * 4], %s[t * 4 + 1]), max(%s[t * 4 + 2], %s[t * 4 + 3]));", t->left, t->left, t->left, t->left);
     tg_wgsl_line(w, "let before = %s[t];", most);
     tg_wgsl_line(w, "let now = max(before, max(max(top.x, top.y), max(top.z, top.w)));");
@@ -317,7 +322,7 @@ static void tiles_weigh(const tiles *t, const char *most, const char *fade) {
     tg_wgsl_line(w, "%s[t] = %s(before - now);", fade, tg_wgsl_helper(w, "tg_exp"));
     tg_wgsl_line(w, "}");
     tg_wgsl_line(w, "workgroupBarrier();");
-    for (int i = 0; i < TILES_ROWS; i++) {
+    for (int i = 0; i < t->own; i++) {
         tg_wgsl_line(w, "{");
         if (tiles_hides(t)) tg_wgsl_line(w, "let seen = c%d > vec4<f32>(-3.3e38f);", i);
         tg_wgsl_line(w, "c%d -= %s[y + %d];", i, most, 8 * i);
@@ -335,7 +340,7 @@ static void tiles_weigh(const tiles *t, const char *most, const char *fade) {
 static void tiles_weigh_back(const tiles *t) {
     tg_wgsl *w = t->w;
     if (tiles_hides(t)) tg_wgsl_line(w, "let column = vec4<i32>(column0 + x) + vec4<i32>(0, 16, 32, 48);");
-    for (int i = 0; i < TILES_ROWS; i++) {
+    for (int i = 0; i < t->own; i++) {
         tg_wgsl_line(w, "{");
         if (t->keys) tg_wgsl_line(w, "var p = c%d * scale - lse;", i);
         else tg_wgsl_line(w, "var p = c%d * scale - lse%d;", i, i);
@@ -356,7 +361,7 @@ static void tiles_weigh_back(const tiles *t) {
 static void tiles_query_numbers(const tiles *t, const tg_attention_access *x, const char *name) {
     tg_wgsl *w = t->w;
     char row[TILES_TEXT], at[2 * TILES_TEXT], index[TILES_TEXT / 2];
-    for (int i = 0; i < (t->keys ? TILES_COLUMNS : TILES_ROWS); i++) {
+    for (int i = 0; i < (t->keys ? TILES_COLUMNS : t->own); i++) {
         snprintf(index, sizeof index, t->keys ? "column0 + x + %d" : "row0 + y + %d", (t->keys ? 16 : 8) * i);
         tiles_clamp(row, sizeof row, index, t->a.queries);
         snprintf(at, sizeof at, "base_%s + %s * %lld", name, row, (long long)x->row);
@@ -397,13 +402,13 @@ static void tiles_store_row(const tiles *t, const tg_attention_access *out, cons
 }
 
 static void tiles_open_row(const tiles *t, int i) {
-    if (t->rows % TILES_BLOCK != 0) tg_wgsl_line(t->w, "if (row0 + y + %d < %lld) {", 8 * i, (long long)t->rows);
+    if (t->rows % t->block != 0) tg_wgsl_line(t->w, "if (row0 + y + %d < %lld) {", 8 * i, (long long)t->rows);
     else tg_wgsl_line(t->w, "{");
 }
 
 static void tiles_store(const tiles *t, const tg_attention_access *out, const char *name, char sums) {
     tiles_base(t, out, name);
-    for (int i = 0; i < TILES_ROWS; i++) {
+    for (int i = 0; i < t->own; i++) {
         tiles_open_row(t, i);
         tiles_store_row(t, out, name, sums, i, "");
         tg_wgsl_line(t->w, "}");
@@ -416,7 +421,7 @@ static void tiles_store_forward(const tiles *t, const char *most) {
     tiles_share(t, "sum");
     tiles_base(t, &t->a.out[0], "out");
     tiles_base(t, &t->a.out[1], "lse");
-    for (int i = 0; i < TILES_ROWS; i++) {
+    for (int i = 0; i < t->own; i++) {
         tiles_open_row(t, i);
         tg_wgsl_line(w, "let part = (%s[(y + %d) * 4] + %s[(y + %d) * 4 + 1]) + (%s[(y + %d) * 4 + 2] + %s[(y + %d) * 4 + 3]);", t->left,
                      8 * i, t->left, 8 * i, t->left, 8 * i, t->left, 8 * i);
@@ -436,7 +441,7 @@ static void tiles_store_forward(const tiles *t, const char *most) {
 
 /* ---------------------------------------------------------------- the stage */
 
-static int64_t tiles_blocks(const tiles *t) { return (t->rows + TILES_BLOCK - 1) / TILES_BLOCK; }
+static int64_t tiles_blocks(const tiles *t) { return (t->rows + t->block - 1) / t->block; }
 static int64_t tiles_heads(const tiles *t) { return t->a.batches * t->a.kv_heads * (t->keys ? 1 : t->a.groups); }
 
 /* Which head and block this workgroup owns: those with the most work first. */
@@ -444,8 +449,8 @@ static void tiles_locate(const tiles *t) {
     tg_wgsl *w = t->w;
     tg_wgsl_line(w, "let head = group %% %lld;", (long long)tiles_heads(t));
     if (t->a.causal && !t->keys)
-        tg_wgsl_line(w, "let row0 = (%lld - group / %lld) * %d;", (long long)tiles_blocks(t) - 1, (long long)tiles_heads(t), TILES_BLOCK);
-    else tg_wgsl_line(w, "let row0 = group / %lld * %d;", (long long)tiles_heads(t), TILES_BLOCK);
+        tg_wgsl_line(w, "let row0 = (%lld - group / %lld) * %d;", (long long)tiles_blocks(t) - 1, (long long)tiles_heads(t), t->block);
+    else tg_wgsl_line(w, "let row0 = group / %lld * %d;", (long long)tiles_heads(t), t->block);
     if (!t->keys) tg_wgsl_line(w, "let member = head %% %lld;", (long long)t->a.groups);
     tg_wgsl_line(w, "let kv_head = head / %lld %% %lld;", (long long)(t->keys ? 1 : t->a.groups), (long long)t->a.kv_heads);
     tg_wgsl_line(w, "let batch = head / %lld;", (long long)(t->a.kv_heads * (t->keys ? 1 : t->a.groups)));
@@ -459,7 +464,8 @@ static void tiles_lanes(const tiles *t) {
     tg_wgsl_line(w, "let y = ((t >> 3u) & 3) | ((t >> 6u) << 2u);");
     tg_wgsl_line(w, "let fetch_row = t >> 2u;");
     tg_wgsl_line(w, "let fetch_k = t & 3;");
-    tg_wgsl_line(w, "let fetch_to = fetch_k * %d + (fetch_row ^ (fetch_k * 2));", TILES_BLOCK);
+    tg_wgsl_line(w, "let row_to = fetch_k * %d + (fetch_row ^ (fetch_k * 2));", t->block);
+    tg_wgsl_line(w, "let column_to = fetch_k * %d + (fetch_row ^ (fetch_k * 2));", TILES_BLOCK);
     for (int i = 0; i < tiles_value_fetches(t); i++) {
         tg_wgsl_line(w, "let value_row%d = min((t + %d) / %lld, %d);", i, i * TILES_SIZE, (long long)t->a.width / 4, TILES_PIECE - 1);
         tg_wgsl_line(w, "let value_k%d = (t + %d) %% %lld;", i, i * TILES_SIZE, (long long)t->a.width / 4);
@@ -468,7 +474,9 @@ static void tiles_lanes(const tiles *t) {
 
 static void tiles_open_columns(const tiles *t) {
     if (!t->a.causal) tg_wgsl_line(t->w, "for (var column0 = 0; column0 < %lld; column0 += %d) {", (long long)t->others, TILES_BLOCK);
-    else if (t->keys) tg_wgsl_line(t->w, "for (var column0 = row0; column0 < %lld; column0 += %d) {", (long long)t->others, TILES_BLOCK);
+    else if (t->keys)
+        tg_wgsl_line(t->w, "for (var column0 = row0 / %d * %d; column0 < %lld; column0 += %d) {", TILES_BLOCK, TILES_BLOCK,
+                     (long long)t->others, TILES_BLOCK);
     else tg_wgsl_line(t->w, "for (var column0 = 0; column0 <= row0; column0 += %d) {", TILES_BLOCK);
 }
 
@@ -489,8 +497,8 @@ static void tiles_forward(const tiles *t) {
     const char *most = tg_wgsl_declare_array(w, "row_most", numbers), *fade = tg_wgsl_declare_array(w, "row_fade", numbers);
     tiles_bases(t);
     tiles_declare_sums(t, 'o');
-    for (int i = 0; i < TILES_ROWS; i++) tg_wgsl_line(w, "var sum%d = 0f;", i);
-    tg_wgsl_line(w, "if (t < %d) { %s[t] = %s; }", TILES_BLOCK, most, TG_WGSL_ATTENTION_LEAST);
+    for (int i = 0; i < t->own; i++) tg_wgsl_line(w, "var sum%d = 0f;", i);
+    tg_wgsl_line(w, "if (t < %d) { %s[t] = %s; }", t->block, most, TG_WGSL_ATTENTION_LEAST);
     tiles_open_columns(t);
     tiles_scores(t, 'c', &t->first, &t->across);
     tiles_weigh(t, most, fade);
@@ -533,6 +541,16 @@ static void tiles_dkv(const tiles *t) {
     tiles_store(t, &t->a.out[1], "dv", 'u');
 }
 
+/* Fewer rows for each workgroup where those of 64 would leave processors idle. */
+static void tiles_choose_rows(tiles *t) {
+    const tg_device_rates *rates = t->w->limits->rates;
+    t->own = TILES_ROWS;
+    t->block = TILES_BLOCK;
+    if (rates == NULL || tiles_heads(t) * tiles_blocks(t) >= (int64_t)TILES_ROUNDS * rates->processors) return;
+    t->own = TILES_ROWS / 2;
+    t->block = TILES_BLOCK / 2;
+}
+
 /* Which operand is on which side. */
 static void tiles_take_sides(tiles *t) {
     const tiles_operand q = tiles_take(t->w, &t->a.q, "q"), k = tiles_take(t->w, &t->a.k, "k"), v = tiles_take(t->w, &t->a.v, "v");
@@ -558,8 +576,9 @@ void tg_wgsl_attention_tiles(tg_wgsl *w) {
     t.others = t.keys ? t.a.queries : t.a.keys;
     t.vectors = t.a.width % TILES_BLOCK == 0;
     t.groups = (int)t.a.width / (t.vectors ? 64 : 16);
+    tiles_choose_rows(&t);
     tiles_take_sides(&t);
-    tg_wgsl_begin(w, "tiles of 64 by 64");
+    tg_wgsl_begin(w, t.block == TILES_BLOCK ? "tiles of 64 by 64" : "tiles of 32 by 64");
     const int64_t most = t.vectors && 4 * t.a.width > 256 ? 4 * t.a.width : 256;
     t.left = tg_wgsl_declare_array(w, "tile_left", (tg_wgsl_array){.scalar = "f32", .vectors = true, .count = 256});
     t.right = tg_wgsl_declare_array(w, "tile_right", (tg_wgsl_array){.scalar = "f32", .vectors = true, .count = most});

@@ -19,8 +19,8 @@ const FILES = [
 // Everything a page loads, gzipped: what it must not grow over (what it was when last looked at,
 // and 2 %), and what is wanted, in bytes.
 const SIZES = {
-  'the default bundle': { bound: 186e3, wanted: 90e3, file: 'tensorgrad.js' },
-  'the build for WebGPU alone': { bound: 164e3, wanted: 60e3, file: 'webgpu.js' },
+  'the default bundle': { bound: 209e3, wanted: 90e3, file: 'tensorgrad.js' },
+  'the build for WebGPU alone': { bound: 183e3, wanted: 60e3, file: 'webgpu.js' },
 }
 
 const run = (command, args, cwd) => {

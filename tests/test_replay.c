@@ -380,6 +380,12 @@ static void a_run_that_takes_long_is_cut(void **state) {
     assert_int_equal(pieces(&pace), 4);
     for (int i = 0; i < 2; i++) tg_pace_took(&pace, pace.per_submission, 249, 1000);
     assert_int_equal(pieces(&pace), 1);
+    tg_pace_took(&pace, 100, 1050, 1000); /* a little too long: the first run of a shader, perhaps */
+    assert_int_equal(pieces(&pace), 2);
+    tg_pace_took(&pace, 95, 480, 1000); /* all would take 505 */
+    assert_int_equal(pieces(&pace), 2);
+    tg_pace_took(&pace, 95, 470, 1000); /* 495 */
+    assert_int_equal(pieces(&pace), 1);
     tg_pace_took(&pace, 100, 1000000, 1); /* no shorter than a dispatch */
     assert_int_equal(pieces(&pace), 100);
     tg_pace_took(&pace, 1, 1000000, 1);

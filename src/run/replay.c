@@ -11,8 +11,8 @@
 
 #define REPLAY_MOST_DISPATCHES 65536 /* of one submission of a feeder */
 #define REPLAY_GROWS 16              /* most runs, as a multiple of the submission before */
-/* a submission may grow again once it takes less than `slow` divided by this */
-#define REPLAY_FAST 4
+/* a submission may grow again if it should then take less than `slow` divided by this */
+#define REPLAY_FAST 2
 
 typedef struct replay_making {
     tg_context *ctx;
@@ -413,11 +413,13 @@ int32_t tg_pace_end(const tg_pace *pace, int32_t begin) {
     return pace->stages - begin > pace->per_submission ? begin + pace->per_submission : pace->stages;
 }
 void tg_pace_took(tg_pace *pace, int32_t dispatches, int64_t nanoseconds, int64_t slow) {
+    const int32_t grown = dispatches > pace->stages / 2 ? pace->stages : dispatches * 2;
     if (nanoseconds > slow && dispatches > 1) {
         const double fits = (double)dispatches * (double)slow / (double)nanoseconds;
         pace->per_submission = fits < 1 ? 1 : (int32_t)fits;
-    } else if (nanoseconds < slow / REPLAY_FAST && dispatches == pace->per_submission && dispatches < pace->stages) {
-        pace->per_submission = dispatches > pace->stages / 2 ? pace->stages : dispatches * 2;
+    } else if (dispatches == pace->per_submission && dispatches < pace->stages &&
+               (double)nanoseconds * grown < (double)slow / REPLAY_FAST * dispatches) {
+        pace->per_submission = grown;
     }
 }
 static int64_t replay_clamp(int64_t x, int64_t most) { return x < 1 ? 1 : x < most ? x : most; }

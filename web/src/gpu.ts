@@ -571,7 +571,10 @@ export class Executable {
   #adapt(stages: number, ms: number): void {
     const all = this.#stages.length
     if (ms > SLOW_MS && stages > 1) this.#perSubmission = Math.max(1, Math.floor((stages * SLOW_MS) / ms))
-    else if (ms < SLOW_MS / 4 && stages === this.#perSubmission && stages < all) this.#perSubmission = Math.min(all, stages * 2)
+    else if (stages === this.#perSubmission && stages < all) { // it grows if it should still take less than half of that
+      const grown = Math.min(all, stages * 2)
+      if (ms * grown < (SLOW_MS / 2) * stages) this.#perSubmission = grown
+    }
   }
 
   #take(core: Core, read: readonly number[], outputs: readonly Address[], mapped: ArrayBuffer, from: number): void {

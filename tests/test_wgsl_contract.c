@@ -662,7 +662,7 @@ static void test_direct(void **state) {
         {"b", "m", "n", "k", {8, 33, 31, 17}, "bmk", "kn", "bmn", PLAIN, "direct"}, /* b has no batch */
         {"b", "m", "n", "k", {9, 31, 33, 65}, "mk", "bkn", "bmn", PLAIN, "direct"},
         {"b", "mM", "nN", "kK", {2, 5, 6, 4, 8, 3, 8}, "mbkMK", "kNKn", "bnmNM", PLAIN, "direct"},
-        {"b", "mM", "nN", "kK", {2, 16, 8, 16, 8, 8, 16}, "bMkmK", "NbKnk", "bmnMN", PLAIN, "direct"},
+        {"b", "mM", "nN", "kK", {2, 7, 4, 7, 4, 8, 16}, "bMkmK", "NbKnk", "bmnMN", PLAIN, "direct"},
         {"", "m", "n", "k", {65, 33, 31}, "mk", "kn", "mn", REVERSED, "direct"},
         {"", "m", "n", "k", {64, 64, 32}, "mk", "nk", "mn", SHARED, "direct"}, /* x x^T */
         {"b", "m", "n", "k", {70000, 3, 5, 2}, "bmk", "bkn", "bmn", PLAIN, "direct"},

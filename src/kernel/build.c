@@ -91,6 +91,7 @@ static void emit_items(struct tg_builder *b, const bool *stored) {
         }
         b->store_at[i] = tg_map_offset(&map, n->shape);
         values[i] = emit_item(b, item, &map, &b->store_at[i]);
+        if (values[i] < 0) return;
         if (!item->part) continue;
         push = offset_in_whole(b, item, &b->store_at[i]);
         if (push.status != TG_PUSH_OK) {
@@ -98,7 +99,6 @@ static void emit_items(struct tg_builder *b, const bool *stored) {
             if (b->status == TG_BUILD_STORE) b->status = TG_BUILD_REFUSED;
             return;
         }
-        if (values[i] < 0) return;
     }
     for (int i = 0; i < b->item_count; i++) {
         if (!stored[i]) continue;

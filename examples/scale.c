@@ -197,14 +197,17 @@ void tg_scale_keys_text(const tg_scale_family *family, char *text, size_t room) 
     }
 }
 
-/* Reads "L6" at *at, and a comma after it. False: that is no key with a number. */
-static bool read_key(const tg_scale_family *family, const char **at, int64_t *size) {
+/* Reads "L6" at *at, and a comma after it. False: that is no key with a number, or it was given
+ * before. */
+static bool read_key(const tg_scale_family *family, const char **at, int64_t *size, bool *given) {
     int k = 0;
     while (k < TG_SCALE_KEYS && family->keys[k].letter && family->keys[k].letter != **at) k++;
     if (k == TG_SCALE_KEYS || !family->keys[k].letter || (*at)[1] < '0' || (*at)[1] > '9') return false;
     char *end = NULL;
     const long long value = strtoll(*at + 1, &end, 10);
     if (value < 1 || value > family->keys[k].most || (*end && *end != ',') || (*end == ',' && !end[1])) return false;
+    if (given[k]) return false;
+    given[k] = true;
     size[k] = value;
     *at = *end ? end + 1 : end;
     return true;
@@ -242,6 +245,7 @@ static void complete(tg_scale *scale) {
 
 bool tg_scale_parse(const char *text, tg_scale *out, char *problem, size_t room) {
     char keys[256];
+    bool given[TG_SCALE_KEYS] = {false};
     memset(out, 0, sizeof *out);
     out->family = family_of(text);
     if (out->family == NULL || strlen(text) >= sizeof out->name) {
@@ -253,9 +257,10 @@ bool tg_scale_parse(const char *text, tg_scale *out, char *problem, size_t room)
     const char *at = text + strlen(out->family->name);
     if (*at == ':') at++;
     while (*at)
-        if (!read_key(out->family, &at, out->size)) {
-            snprintf(problem, room, "'%.40s' is no key with a whole number in its range; keys, and what they are if left out: %s", at,
-                     keys);
+        if (!read_key(out->family, &at, out->size, given)) {
+            snprintf(problem, room,
+                     "'%.*s' is no key with a whole number in its range, or is there twice; keys, and what they are if left out: %s",
+                     (int)strcspn(at, ","), at, keys);
             return false;
         }
     if (out->family == &families[GPT] && out->size[GPT_WIDTH] % out->size[GPT_HEADS] != 0) {

@@ -6,6 +6,7 @@
 #include "plan/program.h"
 #include "support.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct attend_case {
@@ -162,6 +163,52 @@ static void test_captured_weights(void **state) {
     support_outputs_free(&other);
 }
 
+enum { ROW_OF_INFINITY = 5, ROW_OF_NAN = 9 };
+/* Positive keys; one query of -infinity, one of NaN. */
+static void fill_lost(void *user, const char *name, tg_shape shape, tg_dtype dtype, double *out, int64_t count) {
+    const int64_t width = shape.dim[shape.rank - 1];
+    fill(user, name, shape, dtype, out, count);
+    for (int64_t i = 0; i < count; i++) {
+        if (name[0] == 'k') out[i] = 0.5 + fabs(out[i]);
+        if (name[0] == 'q' && i / width == ROW_OF_INFINITY) out[i] = -INFINITY;
+        if (name[0] == 'q' && i / width == ROW_OF_NAN) out[i] = NAN;
+    }
+}
+static tg_tensor build_lost(tg_graph *g, void *user) {
+    const attend_case *c = user;
+    tg_attention_mask options = {.causal = c->causal};
+    if (c->masked) options.mask = tg_less(tg_input(g, "mask", TG_SHAPE(c->queries, c->keys), TG_F32), 1.0);
+    return tg_nn_attend_at(TG_SITE, heads(g, c, "q", 1, c->queries), heads(g, c, "k", 1, c->keys), heads(g, c, "v", 1, c->keys), options);
+}
+
+/* A row whose scores are all -infinity or NaN is NaN, as softmax of it; one that sees nothing is 0. */
+static void test_rows_without_weights(void **state) {
+    (void)state;
+    const attend_case lost_cases[] = {{1, 1, 1, 64, 64, 16, true, false, false, false},
+                                      {1, 1, 1, 64, 64, 32, false, false, false, false},
+                                      {1, 1, 1, 70, 70, 16, true, false, false, false},
+                                      {1, 1, 1, 70, 67, 16, false, true, false, false}};
+    const support_options options = {.home = support_home_now()};
+    for (int i = 0; i < SUPPORT_COUNT(lost_cases); i++) {
+        attend_case c = lost_cases[i];
+        const support_case one = {.build = build_lost, .build_user = &c, .fill = fill_lost};
+        support_outputs got, want;
+        assert_true(traces(&one, TG_OP_ATTENTION));
+        if (!support_run_home(&one, &options, &got)) fail_msg("%s", got.message);
+        assert_true(support_run_reference(&one, 1, &want));
+        const double *home = support_outputs_find(&got, "result")->data, *reference = want.items[0].data;
+        for (int64_t at = 0; at < c.queries * c.width; at++) {
+            const int64_t row = at / c.width;
+            const bool lost = row == ROW_OF_INFINITY || row == ROW_OF_NAN;
+            if (isnan(home[at]) != lost || isnan(reference[at]) != lost)
+                fail_msg("case %d, row %d: %g, %g", i, (int)row, home[at], reference[at]);
+            if (c.masked && row % 7 == 3) assert_true(home[at] == 0);
+        }
+        support_outputs_free(&got);
+        support_outputs_free(&want);
+    }
+}
+
 /* Nothing that grows with T S is stored, forward and backward. */
 static void test_memory(void **state) {
     (void)state;
@@ -185,10 +232,8 @@ int main(void) {
     const int refused = support_home_refuses("attention");
     if (refused) return refused;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_and_gradients),
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_captured_weights),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_values_and_gradients), cmocka_unit_test(test_sizes),  cmocka_unit_test(test_captured_weights),
+        cmocka_unit_test(test_rows_without_weights), cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,9 +104,11 @@ static void c_attention_store(tg_c_kernel *k, int result, bool columns, const ch
 static void c_attention_row_forward(tg_c_kernel *k) {
     const int key = c_attention_loop(k, TG_ATTENTION_KEY), width = c_attention_loop(k, TG_ATTENTION_WIDTH);
     c_attention_line(k, "double most = -3.4028234663852886e38, sum = 0;");
+    c_attention_line(k, "int sees = 0;");
     c_attention_sums(k, "out");
     tg_c_open_loop(k, key);
     c_attention_score(k);
+    c_attention_line(k, "sees = 1;");
     c_attention_line(k, "most = score > most ? score : most;");
     tg_c_close_loops(k, 1);
     tg_c_open_loop(k, key);
@@ -115,6 +117,7 @@ static void c_attention_row_forward(tg_c_kernel *k) {
     c_attention_line(k, "sum += p;");
     c_attention_add(k, "out", "p", C_V);
     tg_c_close_loops(k, 1);
+    c_attention_line(k, "if (sees && sum == 0) sum = NAN; /* sees -infinity alone */");
     tg_c_open_loop(k, width);
     tg_c_indent(k);
     tg_text_add(k->file->text, "out[i%d] /= sum == 0 ? 1 : sum;\n", width);

@@ -7,6 +7,8 @@
 
 /* Below each score; finite, because compilers may assume that nothing is infinite. */
 #define TG_WGSL_ATTENTION_LEAST "-3.4e38f"
+/* what a score of -infinity becomes: a row with no other has no weights, as softmax of it is NaN */
+#define TG_WGSL_ATTENTION_LOST "-3.39e38f"
 /* TG_ATTENTION_EMPTY of ir/attention.h */
 #define TG_WGSL_ATTENTION_EMPTY "1e38f"
 

@@ -127,9 +127,11 @@ static void rows_print_forward(tg_wgsl *w) {
     const char *exp = tg_wgsl_helper(w, "tg_exp"), *log = tg_wgsl_helper(w, "tg_log");
     tg_wgsl_line(w, "var most = %s;", TG_WGSL_ATTENTION_LEAST);
     tg_wgsl_line(w, "var sum = 0f;");
+    tg_wgsl_line(w, "var sees = false;");
     rows_sums(w, "out");
     rows_open_others(w);
     rows_score(w);
+    tg_wgsl_line(w, "sees = true;");
     tg_wgsl_line(w, "if (score > most) {");
     tg_wgsl_line(w, "let fade = %s(most - score);", exp);
     tg_wgsl_line(w, "most = score;");
@@ -142,6 +144,8 @@ static void rows_print_forward(tg_wgsl *w) {
     tg_wgsl_line(w, "sum += p;");
     rows_add(w, "out", "p", ROWS_V);
     tg_wgsl_line(w, "}");
+    /* all that it sees is -infinity: as softmax of such a row */
+    tg_wgsl_line(w, "if (sees && sum == 0f) { sum = %s(); }", tg_wgsl_helper(w, "tg_not_a_number"));
     tg_wgsl_line(w, "let all = select(sum, 1f, sum == 0f);");
     rows_open_loop(w, width);
     tg_wgsl_line(w, "out[i%d] /= all;", width);

@@ -299,13 +299,15 @@ static void tiles_share(const tiles *t, const char *value) {
     tg_wgsl_line(t->w, "workgroupBarrier();");
 }
 
-/* Scores become weights, with the maximum and the sum of the rows so far. */
+/* Scores become weights, with the maximum and the sum of the rows so far. A score that is seen is
+ * never less than LOST, and one that is not is LEAST, which its bits tell: NaN is seen. */
 static void tiles_weigh(const tiles *t, const char *most, const char *fade) {
     tg_wgsl *w = t->w;
     char name[16];
     if (tiles_hides(t)) tg_wgsl_line(w, "let column = vec4<i32>(column0 + x) + vec4<i32>(0, 16, 32, 48);");
     for (int i = 0; i < t->own; i++) {
         tg_wgsl_line(w, "c%d *= scale;", i);
+        tg_wgsl_line(w, "c%d = select(c%d, vec4<f32>(%s), c%d < vec4<f32>(%s));", i, i, TG_WGSL_ATTENTION_LOST, i, TG_WGSL_ATTENTION_LOST);
         if (!tiles_hides(t)) continue;
         tg_wgsl_line(w, "{");
         tiles_seen(t, i);
@@ -324,7 +326,8 @@ static void tiles_weigh(const tiles *t, const char *most, const char *fade) {
     tg_wgsl_line(w, "workgroupBarrier();");
     for (int i = 0; i < t->own; i++) {
         tg_wgsl_line(w, "{");
-        if (tiles_hides(t)) tg_wgsl_line(w, "let seen = c%d > vec4<f32>(-3.3e38f);", i);
+        if (tiles_hides(t))
+            tg_wgsl_line(w, "let seen = bitcast<vec4<u32>>(c%d) != bitcast<vec4<u32>>(vec4<f32>(%s));", i, TG_WGSL_ATTENTION_LEAST);
         tg_wgsl_line(w, "c%d -= %s[y + %d];", i, most, 8 * i);
         snprintf(name, sizeof name, "c%d", i);
         tiles_exp(t, name);
@@ -427,7 +430,8 @@ static void tiles_store_forward(const tiles *t, const char *most) {
                      8 * i, t->left, 8 * i, t->left, 8 * i, t->left, 8 * i);
         tg_wgsl_line(w, "let total = (part.x + part.y) + (part.z + part.w);");
         tg_wgsl_line(w, "let empty = total == 0f;");
-        tg_wgsl_line(w, "let all = select(total, 1f, empty);");
+        tg_wgsl_line(w, "let lost = %s[y + %d] == %s;", most, 8 * i, TG_WGSL_ATTENTION_LOST);
+        tg_wgsl_line(w, "let all = select(select(total, 1f, empty), %s(), lost);", tg_wgsl_helper(w, "tg_not_a_number"));
         tiles_store_row(t, &t->a.out[0], "out", 'o', i, " / all");
         tg_wgsl_line(w, "if (x == 0) {");
         tg_wgsl_line(w, "let lse = select(%s[y + %d] + %s(all), %s, empty);", most, 8 * i, tg_wgsl_helper(w, "tg_log"),

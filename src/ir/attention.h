@@ -5,8 +5,9 @@
  *   head h Hk / H; mask bool [B, H, T, S] or none; causal: query t sees keys 0 .. t (then T = S)
  *   ATTENTION (q, k, v)                      o = softmax(scale q k^T) v over the keys that are seen,
  *                                            lse = log of the sum of e^score; flat: o [B, T, H, d],
- *                                            then lse [B, H, T]. A query that sees no key, or
- *                                            none above -infinity: o = 0, lse = TG_ATTENTION_EMPTY
+ *                                            then lse [B, H, T]. A query that sees no key: o = 0,
+ *                                            lse = TG_ATTENTION_EMPTY; one that sees scores of
+ *                                            -infinity alone: NaN, as softmax
  *   ATTENTION_DQ (q, k, v, do, lse, delta)   dq [B, T, H, d]
  *   ATTENTION_DKV (q, k, v, do, lse, delta)  flat: dk [B, S, Hk, d], then dv
  * With do [B, H, T, d] the cotangent of o, lse as above and delta = sum(do o) - dlse, both

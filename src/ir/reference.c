@@ -483,14 +483,19 @@ static double *reference_query_out(const reference_attention *a, int64_t i) {
 
 static void reference_attention_row(const reference_attention *a) {
     double most = -(double)FLT_MAX, sum = 0.0;
-    for (int64_t key = 0; key < a->s.keys; key++)
-        if (reference_visible(a, key)) most = fmax(most, reference_score(a, key));
+    bool sees = false;
+    for (int64_t key = 0; key < a->s.keys; key++) {
+        if (!reference_visible(a, key)) continue;
+        most = fmax(most, reference_score(a, key));
+        sees = true;
+    }
     for (int64_t key = 0; key < a->s.keys; key++) {
         const double weight = reference_visible(a, key) ? exp(reference_score(a, key) - most) : 0.0;
         const double *v = reference_in(a->call, 2) + reference_key(a, key) * a->s.width;
         sum += weight;
         for (int64_t i = 0; i < a->s.width; i++) *reference_query_out(a, i) += weight * v[i];
     }
+    if (sees && sum == 0.0) sum = NAN; /* -infinity alone: as softmax of such a row */
     for (int64_t i = 0; i < a->s.width; i++) *reference_query_out(a, i) /= sum > 0.0 || sum != sum ? sum : 1.0;
     const int64_t rows = a->s.batches * a->s.kv_heads * a->s.groups * a->s.queries;
     a->call->out[rows * a->s.width + reference_query(a)] = sum > 0.0 || sum != sum ? most + log(sum) : TG_ATTENTION_EMPTY;

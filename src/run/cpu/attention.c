@@ -144,6 +144,16 @@ static void attend_store(const attend_job *job, const tg_attention_access *out, 
     for (int64_t i = 0; i < job->c->a.width; ++i) to[i * out->column] = sums[i] * factor;
 }
 
+/* Does row t see a key? */
+static bool attend_sees(const attend_job *job, int64_t t) {
+    const tg_attention_kernel *a = &job->c->a;
+    const int64_t seen = attend_seen(job->c, t, 0, a->keys);
+    const uint8_t *mask = attend_mask(job, t, 0);
+    for (int64_t i = 0; i < seen; ++i)
+        if (mask == NULL || mask[i * a->mask.column] != 0) return true;
+    return false;
+}
+
 /* ---------------------------------------------------------------- parts */
 
 static void attend_forward(const attend_job *job, int64_t t, int64_t rows) {
@@ -167,6 +177,11 @@ static void attend_forward(const attend_job *job, int64_t t, int64_t rows) {
     }
     for (int64_t r = 0; r < rows; ++r) {
         const bool empty = room->sum[r] == 0;
+        if (empty && attend_sees(job, t + r)) { /* -infinity alone: as softmax of such a row */
+            attend_store(job, &a->out[0], t + r, room->sums + r * c->wide, NAN);
+            *attend_floats(job, &a->out[1], t + r) = NAN;
+            continue;
+        }
         attend_store(job, &a->out[0], t + r, room->sums + r * c->wide, empty ? 0 : 1 / room->sum[r]);
         *attend_floats(job, &a->out[1], t + r) = empty ? 1e38f : room->most[r] + logf(room->sum[r]);
     }

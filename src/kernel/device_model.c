@@ -9,7 +9,7 @@ const tg_device_rates tg_h200_rates = {
     .warps = 64,               /* data sheet */
     .busy_invocations = 32768, /* about 132 x 256 */
 
-    .launch = 4.0, /* measured: about 4 */
+    .launch = 4.0,     /* measured: about 4 */
     .alone_rate = 8e6, /* estimate: bound by memory */
     .chained = 0.6,    /* estimate */
     /* Measured by whole steps of GPTs, MLPs, CNNs and GRUs of two or more sizes each: with 0.045e6

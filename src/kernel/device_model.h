@@ -22,7 +22,7 @@ typedef struct tg_device_rates {
     int32_t busy_invocations; /* this many keep the whole GPU busy */
 
     /* a launch, microseconds */
-    double launch;     /* from one dispatch to the next that needs it, if nothing is computed */
+    double launch; /* from one dispatch to the next that needs it, if nothing is computed */
     /* operations a microsecond of a kernel that has the GPU to itself; contractions have an
      * estimate of their own (tg_tile_time_alone) */
     double alone_rate;

@@ -77,7 +77,9 @@ static tg_tensor mlp_loss(tg_graph *g, void *user) {
         snprintf(name, sizeof name, "l%lld", (long long)layer);
         x = tg_relu(tg_nn_linear_fwd(tg_nn_linear(g, name, layer > 0 ? size[MLP_WIDTH] : MLP_INPUTS, size[MLP_WIDTH]), x));
     }
-    return tg_nn_mse(tg_nn_linear_fwd(tg_nn_linear(g, "out", size[MLP_WIDTH], MLP_OUTPUTS), x), y);
+    const tg_linear out = tg_nn_linear(g, "out", size[MLP_WIDTH], MLP_OUTPUTS);
+    x = tg_nn_linear_fwd(out, x);
+    return tg_nn_mse(x, y);
 }
 
 static tg_tensor conv_layer(tg_graph *g, const char *name, int64_t from, int64_t to, tg_tensor x) {
@@ -91,14 +93,18 @@ static tg_tensor conv_loss(tg_graph *g, void *user) {
     x = tg_max_pool2d(conv_layer(g, "c2", c, c, conv_layer(g, "c1", COLOURS, c, x)), 2, 2);
     x = tg_max_pool2d(conv_layer(g, "c4", 2 * c, 2 * c, conv_layer(g, "c3", c, 2 * c, x)), 2, 2);
     x = tg_reshape(x, TG_SHAPE(rows, 2 * c * pixels));
-    return tg_nn_cross_entropy(tg_nn_linear_fwd(tg_nn_linear(g, "out", 2 * c * pixels, CLASSES), x), y, -1);
+    const tg_linear out = tg_nn_linear(g, "out", 2 * c * pixels, CLASSES);
+    x = tg_nn_linear_fwd(out, x);
+    return tg_nn_cross_entropy(x, y, -1);
 }
 
 static tg_tensor gru_loss(tg_graph *g, void *user) {
     const int64_t *size = ((const tg_scale *)user)->size;
     tg_tensor x = tg_input(g, "x", TG_SHAPE(size[GRU_BATCH], size[GRU_LENGTH], GRU_INPUTS), TG_F32);
     tg_tensor y = tg_input(g, "y", TG_SHAPE(size[GRU_BATCH], size[GRU_LENGTH], size[GRU_WIDTH]), TG_F32);
-    return tg_nn_mse(tg_nn_gru_fwd(tg_nn_gru(g, "r", GRU_INPUTS, size[GRU_WIDTH]), x), y);
+    const tg_recurrent layer = tg_nn_gru(g, "r", GRU_INPUTS, size[GRU_WIDTH]);
+    x = tg_nn_gru_fwd(layer, x);
+    return tg_nn_mse(x, y);
 }
 
 static tg_optimizer gpt_optimizer(void) { return tg_adamw(.lr = tg_lr_constant(3e-4), .weight_decay = 0.1, .clip_norm = 1); }

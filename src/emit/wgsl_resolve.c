@@ -87,7 +87,10 @@ void tg_wgsl_write_scratch(tg_wgsl *w, const char *type, const char *value, cons
 
 /* ---------------------------------------------------------------- workgroup memory */
 
-const char *tg_wgsl_declare_array(tg_wgsl *w, const char *name, tg_wgsl_array array) { return w->resolver->array(w, name, &array); }
+const char *tg_wgsl_declare_array(tg_wgsl *w, const char *name, tg_wgsl_array array) {
+    /* cppcheck-suppress returnDanglingLifetime */ /* a resolver returns a name, never the array */
+    return w->resolver->array(w, name, &array);
+}
 
 int64_t tg_wgsl_array_bytes(const tg_wgsl_array *a) {
     const int64_t scalars = (a->vectors ? 4 : 1) * (a->inner > 0 ? a->inner : 1) * a->count;

@@ -113,7 +113,7 @@ void tg_webgpu_timer_resolve(const webgpu_executable *e, tg_wgpu_command_encoder
                                                (uint64_t)timer->readback.bytes);
 }
 static double timer_median(const timer_launch *launch, int32_t count) {
-    double sorted[TIMER_RUNS];
+    double sorted[TIMER_RUNS] = {0};
     for (int32_t i = 0; i < count; ++i) {
         int32_t to = i;
         for (; to > 0 && sorted[to - 1] > launch->milliseconds[i]; --to) sorted[to] = sorted[to - 1];

@@ -264,9 +264,11 @@ bool tg_scale_parse(const char *text, tg_scale *out, char *problem, size_t room)
     if (*at == ':') at++;
     while (*at)
         if (!read_key(out->family, &at, out->size, given)) {
+            size_t length = strcspn(at, ",");
+            if (at[length] == ',' && !at[length + 1]) length++; /* what is wrong may be the comma */
             snprintf(problem, room,
                      "'%.*s' is no key with a whole number in its range, or is there twice; keys, and what they are if left out: %s",
-                     (int)strcspn(at, ","), at, keys);
+                     (int)length, at, keys);
             return false;
         }
     if (out->family == &families[GPT] && out->size[GPT_WIDTH] % out->size[GPT_HEADS] != 0) {

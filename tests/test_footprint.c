@@ -109,6 +109,8 @@ static void sizes_are_read(void **state) {
     refuses("mlp:W", "W width (64)");
     refuses("mlp:W0", "N hidden layers (4)");
     refuses("mlp:W64,", "W64,");
+    refuses("mlp:W64,N3,W32", "'W32'");
+    refuses("mlp:Q3,N3", "'Q3'");
     refuses("mlp:W64;N3", "W64;N3");
     refuses("conv:C999999999999999999999", "C channels");
     refuses("gru:H-1", "H-1");

@@ -451,21 +451,16 @@ void tg_wgsl_map(tg_wgsl *w) {
     const int32_t size = w->frame.size > 0 ? w->frame.size : points < WGSL_MAP_SMALL ? 64 : 256;
     const bool guarded = points % (size * each) != 0;
     tg_wgsl_begin(w, NULL);
-    if (each == 1) {
-        tg_wgsl_line(w, "let point = group * %d + t;", (int)size);
-        if (guarded) tg_wgsl_line(w, "if (point >= %lld) { return; }", (long long)points);
-        tg_wgsl_decode(w, "point", 0, w->kernel->loop_count);
-        tg_wgsl_body(w, TG_PHASE_TOP);
-        tg_wgsl_body(w, TG_PHASE_ELEMENT);
-    } else {
+    if (each > 1) {
         tg_wgsl_body(w, TG_PHASE_TOP);
         tg_wgsl_line(w, "for (var i = 0; i < %d; i++) {", (int)each);
         tg_wgsl_line(w, "let point = (group * %d + i) * %d + t;", (int)each, (int)size);
-        if (guarded) tg_wgsl_line(w, "if (point >= %lld) { return; }", (long long)points);
-        tg_wgsl_decode(w, "point", 0, w->kernel->loop_count);
-        tg_wgsl_body(w, TG_PHASE_ELEMENT);
-        tg_wgsl_line(w, "}");
-    }
+    } else tg_wgsl_line(w, "let point = group * %d + t;", (int)size);
+    if (guarded) tg_wgsl_line(w, "if (point >= %lld) { return; }", (long long)points);
+    tg_wgsl_decode(w, "point", 0, w->kernel->loop_count);
+    if (each == 1) tg_wgsl_body(w, TG_PHASE_TOP);
+    tg_wgsl_body(w, TG_PHASE_ELEMENT);
+    if (each > 1) tg_wgsl_line(w, "}");
     tg_wgsl_end(w, (points + size * each - 1) / (size * each), size);
 }
 

@@ -381,13 +381,7 @@ static void tiles_query_numbers(const tiles *t, const tg_attention_access *x, co
 
 static void tiles_write(tg_wgsl *w, const tg_attention_access *out, const char *at, const char *value) {
     const tg_wgsl_memory memory = tg_wgsl_argument(w, out->argument);
-    tg_wgsl_start(w);
-    tg_wgsl_open_write(&w->main, &memory);
-    tg_text_add(&w->main, "%s", at);
-    tg_wgsl_write_value(&w->main, &memory);
-    tg_text_add(&w->main, "%s", value);
-    tg_wgsl_close_write(&w->main, &memory);
-    tg_wgsl_newline(w);
+    tg_wgsl_write(w, &memory, at, value);
 }
 
 /* Row i of the sums, times `factor` if there is one, where there is such a row. */

@@ -43,6 +43,16 @@ void tg_wgsl_write_value(tg_text_buffer *text, const tg_wgsl_memory *m) {
 
 void tg_wgsl_close_write(tg_text_buffer *text, const tg_wgsl_memory *m) { tg_text_add(text, m->cast != NULL ? ");" : ";"); }
 
+void tg_wgsl_write(tg_wgsl *w, const tg_wgsl_memory *m, const char *at, const char *value) {
+    tg_wgsl_start(w);
+    tg_wgsl_open_write(&w->main, m);
+    tg_text_add(&w->main, "%s", at);
+    tg_wgsl_write_value(&w->main, m);
+    tg_text_add(&w->main, "%s", value);
+    tg_wgsl_close_write(&w->main, m);
+    tg_wgsl_newline(w);
+}
+
 /* ---------------------------------------------------------------- scratch */
 
 /* An index of the scratch: short sums of numbers and names. */
@@ -76,13 +86,7 @@ void tg_wgsl_write_scratch(tg_wgsl *w, const char *type, const char *value, cons
     va_start(arguments, index);
     wgsl_resolve_index(w, at, index, arguments);
     va_end(arguments);
-    tg_wgsl_start(w);
-    tg_wgsl_open_write(&w->main, &memory);
-    tg_text_add(&w->main, "%s", at);
-    tg_wgsl_write_value(&w->main, &memory);
-    tg_text_add(&w->main, "%s", value);
-    tg_wgsl_close_write(&w->main, &memory);
-    tg_wgsl_newline(w);
+    tg_wgsl_write(w, &memory, at, value);
 }
 
 /* ---------------------------------------------------------------- workgroup memory */

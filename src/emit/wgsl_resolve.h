@@ -61,6 +61,8 @@ void tg_wgsl_close_read(tg_text_buffer *text, const tg_wgsl_memory *memory);
 void tg_wgsl_open_write(tg_text_buffer *text, const tg_wgsl_memory *memory);
 void tg_wgsl_write_value(tg_text_buffer *text, const tg_wgsl_memory *memory);
 void tg_wgsl_close_write(tg_text_buffer *text, const tg_wgsl_memory *memory);
+/* The line that stores `value` at index `at`. */
+void tg_wgsl_write(tg_wgsl *w, const tg_wgsl_memory *memory, const char *at, const char *value);
 
 /* An element of the scratch, whose index is formatted: an expression, in the arena of the result.
  * `type` is "u32", "i32" or "f32", the same for all accesses of a stage. */
